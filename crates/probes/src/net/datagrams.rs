@@ -33,6 +33,18 @@ fn read_head(datagram: &[u8], token: u64) -> Option<(u64, Nanos)> {
     (word(0)? == token).then_some((word(8)?, Nanos(time)))
 }
 
+/// A datagram that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) number: u64,
+    /// When it was sent, by the sender's clock.
+    pub(super) sent: Nanos,
+    /// Whether it had arrived before.
+    pub(super) is_again: bool,
+    /// Whether one with a higher number had.
+    pub(super) is_late: bool,
+}
+
 /// Which datagrams arrived.
 #[derive(Debug)]
 pub(super) struct Arrivals {
@@ -60,37 +72,54 @@ impl Arrivals {
 
     /// Takes a datagram that arrived at this time; false where it is a stranger's.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos) -> bool {
-        let Some((number, sent)) = read_head(datagram, self.token) else {
-            return false;
-        };
-        let (Some(furthest), Ok(word)) = (
-            self.next.checked_add(FURTHEST),
-            usize::try_from(number / 64),
-        ) else {
-            return false;
-        };
+        self.note(datagram, at).is_some()
+    }
+
+    /// The same, and what it was; `None` where it is a stranger's.
+    pub(super) fn note(&mut self, datagram: &[u8], at: Nanos) -> Option<Arrival> {
+        let (number, sent) = read_head(datagram, self.token)?;
+        let furthest = self.next.checked_add(FURTHEST)?;
+        let word = usize::try_from(number / 64).ok()?;
         if number >= furthest {
-            return false;
+            return None;
         }
+        let mut arrival = Arrival {
+            number,
+            sent,
+            is_again: false,
+            is_late: false,
+        };
         if word >= self.seen.len() {
             self.seen.resize(word + 1, 0);
         }
         let bit = 1 << (number % 64);
         if self.seen[word] & bit != 0 {
             self.counts.duplicates += 1;
-            return true;
+            arrival.is_again = true;
+            return Some(arrival);
         }
         self.seen[word] |= bit;
         self.counts.arrived += 1;
         if number < self.next {
             self.counts.reordered += 1;
+            arrival.is_late = true;
         } else {
             self.next = number + 1;
         }
         let delay = Nanos(at.0.wrapping_sub(sent.0));
         let (min, max) = self.delays.unwrap_or((delay, delay));
         self.delays = Some((min.min(delay), max.max(delay)));
-        true
+        Some(arrival)
+    }
+
+    /// Whether a datagram is one of these, and has not arrived.
+    pub(super) fn is_new(&self, datagram: &[u8]) -> bool {
+        let Some((number, _)) = read_head(datagram, self.token) else {
+            return false;
+        };
+        let word = usize::try_from(number / 64).unwrap_or(usize::MAX);
+        let seen = self.seen.get(word).copied().unwrap_or_default();
+        seen & (1 << (number % 64)) == 0
     }
 
     /// Whether all of so many are there.

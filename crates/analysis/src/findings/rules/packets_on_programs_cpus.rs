@@ -1,0 +1,95 @@
+//! A device's interrupt on the CPUs that a program runs on, where receiving its packets interrupts the program.
+
+use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
+use ticktax_model::kernel_words::RECEIVE_SOFTIRQ;
+use ticktax_model::knob::KnobProposal;
+use ticktax_model::{CpuList, Kind, Nanos};
+
+use super::super::Facts;
+
+/// From this part of the time that a program wanted on, receiving kept it from running.
+const MUCH: f64 = 0.01;
+
+/// From so many interrupts on its CPUs, they are what `NET_RX` ran for.
+const SOME: u64 = 100;
+
+pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
+    let (Some(packets), Some(threads)) = (facts.packets, facts.threads) else {
+        return Vec::new();
+    };
+    let mut interrupted = threads.interrupted_by.iter();
+    let receiving = interrupted.find(|it| it.kind == Kind::Softirq && it.name == RECEIVE_SOFTIRQ);
+    let Some(receiving) = receiving else {
+        return Vec::new();
+    };
+    let wanted = threads.accounts.iter().filter(|it| it.state.is_wanted());
+    let wanted: Nanos = wanted.map(|it| it.time).sum();
+    if receiving.time.share_of(wanted) < MUCH {
+        return Vec::new();
+    }
+    let its: CpuList = packets
+        .threads
+        .iter()
+        .flat_map(|it| it.cpus.iter())
+        .collect();
+    let online = facts.header.machine.online.iter();
+    let others: CpuList = online.filter(|&cpu| !its.contains(cpu)).collect();
+    let (before, after) = (&facts.header.before, &facts.header.after);
+    // The lines whose interrupts raised NET_RX for its threads, by the edges that were seen.
+    let lines = after.interrupts.iter().filter_map(|(label, row)| {
+        let irq: u32 = label.parse().ok()?;
+        let mut ways = packets
+            .ways
+            .iter()
+            .filter(|way| way.kind == Some(Kind::Irq));
+        let name = ways.find_map(|way| {
+            let name = way.raised_by.as_deref()?;
+            let mut devices = row.description.split([' ', ',']);
+            devices.any(|device| device == name).then_some(name)
+        })?;
+        let counts = its
+            .iter()
+            .filter_map(|cpu| after.interrupts_since(before, label, cpu));
+        let count: u64 = counts.sum();
+        (count >= SOME).then_some((irq, name, count))
+    });
+    let lines = lines.map(|(irq, name, count)| {
+        let goes_to = facts.configured.interrupt_cpus.get(&irq.to_string());
+        let goes_to = goes_to.map_or_else(
+            || "not read".to_owned(),
+            |cpus| format!("goes to CPU {cpus}"),
+        );
+        let remedy = if others.is_empty() {
+            "give the program fewer CPUs (taskset), and the interrupt the others".to_owned()
+        } else {
+            format!(
+                "echo {others} > /proc/irq/{irq}/smp_affinity_list, which leaves {} to it; irqbalance, where it runs, \
+                 moves it again",
+                others.named()
+            )
+        };
+        let proposal = KnobProposal::of("irq.affinity", &others).filter(|_| !others.is_empty());
+        Finding {
+            rule: "packets-on-programs-cpus".to_owned(),
+            title: format!("{name} interrupts the CPUs of the watched program"),
+            configured: format!("/proc/irq/{irq}/smp_affinity_list: interrupt {irq} ({name}) {goes_to}"),
+            effective: format!(
+                "{count} interrupts on {}, where NET_RX interrupted the program for {} in {} softirqs",
+                its.named(),
+                receiving.time,
+                receiving.count
+            ),
+            measured: "softirqs on top of its threads, what raised them, and the growth of /proc/interrupts"
+                .to_owned(),
+            confidence: Confidence::Likely,
+            severity: Severity::Warning,
+            cost: Some(Cost::of(
+                "interrupting the program by NET_RX",
+                Some(receiving.time),
+            )),
+            proposal: proposal.map(|it| it.of_irq(irq)),
+            remedy,
+        }
+    });
+    lines.collect()
+}

@@ -1,0 +1,191 @@
+//! Datagrams that were lost at a pace: where, whose stall it was, and what buffer would have lost nothing.
+
+mod needed;
+mod replay;
+mod stalls;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use ticktax_model::beats::Periodicity;
+use ticktax_model::net::{EndReport, TrafficSpec};
+use ticktax_model::packets::{
+    Burst, BurstCause, Charge, HeldBy, LossBurst, NeededBuffer, PacketLog, PacketRun,
+    PacketStatement, Pause, places,
+};
+use ticktax_model::recording::Header;
+use ticktax_model::victim::HoldUp;
+use ticktax_model::{Kind, Nanos};
+
+use crate::beats::{Beat, Events, FAMILY, detect};
+
+use needed::{needed, predicted};
+pub use stalls::{HoldUps, ReceiverWatch};
+
+/// What the log and the trace say together.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Judged {
+    bursts: Vec<Burst>,
+    causes: Vec<BurstCause>,
+    beat: Option<Periodicity>,
+    needed: Option<NeededBuffer>,
+}
+
+/// What became of the datagrams of a run; `hold_ups` is what kept the receiver from running, where that was traced.
+pub fn packet_statement(
+    header: &Header,
+    run: &PacketRun,
+    hold_ups: Option<&HoldUps>,
+) -> PacketStatement {
+    let log = run.log.clone().map(with_charge);
+    let receiver = run.receiver.as_ref();
+    let ends = (run.sender.as_ref(), receiver);
+    let judged = log
+        .as_ref()
+        .map(|log| judge(log, &run.spec, ends, hold_ups))
+        .unwrap_or_default();
+    let reasons = run.drop_reasons.as_deref().unwrap_or_default();
+    let places = receiver.and_then(|it| places(run.sender.as_ref(), it, log.as_ref(), reasons));
+    PacketStatement {
+        tool_version: header.tool_version.clone(),
+        host: header.machine.host.clone(),
+        spec: run.spec,
+        link: run.link.clone(),
+        here: run.here.clone(),
+        sender: run.sender.clone(),
+        receiver: run.receiver.clone(),
+        receiver_cpu: run.receiver_cpu,
+        buffer: log.as_ref().map(|log| log.buffer),
+        places,
+        drop_reasons: run.drop_reasons.clone(),
+        bursts: log.as_ref().map(|_| judged.bursts),
+        lost_in_no_burst: log.as_ref().map_or(0, |log| log.not_kept),
+        causes: judged.causes,
+        beat: judged.beat,
+        needed: judged.needed,
+        delays: log.as_ref().and_then(|log| log.delays),
+        slot: log.as_ref().map_or(Nanos::ZERO, |log| log.slot),
+        by_time: log.map_or_else(Vec::new, |log| log.by_time),
+        no_trace: run.no_trace.clone(),
+        events_lost: header.coverage.events_lost(),
+    }
+}
+
+/// Judges the bursts of a log.
+fn judge(
+    log: &PacketLog,
+    spec: &TrafficSpec,
+    (sender, receiver): (Option<&EndReport>, Option<&EndReport>),
+    hold_ups: Option<&HoldUps>,
+) -> Judged {
+    let asked_hz = spec
+        .rate
+        .map(|bits| bits / 8.0 / f64::from(spec.call_bytes));
+    let reached_hz = sender.and_then(|it| Some(it.calls as f64 / some_time(it.elapsed())?));
+    let rate_hz = reached_hz.or(asked_hz);
+    let capacity = log.buffer.charge.map(|charge| charge.datagrams);
+    // Where both ends have one clock, nothing comes after the sender's last.
+    let until = sender.filter(|_| log.delays.is_some()).map(|it| it.last);
+    let bursts: Vec<Burst> = log
+        .bursts
+        .iter()
+        .map(|burst| {
+            let stall = hold_ups.and_then(|it| it.during(&burst.pause?, until));
+            // A sender that was held up itself sent more or less meanwhile than on average.
+            let rate_hz = burst.pause.as_ref().and_then(rate_in).or(rate_hz);
+            let terms = stall.as_ref().zip(rate_hz).zip(capacity);
+            Burst {
+                at: burst.at,
+                first: burst.first,
+                lost: burst.lost,
+                in_socket: burst.in_socket,
+                read_pause: burst.pause.map(|pause| pause.end - pause.start),
+                predicted: terms
+                    .filter(|_| burst.in_socket > 0)
+                    .map(|((stall, rate), held)| predicted(rate, stall.length, held)),
+                stall,
+            }
+        })
+        .collect();
+    Judged {
+        causes: causes(&bursts),
+        beat: beat(
+            &log.bursts,
+            receiver.map_or(Nanos::ZERO, EndReport::elapsed),
+        ),
+        needed: needed(log),
+        bursts,
+    }
+}
+
+/// Datagrams a second that were sent in a pause.
+fn rate_in(pause: &Pause) -> Option<f64> {
+    Some(pause.sent? as f64 / some_time(pause.end - pause.start)?)
+}
+
+fn some_time(elapsed: Nanos) -> Option<f64> {
+    (elapsed > Nanos::ZERO).then(|| elapsed.as_secs_f64())
+}
+
+/// What held up the receiver, burst by burst, as one by name.
+fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
+    let mut by: BTreeMap<Option<(HoldUp, String, Kind)>, BurstCause> = BTreeMap::new();
+    for burst in bursts {
+        let most = burst.stall.as_ref().and_then(|it| it.held_by.first());
+        let key = most.map(|it| (it.kind, it.name.clone(), it.source_kind));
+        let cause = by.entry(key).or_insert_with(|| BurstCause {
+            held_by: most.map(|it| HeldBy {
+                time: Nanos::ZERO,
+                ..it.clone()
+            }),
+            bursts: 0,
+            lost: 0,
+            longest: Nanos::ZERO,
+        });
+        cause.bursts += 1;
+        cause.lost += burst.lost;
+        if let Some(stall) = &burst.stall {
+            cause.longest = cause.longest.max(stall.length);
+        }
+        if let (Some(sum), Some(most)) = (&mut cause.held_by, most) {
+            sum.time += most.time;
+            // Several processes of one name are no one's.
+            sum.pid = sum.pid.filter(|_| sum.pid == most.pid);
+        }
+    }
+    let mut causes: Vec<BurstCause> = by.into_values().collect();
+    causes.sort_by_key(|cause| (Reverse(cause.lost), Reverse(cause.bursts)));
+    causes
+}
+
+/// The surest period of the bursts.
+fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
+    let starts: Vec<Nanos> = bursts.iter().map(|burst| burst.at).collect();
+    let lengths = bursts.iter().map(|burst| {
+        let pause = burst.pause.unwrap_or_default();
+        pause.end - pause.start
+    });
+    let end = starts.last().map_or(elapsed, |&last| elapsed.max(last));
+    let durations = lengths.collect();
+    let mut beats = detect(&Events::new(Nanos::ZERO, end, starts, durations));
+    beats.retain(|beat| beat.false_alarm <= FAMILY);
+    beats.sort_by(|a, b| a.false_alarm.total_cmp(&b.false_alarm));
+    beats.first().map(Beat::periodicity)
+}
+
+/// A log whose buffer was not filled beforehand: it holds what waited when the first burst began.
+fn with_charge(mut log: PacketLog) -> PacketLog {
+    if log.buffer.charge.is_none() {
+        let mut bursts = log.bursts.iter().filter(|burst| burst.in_socket > 0);
+        let queued = bursts.find_map(|burst| Some(burst.pause?.queued));
+        log.buffer.charge = queued.filter(|&queued| queued > 0).map(|datagrams| Charge {
+            each_bytes: log.buffer.bytes / datagrams,
+            datagrams,
+            is_filled: false,
+        });
+    }
+    log
+}
+
+#[cfg(test)]
+mod tests;

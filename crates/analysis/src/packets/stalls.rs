@@ -1,0 +1,147 @@
+//! What kept the receiving thread from running, and which of it belongs to a pause of its reads.
+//!
+//! A hold-up belongs to a pause where the two have time in common: the thread itself was off its CPU, or interrupted,
+//! while it read nothing. Nothing else is a cause, however near.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::packets::{HeldBy, Pause, Stall};
+use ticktax_model::recording::{Row, RowSink};
+use ticktax_model::victim::HoldUp;
+use ticktax_model::{Cpu, Kind, Nanos, SourceTable};
+
+use crate::pace::lateness::Outside;
+use crate::timeline::{Keep, Timeline};
+use crate::victim::{Loss, Victim, named};
+
+/// A pause that the receiver was held up for less of has another reason.
+const MOST: f64 = 0.5;
+
+/// Takes the rows of a session that follows the receiver.
+#[derive(Debug)]
+pub struct ReceiverWatch {
+    timeline: Timeline,
+    victim: Victim,
+    thread: (i32, i32),
+    /// Whether it was seen to do anything.
+    seen: bool,
+}
+
+impl ReceiverWatch {
+    /// Of thread `tid` of process `pid`, which is followed since a moment.
+    pub fn new(thread: (i32, i32), since: Nanos) -> Self {
+        let mut victim = Victim::new(since);
+        victim.keep_losses(thread.0);
+        Self {
+            timeline: Timeline::new(Keep::LONG),
+            victim,
+            thread,
+            seen: false,
+        }
+    }
+
+    /// What kept it from running, once the session has ended. `cpu` is the one that it was kept on. `None` where it was
+    /// not seen at all: in a container it has other numbers than for the kernel.
+    pub fn finish(mut self, sources: &SourceTable, cpu: Option<Cpu>) -> Option<HoldUps> {
+        if !self.seen {
+            return None;
+        }
+        self.victim.settle(&mut self.timeline);
+        let outside = Outside::of_cpu(cpu);
+        let (losses, full_at) = self
+            .victim
+            .losses_of(self.thread.1, &outside)
+            .unwrap_or_default();
+        let all = losses.iter().map(|loss| hold_up(loss, sources));
+        Some(HoldUps {
+            all: all.collect(),
+            known_until: full_at,
+        })
+    }
+}
+
+impl RowSink for ReceiverWatch {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        if !self.seen {
+            let thread = sources.get(row.span().source).thread.as_ref();
+            self.seen = thread.is_some_and(|it| (it.pid, it.tid) == self.thread);
+        }
+        let (event, history) = self.timeline.event(sources, row);
+        self.victim.event(&event, history);
+    }
+}
+
+/// A time in which a thread could not run, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldUp {
+    /// From when to when.
+    pub time: (Nanos, Nanos),
+    /// Who or what, without a time.
+    pub by: HeldBy,
+}
+
+/// All that kept a thread from running, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HoldUps {
+    /// By begin.
+    pub all: Vec<HeldUp>,
+    /// From when on some are missing, because there were too many.
+    pub known_until: Option<Nanos>,
+}
+
+impl HoldUps {
+    /// What of it lies in a pause, which ends at `until` at the latest; `None` where that is less than half of it.
+    pub fn during(&self, pause: &Pause, until: Option<Nanos>) -> Option<Stall> {
+        let end = until.map_or(pause.end, |until| until.min(pause.end));
+        if self.known_until.is_some_and(|known| known < end) {
+            return None;
+        }
+        let within = self.all.iter().filter_map(|one| {
+            let (start, stop) = (one.time.0.max(pause.start), one.time.1.min(end));
+            (start < stop).then_some((start, stop, &one.by))
+        });
+        let mut first = None;
+        let (mut covered, mut reached) = (Nanos::ZERO, pause.start);
+        let mut by: BTreeMap<(HoldUp, &str, Kind), HeldBy> = BTreeMap::new();
+        for (start, stop, held) in within {
+            first.get_or_insert(start);
+            // Interrupts on top of somebody else are among that one's time.
+            covered += (stop - start.max(reached)).max(Nanos::ZERO);
+            reached = reached.max(stop);
+            let key = (held.kind, &*held.name, held.source_kind);
+            let sum = by.entry(key).or_insert_with(|| held.clone());
+            sum.time += stop - start;
+            sum.pid = sum.pid.filter(|_| sum.pid == held.pid);
+        }
+        let length = end - first?;
+        if covered.share_of(length) < MOST || length.share_of(end - pause.start) < MOST {
+            return None;
+        }
+        let mut held_by: Vec<HeldBy> = by.into_values().collect();
+        held_by.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
+        Some(Stall { length, held_by })
+    }
+}
+
+fn hold_up(loss: &Loss, sources: &SourceTable) -> HeldUp {
+    let (name, source_kind, pid) = match loss.by {
+        Some(by) => named(by, sources),
+        None => (String::new(), Kind::Wait, None),
+    };
+    let kind = match source_kind {
+        Kind::Idle if loss.moved => HoldUp::Migration,
+        Kind::Irq | Kind::Softirq | Kind::Nmi => HoldUp::Interrupts,
+        Kind::Steal => HoldUp::Steal,
+        _ => loss.kind,
+    };
+    HeldUp {
+        time: (loss.start, loss.end),
+        by: HeldBy {
+            kind,
+            name,
+            source_kind,
+            pid,
+            time: Nanos::ZERO,
+        },
+    }
+}

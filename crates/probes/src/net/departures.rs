@@ -1,0 +1,182 @@
+//! When each datagram was sent, in a few numbers: what a receiver asks about those that never came.
+//!
+//! A paced sender goes along a straight line of numbers over time, and leaves it where it is held up and where it
+//! catches up. The corners are kept, so that no datagram is further than [`STRAY`] off the line between the two around it:
+//! swinging door compression (E. H. Bristol, US patent 4 669 097, 1987).
+
+use ticktax_model::Nanos;
+
+/// How far the time of a datagram may be off.
+const STRAY: Nanos = Nanos::from_micros(100);
+
+/// Corners that are kept, 16 bytes each.
+const CORNERS: usize = 1 << 18;
+
+/// The number of a datagram, and when it was sent.
+pub(super) type Departure = (u64, Nanos);
+
+/// All that were sent, in order.
+#[derive(Debug, Default)]
+pub(super) struct Departures {
+    corners: Vec<Departure>,
+    last: Departure,
+    /// The slopes of lines from the last corner that are near enough to all since, in ns each.
+    slopes: Option<(f64, f64)>,
+}
+
+impl Departures {
+    /// A datagram was sent, after those with lower numbers.
+    pub(super) fn note(&mut self, number: u64, at: Nanos) {
+        let before = std::mem::replace(&mut self.last, (number, at));
+        let Some(&corner) = self.corners.last() else {
+            self.corners.push((number, at));
+            return;
+        };
+        if self.corners.len() >= CORNERS {
+            // The last corner is where knowledge ends.
+            self.last = before;
+            return;
+        }
+        let (slope, off) = slope(corner, (number, at));
+        let (low, high) = self.slopes.unwrap_or((f64::MIN, f64::MAX));
+        if (low..=high).contains(&slope) {
+            self.slopes = Some((low.max(slope - off), high.min(slope + off)));
+            return;
+        }
+        self.corners.push(before);
+        let (slope, off) = self::slope(before, (number, at));
+        self.slopes = Some((slope - off, slope + off));
+    }
+
+    /// From `first` to before `end`, in order: both ends, and the corners between them. Empty where not all of it is
+    /// known.
+    pub(super) fn within(&self, (first, end): (u64, u64)) -> Vec<Departure> {
+        let Some(last) = end.checked_sub(1).filter(|&last| first <= last) else {
+            return Vec::new();
+        };
+        let (Some(from), Some(to)) = (self.at(first), self.at(last)) else {
+            return Vec::new();
+        };
+        let place = |number| self.corners.partition_point(|corner| corner.0 < number);
+        let between = place(first + 1)..place(last);
+        let mut all = vec![(first, from)];
+        all.extend(self.corners.get(between).into_iter().flatten());
+        if last > first {
+            all.push((last, to));
+        }
+        all
+    }
+
+    /// When a datagram was sent, to within [`STRAY`].
+    fn at(&self, number: u64) -> Option<Nanos> {
+        let next = self.corners.partition_point(|corner| corner.0 <= number);
+        let before = *self.corners.get(next.checked_sub(1)?)?;
+        let after = *self.corners.get(next).unwrap_or(&self.last);
+        (number <= after.0).then(|| between(before, after, number))
+    }
+}
+
+/// The slope of the line between two, and how much it may be off for the later one to be near enough.
+fn slope(from: Departure, to: Departure) -> (f64, f64) {
+    let steps = to.0.saturating_sub(from.0).max(1) as f64;
+    ((to.1 - from.1).0 as f64 / steps, STRAY.0 as f64 / steps)
+}
+
+/// When a number between two that are known was sent, if they were sent at an even rate.
+pub(super) fn between(before: Departure, after: Departure, number: u64) -> Nanos {
+    let (all, part) = (
+        after.0.saturating_sub(before.0),
+        number.saturating_sub(before.0),
+    );
+    let part = part as f64 / all.max(1) as f64;
+    before.1 + (after.1 - before.1).times(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ticktax_model::Nanos;
+
+    use super::{CORNERS, Departure, Departures, STRAY, between};
+
+    /// When `number` was sent, by what a receiver is told of a range.
+    fn told(points: &[Departure], number: u64) -> Nanos {
+        let next = points.partition_point(|point| point.0 <= number);
+        let after = points.get(next).unwrap_or(&points[points.len() - 1]);
+        between(points[next - 1], *after, number)
+    }
+
+    fn noted(steps: &[i64]) -> (Departures, Vec<Nanos>) {
+        let (mut departures, mut at, mut times) = (Departures::default(), 0, Vec::new());
+        for (number, step) in steps.iter().enumerate() {
+            at += step;
+            times.push(Nanos(at));
+            departures.note(number as u64, Nanos(at));
+        }
+        (departures, times)
+    }
+
+    /// 20 000 a second, and once 10 ms of nothing, which it catches up with.
+    #[test]
+    fn a_sender_that_was_held_up_has_corners_only_there() {
+        let mut steps = vec![50_000; 10_000];
+        steps[4_000] = 10_000_000;
+        steps[4_001..4_201].fill(2_000);
+        let (departures, times) = noted(&steps);
+        assert!(
+            departures.corners.len() <= 5,
+            "{:?}",
+            departures.corners.len()
+        );
+        let points = departures.within((3_900, 4_300));
+        assert!(points.len() >= 4, "{points:?}");
+        assert!((told(&points, 3_999) - times[3_999]).0.abs() <= STRAY.0);
+        assert!((told(&points, 4_000) - times[4_000]).0.abs() <= STRAY.0);
+    }
+
+    #[test]
+    fn of_what_was_not_sent_nothing_is_told() {
+        let (departures, _) = noted(&[50_000; 100]);
+        assert_eq!(departures.within((90, 101)), []);
+        assert_eq!(departures.within((20, 20)), []);
+        assert_eq!(departures.within((u64::MAX, 0)), []);
+        assert_eq!(departures.within((7, 8)).len(), 1);
+        assert_eq!(Departures::default().within((0, 1)), []);
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_kept() {
+        let mut departures = Departures::default();
+        for number in 0..2 * CORNERS as u64 {
+            let away = i64::try_from(number % 2).unwrap() * 10_000_000;
+            let even = i64::try_from(number).unwrap() * 1_000;
+            departures.note(number, Nanos(even + away));
+        }
+        assert_eq!(departures.corners.len(), CORNERS);
+        let known = departures.corners[CORNERS - 1].0;
+        assert_eq!(departures.within((known - 5, known + 1)).len(), 6);
+        assert_eq!(departures.within((known, known + 3)), []);
+    }
+
+    proptest! {
+        /// Whatever a sender did, no datagram is told to have been sent further off than may be.
+        #[test]
+        fn no_time_is_further_off_than_may_be(
+            steps in prop::collection::vec(prop_oneof![
+                8 => 0_i64..120_000,
+                1 => 0_i64..20_000_000,
+            ], 2..400),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let (departures, times) = noted(&steps);
+            let first = cut.index(times.len());
+            let points = departures.within((first as u64, times.len() as u64));
+            prop_assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            for (number, at) in times.iter().enumerate().skip(first) {
+                let off = told(&points, number as u64) - *at;
+                // And what a double rounds away.
+                prop_assert!(off.0.abs() <= STRAY.0 + 10, "{number}: {off:?}");
+            }
+        }
+    }
+}

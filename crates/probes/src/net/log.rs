@@ -1,0 +1,475 @@
+//! What a receiver notes of each datagram: which are missing, when they were sent, and what it did meanwhile.
+//!
+//! # Which pause belongs to a loss
+//! A datagram that finds the socket's buffer full is lost at the moment at which it arrives. What kept the buffer full
+//! is whatever kept the receiver from reading at that moment: the time between the two reads that it lies in, or what
+//! there is of it after the first of those came that waited. So each read notes how long there has been something to
+//! read, and a burst of losses has the pause in which its first datagram was sent, if there is one. That of two hosts is
+//! told by the receiver's clock less the shortest delay seen.
+//!
+//! A burst goes on until the receiver has read all that was waiting: until then losses are those of the same pause.
+
+mod course;
+mod lost;
+
+use std::collections::VecDeque;
+
+use ticktax_model::packets::{LossBurst, PacketLog, Pause, SocketBuffer, TimeSlot};
+use ticktax_model::{Histogram, Lengths, Nanos};
+
+use super::datagrams::Arrivals;
+use super::departures::{Departure, between};
+use course::Courses;
+use lost::Told;
+
+/// A time between two reads that is shorter is no pause.
+const PAUSE: Nanos = Nanos::from_micros(50);
+
+/// Pauses that are kept: a burst is noticed when the buffer that its pause has filled was read.
+const PAUSES: usize = 1 << 12;
+
+/// Gaps in the sequence that are kept, 48 bytes each, and bursts.
+const GAPS: usize = 1 << 18;
+
+/// When those were sent that are missing is asked where it may be further off,
+const UNSURE: Nanos = Nanos::from_micros(200);
+
+/// of so many gaps.
+const ASKED: usize = 1 << 12;
+
+/// Slots of time.
+const SLOTS: i64 = 60;
+
+/// The shortest slot.
+const SHORTEST_SLOT: Nanos = Nanos::from_millis(1);
+
+/// No clock says more, or less: 73 years.
+const LATEST: Nanos = Nanos(1 << 61);
+
+/// From so many delays on one in a hundred is known (95 % confidence).
+const TELLS_P99: u64 = 299;
+
+/// What was read.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    number: u64,
+    /// By the sender's clock.
+    sent: Nanos,
+    /// By the receiver's.
+    at: Nanos,
+    /// What the socket had dropped when this one came into its buffer.
+    drops: u32,
+}
+
+/// A time between two reads in which there was something to read.
+#[derive(Clone, Copy, Debug)]
+struct Paused {
+    start: Nanos,
+    end: Nanos,
+    /// What was read at its end.
+    number: u64,
+    /// Whether something was lost in it.
+    has_lost: bool,
+}
+
+/// Numbers that are missing, from `first` to before `end`.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    first: u64,
+    end: u64,
+    /// Sent when, by the sender's clock, as far as those before and after tell.
+    sent: (Nanos, Nanos),
+    burst: usize,
+    /// Whether one of them came after all.
+    has_late: bool,
+}
+
+/// A receiver's notes.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) arrivals: Arrivals,
+    buffer: SocketBuffer,
+    /// Whether both ends read the same clock.
+    same_clock: bool,
+    first_sent: Option<Nanos>,
+    /// The last one that was in order.
+    last: Option<Read>,
+    /// When a read last returned, of any datagram.
+    read_at: Option<Nanos>,
+    /// The shortest delay, by two clocks.
+    shortest: Nanos,
+    /// The latest pauses.
+    pauses: VecDeque<Paused>,
+    /// The longest of those before in which nothing was lost.
+    other_pause: Nanos,
+    /// Whether losses are those of the last burst: all that was waiting has not been read since.
+    open: bool,
+    gaps: Vec<Gap>,
+    told: Told,
+    bursts: Vec<LossBurst>,
+    not_kept: u64,
+    courses: Courses,
+    delays: Histogram,
+    longest: Nanos,
+    slot: Nanos,
+    slots: Vec<TimeSlot>,
+}
+
+impl Log {
+    /// Nothing yet, of datagrams that are to come for so long, so many a second.
+    pub(super) fn new(
+        arrivals: Arrivals,
+        (length, rate_hz): (Nanos, Option<f64>),
+        same_clock: bool,
+        buffer: SocketBuffer,
+    ) -> Self {
+        Self {
+            arrivals,
+            buffer,
+            same_clock,
+            first_sent: None,
+            last: None,
+            read_at: None,
+            shortest: Nanos(i64::MAX),
+            pauses: VecDeque::new(),
+            other_pause: Nanos::ZERO,
+            open: false,
+            gaps: Vec::new(),
+            told: Told::default(),
+            bursts: Vec::new(),
+            not_kept: 0,
+            courses: Courses::new(rate_hz),
+            delays: Histogram::default(),
+            longest: Nanos::ZERO,
+            slot: Nanos(length.0 / SLOTS).max(SHORTEST_SLOT),
+            slots: Vec::new(),
+        }
+    }
+
+    /// Nothing is waiting to be read.
+    pub(super) fn is_empty_now(&mut self) {
+        self.open = false;
+    }
+
+    /// Takes a datagram that was read at this time, when the socket had dropped `drops`; false where it is a stranger's.
+    pub(super) fn take(&mut self, datagram: &[u8], at: Nanos, drops: Option<u32>) -> bool {
+        let Some(arrival) = self.arrivals.note(datagram, at) else {
+            return false;
+        };
+        // Whatever a clock says, differences of two times are times.
+        let sent = Nanos(arrival.sent.0.clamp(-LATEST.0, LATEST.0));
+        let number = arrival.number;
+        let delay = at - sent;
+        self.shortest = self.shortest.min(delay);
+        let came = self.on_own_clock(sent);
+        if let Some(before) = self.read_at.replace(at) {
+            self.paused(before.max(came), at, number);
+            self.courses.idle((came - before).max(Nanos::ZERO));
+            if came < before && at - before < PAUSE {
+                self.courses.read(at - before);
+            }
+        }
+        if arrival.is_again {
+            return true;
+        }
+        self.first_sent.get_or_insert(sent);
+        let base = if self.same_clock {
+            Nanos::ZERO
+        } else {
+            self.shortest
+        };
+        let delay = (delay - base).max(Nanos::ZERO);
+        self.delays.record(delay);
+        self.longest = self.longest.max(delay);
+        let slot = self.slot_at(sent);
+        slot.arrived += 1;
+        slot.delay_max = slot.delay_max.max(delay);
+        if arrival.is_late {
+            self.came_late(number);
+            return true;
+        }
+        let read = Read {
+            number,
+            sent,
+            at,
+            // None is told as long as there is none.
+            drops: drops.unwrap_or_else(|| self.last.map_or(0, |last| last.drops)),
+        };
+        if let Some(last) = self.last {
+            if number > last.number + 1 {
+                self.gap(last, read);
+            }
+            self.settle(last, read);
+        } else if number > 0 {
+            let none = Read {
+                number: 0,
+                drops: 0,
+                ..read
+            };
+            self.lose((0, number), (none, read));
+        }
+        self.courses.sent(came);
+        self.last = Some(read);
+        if !self.open && self.courses.is_done() {
+            self.end_course();
+        }
+        true
+    }
+
+    /// From one moment to another nothing was read, and the second read this number.
+    fn paused(&mut self, start: Nanos, end: Nanos, number: u64) {
+        if end - start < PAUSE {
+            return;
+        }
+        if self.pauses.len() >= PAUSES {
+            self.forget_a_pause();
+        }
+        self.pauses.push_back(Paused {
+            start,
+            end,
+            number,
+            has_lost: false,
+        });
+    }
+
+    fn forget_a_pause(&mut self) {
+        if let Some(pause) = self.pauses.pop_front().filter(|it| !it.has_lost) {
+            self.other_pause = self.other_pause.max(pause.end - pause.start);
+        }
+    }
+
+    fn end_course(&mut self) {
+        let pauses = self.pauses.iter().map(|pause| (pause.start, pause.end));
+        self.courses.end(pauses);
+    }
+
+    /// Numbers between two reads are missing.
+    fn gap(&mut self, last: Read, read: Read) {
+        self.lose((last.number + 1, read.number), (last, read));
+    }
+
+    /// Takes numbers that are missing, and were sent between two that are not.
+    fn lose(&mut self, (first, end): (u64, u64), (before, after): (Read, Read)) {
+        let ends = ((before.number, before.sent), (after.number, after.sent));
+        let sent = (
+            between(ends.0, ends.1, first),
+            between(ends.0, ends.1, end - 1),
+        );
+        let lost = end - first;
+        let drops = u64::from(after.drops.wrapping_sub(before.drops));
+        if self.gaps.len() >= GAPS {
+            self.not_kept += lost;
+            self.courses.give_up();
+            return;
+        }
+        let came = (self.on_own_clock(sent.0), self.on_own_clock(sent.1));
+        let pause = self.pause_at(came.0, first);
+        self.courses.reach(came.1);
+        let since = pause.map_or(came.0, |pause| pause.start);
+        self.courses.lose(lost, since);
+        let same = self.bursts.last().filter(|_| self.open);
+        let is_same = same.is_some_and(|burst| match (pause, burst.pause) {
+            (Some(pause), Some(of_burst)) => pause.start == of_burst.start,
+            (Some(_), None) => false,
+            (None, _) => true,
+        });
+        if !is_same {
+            self.bursts.push(LossBurst {
+                first,
+                lost: 0,
+                in_socket: 0,
+                at: sent.0 - self.first_sent.unwrap_or(sent.0),
+                lost_at: came.0,
+                pause,
+            });
+        }
+        self.open = true;
+        let burst = self.bursts.len() - 1;
+        self.bursts[burst].lost += lost;
+        self.bursts[burst].in_socket += drops.min(lost);
+        self.gaps.push(Gap {
+            first,
+            end,
+            sent,
+            burst,
+            has_late: false,
+        });
+    }
+
+    /// The pause in which a moment of the receiver's clock lies, at which the number `first` was lost.
+    fn pause_at(&mut self, moment: Nanos, first: u64) -> Option<Pause> {
+        let place = self.pauses.partition_point(|pause| pause.end < moment);
+        let pauses = self.pauses.get_mut(place);
+        let pause = pauses.filter(|pause| pause.start <= moment)?;
+        pause.has_lost = true;
+        Some(Pause {
+            start: pause.start,
+            end: pause.end,
+            queued: first.saturating_sub(pause.number),
+            sent: None,
+        })
+    }
+
+    /// How many had been sent by the end of the last burst's pause, once one that was sent after that is there.
+    fn settle(&mut self, last: Read, read: Read) {
+        let reached = self.on_own_clock(read.sent);
+        let from = self.on_own_clock(last.sent);
+        let Some(burst) = self.bursts.last_mut() else {
+            return;
+        };
+        let Some(pause) = burst.pause.as_mut().filter(|it| it.sent.is_none()) else {
+            return;
+        };
+        if reached < pause.end {
+            return;
+        }
+        let waiting_from = burst.first - pause.queued;
+        let part = (pause.end - from).share_of(reached - from).clamp(0.0, 1.0);
+        let numbers = (read.number - last.number) as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is between two numbers of datagrams"
+        )]
+        let sent = last.number + (part * numbers).floor() as u64 + 1;
+        pause.sent = Some(sent.saturating_sub(waiting_from));
+    }
+
+    /// One that was missing has come after all.
+    fn came_late(&mut self, number: u64) {
+        let place = self.gaps.partition_point(|gap| gap.end <= number);
+        match self.gaps.get_mut(place).filter(|gap| gap.first <= number) {
+            Some(gap) => {
+                gap.has_late = true;
+                let ends = ((gap.first, gap.sent.0), (gap.end - 1, gap.sent.1));
+                let burst = &mut self.bursts[gap.burst];
+                burst.lost -= 1;
+                burst.in_socket = burst.in_socket.min(burst.lost);
+                // Its slot lost it when the gap is booked, at the end.
+                let slot = self.slot_at(between(ends.0, ends.1, number));
+                slot.lost = slot.lost.wrapping_sub(1);
+            }
+            None => self.not_kept = self.not_kept.saturating_sub(1),
+        }
+    }
+
+    /// A moment of the sender's clock by the receiver's.
+    fn on_own_clock(&self, sent: Nanos) -> Nanos {
+        if self.same_clock {
+            return sent;
+        }
+        sent + self.shortest
+    }
+
+    fn slot_at(&mut self, sent: Nanos) -> &mut TimeSlot {
+        let since = sent - self.first_sent.unwrap_or(sent);
+        // Stragglers and what a strange clock says are of the last.
+        let place = (since.0 / self.slot.0).clamp(0, SLOTS - 1);
+        let place = usize::try_from(place).unwrap_or(0);
+        if place >= self.slots.len() {
+            self.slots.resize(place + 1, TimeSlot::default());
+        }
+        &mut self.slots[place]
+    }
+
+    /// Nothing more comes: what was sent after the last that arrived is missing as well.
+    pub(super) fn end(&mut self, sent: Option<u64>, socket_drops: u64) {
+        let next = self.last.map_or(0, |last| last.number + 1);
+        if let (Some(sent), Some(last)) = (sent.filter(|&sent| sent > next), self.last) {
+            let begun = self.first_sent.unwrap_or(last.sent);
+            let each = i64::try_from(last.number.max(1)).unwrap_or(i64::MAX);
+            let each = Nanos((last.sent - begun).0 / each);
+            let after = Read {
+                number: sent,
+                sent: last.sent + each.times((sent - last.number) as f64).min(LATEST),
+                at: last.at,
+                drops: u32::try_from(socket_drops)
+                    .unwrap_or(u32::MAX)
+                    .max(last.drops),
+            };
+            self.open = false;
+            self.lose((next, sent), (last, after));
+        } else if let (Some(sent), None) = (sent.filter(|&sent| sent > 0), self.last) {
+            self.not_kept += sent;
+        }
+        self.end_course();
+    }
+
+    /// The gaps of which only the sender knows when each was sent: from a first number to before another.
+    pub(super) fn unsure(&self) -> Vec<(u64, u64)> {
+        let unsure = |gap: &&Gap| gap.sent.1 - gap.sent.0 > UNSURE && !gap.has_late;
+        let gaps = self.gaps.iter().filter(unsure).take(ASKED);
+        gaps.map(|gap| (gap.first, gap.end)).collect()
+    }
+
+    /// The sender says when those of a gap were sent.
+    pub(super) fn departed(&mut self, gap: (u64, u64), said: &[Departure]) {
+        if !self.told.take(gap, said) {
+            return;
+        }
+        let place = self.gaps.partition_point(|it| it.first < gap.0);
+        let Some(&Gap { first, burst, .. }) = self.gaps.get(place) else {
+            return;
+        };
+        let known = self.told.of(&self.gaps[place]);
+        let came: Vec<Departure> = known
+            .iter()
+            .map(|it| (it.0, self.on_own_clock(it.1)))
+            .collect();
+        let begun = self.first_sent.unwrap_or_default();
+        let burst = &mut self.bursts[burst];
+        if first == burst.first {
+            (burst.at, burst.lost_at) = (known[0].1 - begun, came[0].1);
+        }
+        if let Some(pause) = &mut burst.pause
+            && let Some(last) = lost::last_by(&came, pause.end)
+        {
+            let waiting_from = burst.first - pause.queued;
+            pause.sent = Some((last + 1).saturating_sub(waiting_from));
+        }
+    }
+
+    /// All of it, where the socket dropped so many.
+    pub(super) fn finish(mut self, socket_drops: u64, never_read: u64) -> PacketLog {
+        while !self.pauses.is_empty() {
+            self.forget_a_pause();
+        }
+        for gap in std::mem::take(&mut self.gaps) {
+            for sent in lost::each(&self.told.of(&gap)) {
+                let slot = self.slot_at(sent);
+                slot.lost = slot.lost.wrapping_add(1);
+                let came = self.on_own_clock(sent);
+                self.courses.never_came(came);
+            }
+        }
+        self.bursts.retain(|burst| burst.lost > 0);
+        let (courses, is_course_missing) = self.courses.finish();
+        PacketLog {
+            buffer: self.buffer,
+            bursts: self.bursts,
+            not_kept: self.not_kept,
+            courses,
+            is_course_missing,
+            other_pause: self.other_pause,
+            socket_drops,
+            never_read,
+            delays: lengths(&self.delays, self.longest).filter(|_| self.same_clock),
+            by_time: self.slots,
+            slot: self.slot,
+        }
+    }
+}
+
+fn lengths(delays: &Histogram, longest: Nanos) -> Option<Lengths> {
+    Some(Lengths {
+        median: delays.quantile(0.5)?.min(longest),
+        p99: delays
+            .quantile(0.99)
+            .filter(|_| delays.total() >= TELLS_P99)
+            .map(|p99| p99.min(longest)),
+        max: longest,
+    })
+}
+
+#[cfg(test)]
+mod tests;

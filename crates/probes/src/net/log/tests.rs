@@ -1,0 +1,399 @@
+use std::collections::VecDeque;
+
+use ticktax_model::Nanos;
+use ticktax_model::packets::{PacketLog, SocketBuffer};
+
+use super::super::datagrams::{Arrivals, HEADER, write_head};
+use super::super::departures::Departures;
+use super::Log;
+
+const TOKEN: u64 = 0x5ca1_ab1e;
+const LENGTH: Nanos = Nanos::from_secs(1);
+const US: i64 = 1_000;
+const MS: i64 = 1_000_000;
+
+fn datagram(number: u64, sent: i64) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER as usize];
+    write_head(&mut bytes, TOKEN, number, Nanos(sent));
+    bytes
+}
+
+fn log(same_clock: bool) -> Log {
+    let arrivals = Arrivals::of(TOKEN);
+    let rate_hz = 1e9 / Link::EACH as f64;
+    Log::new(
+        arrivals,
+        (LENGTH, Some(rate_hz)),
+        same_clock,
+        SocketBuffer::default(),
+    )
+}
+
+fn finish(mut log: Log, sent: Option<u64>, drops: u64) -> PacketLog {
+    log.end(sent, drops);
+    log.finish(drops, 0)
+}
+
+/// A link on which datagrams come every 20 µs into a buffer of so many, which a reader empties at 2 µs each, but for
+/// the times in which it is held up.
+struct Link {
+    capacity: usize,
+    stalls: Vec<(i64, i64)>,
+    /// What the sender's clock is ahead.
+    ahead: i64,
+    /// When the sender was held up; what was due is sent at the end of that.
+    held: (i64, i64),
+    /// Whether the sender is asked when it sent what never came.
+    asked: bool,
+    queue: VecDeque<(u64, i64, u32)>,
+    next: u64,
+    drops: u32,
+}
+
+impl Link {
+    const EACH: i64 = 20 * US;
+    const READ: i64 = 2 * US;
+
+    fn new(capacity: usize, stalls: &[(i64, i64)]) -> Self {
+        Self {
+            capacity,
+            stalls: stalls.to_vec(),
+            ahead: 0,
+            held: (0, 0),
+            asked: false,
+            queue: VecDeque::new(),
+            next: 0,
+            drops: 0,
+        }
+    }
+
+    fn departure(&self, number: u64) -> i64 {
+        let due = i64::try_from(number).unwrap() * Self::EACH;
+        if (self.held.0..self.held.1).contains(&due) {
+            self.held.1
+        } else {
+            due
+        }
+    }
+
+    fn arrive(&mut self, until: i64, count: u64) {
+        while self.next < count {
+            let at = self.departure(self.next);
+            if at > until {
+                return;
+            }
+            if self.queue.len() < self.capacity {
+                self.queue.push_back((self.next, at, self.drops));
+            } else {
+                self.drops += 1;
+            }
+            self.next += 1;
+        }
+    }
+
+    fn answer(&self, log: &mut Log, count: u64) {
+        let mut departures = Departures::default();
+        for number in 0..count {
+            departures.note(number, Nanos(self.departure(number) + self.ahead));
+        }
+        for gap in log.unsure() {
+            log.departed(gap, &departures.within(gap));
+        }
+    }
+
+    fn run(mut self, count: u64, same_clock: bool) -> PacketLog {
+        let mut log = log(same_clock);
+        let mut now = 0;
+        loop {
+            if let Some(&(_, end)) = self.stalls.iter().find(|it| it.0 <= now && now < it.1) {
+                now = end;
+            }
+            self.arrive(now, count);
+            let Some((number, sent, drops)) = self.queue.pop_front() else {
+                log.is_empty_now();
+                if self.next >= count {
+                    let drops = u64::from(self.drops);
+                    log.end(Some(count), drops);
+                    if self.asked {
+                        self.answer(&mut log, count);
+                    }
+                    return log.finish(drops, 0);
+                }
+                now = now.max(self.departure(self.next));
+                continue;
+            };
+            now += Self::READ;
+            self.arrive(now, count);
+            assert!(log.take(
+                &datagram(number, sent + self.ahead),
+                Nanos(now),
+                Some(drops)
+            ));
+        }
+    }
+}
+
+/// 300 fit; 17 ms of nothing read begin 4 ms before the sender is held up for 10 ms, which it then catches up with at once.
+fn held_up(asked: bool) -> PacketLog {
+    let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
+    (link.held, link.asked) = ((104 * MS, 114 * MS), asked);
+    link.run(10_000, true)
+}
+
+/// Of 850 that came in the pause 200 did before the sender was held up, and 500 at its end: so 300 were lost in the
+/// first part of these.
+#[test]
+fn a_sender_that_was_held_up_says_when_it_sent_what_was_lost() {
+    let log = held_up(true);
+    let [burst] = &*log.bursts else {
+        panic!("{:#?}", log.bursts);
+    };
+    assert!((burst.lost_at.0 - 114 * MS).abs() <= 100 * US, "{burst:?}");
+    assert!(burst.pause.unwrap().sent.unwrap().abs_diff(850) <= 2);
+    let came = |log: &PacketLog, from: i64, to: i64| -> u64 {
+        let course = &log.courses[0];
+        let place = |at: i64| usize::try_from((Nanos(at) - course.start).0 / course.slot.0);
+        let slots = &course.sent[place(from).unwrap()..place(to).unwrap()];
+        slots.iter().map(|&sent| u64::from(sent)).sum()
+    };
+    assert!(came(&log, 105 * MS, 113 * MS) == 0, "{:?}", log.courses);
+    let at_once = came(&log, 113 * MS, 115 * MS);
+    assert!((540..=560).contains(&at_once), "{at_once}");
+    let lost: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
+    assert_eq!(lost, burst.lost);
+    // Nobody else knows.
+    let evenly = held_up(false);
+    let others: u64 = evenly.by_time.iter().map(|slot| slot.lost).sum();
+    assert_eq!((others, evenly.bursts[0].lost), (lost, lost));
+}
+
+/// What is no answer changes nothing.
+#[test]
+fn a_sender_that_says_what_cannot_be_is_not_believed() {
+    let of = |said: &[(u64, Nanos)]| {
+        let mut log = log(true);
+        for number in (0..1_000).filter(|number| !(400..440).contains(number)) {
+            let at = i64::try_from(number).unwrap() * Link::EACH;
+            log.take(&datagram(number, at), Nanos(at + US), None);
+        }
+        log.end(Some(1_000), 0);
+        assert_eq!(log.unsure(), [(400, 440)]);
+        log.departed((400, 440), said);
+        log.finish(0, 0)
+    };
+    let evenly = of(&[]);
+    let (first, last) = (Nanos(8 * MS), Nanos(9 * MS));
+    for said in [
+        vec![(400, first)],
+        vec![(400, first), (440, last)],
+        vec![(399, first), (439, last)],
+        vec![(400, last), (439, first)],
+        vec![(400, first), (420, last), (410, last), (439, last)],
+    ] {
+        assert_eq!(of(&said), evenly, "{said:?}");
+    }
+    let far = of(&[(400, Nanos(i64::MIN)), (439, Nanos(i64::MAX))]);
+    let all: u64 = far.by_time.iter().map(|slot| slot.lost).sum();
+    assert_eq!(all, 40);
+    assert_ne!(of(&[(400, first), (439, last)]), evenly);
+}
+
+#[test]
+fn a_reader_that_keeps_up_loses_nothing() {
+    let log = Link::new(100, &[]).run(10_000, true);
+    assert!(log.bursts.is_empty());
+    assert_eq!((log.not_kept, log.socket_drops), (0, 0));
+    let arrived: u64 = log.by_time.iter().map(|slot| slot.arrived).sum();
+    assert_eq!(arrived, 10_000);
+    assert_eq!(log.delays.unwrap().max, Nanos(Link::READ));
+}
+
+/// 17 ms at 50 000 a second are 850 datagrams, of which a buffer of 300 holds 300.
+#[test]
+fn a_stall_is_one_burst_in_the_pause_that_filled_the_buffer() {
+    let stall = (100 * MS, 117 * MS);
+    let log = Link::new(300, &[stall]).run(10_000, true);
+    let [burst] = &*log.bursts else {
+        panic!("{:#?}", log.bursts);
+    };
+    assert!((545..=551).contains(&burst.lost), "{burst:?}");
+    assert_eq!(
+        (burst.in_socket, log.socket_drops),
+        (burst.lost, burst.lost)
+    );
+    let pause = burst.pause.unwrap();
+    assert!(pause.start <= Nanos(stall.0) && pause.end >= Nanos(stall.1));
+    assert!(
+        pause.end - pause.start < Nanos(17 * MS + 30 * US),
+        "{pause:?}"
+    );
+    assert_eq!(pause.queued, 300);
+    assert!((848..=852).contains(&pause.sent.unwrap()), "{pause:?}");
+    assert_eq!(burst.lost_at - pause.start, Nanos(6 * MS));
+    // The first was lost when 300 were waiting.
+    assert!((burst.at - Nanos(106 * MS)).0.abs() < 50 * US, "{burst:?}");
+    let lost: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
+    assert_eq!(lost, burst.lost);
+    assert!(log.delays.unwrap().max >= Nanos(17 * MS));
+}
+
+/// The course of a burst has all that was sent, and goes on until those that were lost would have been read as well.
+#[test]
+fn a_course_has_what_came_until_all_of_it_would_have_been_read() {
+    let stall = (100 * MS, 117 * MS);
+    let log = Link::new(300, &[stall]).run(10_000, true);
+    let [course] = &*log.courses else {
+        panic!("{:#?}", log.courses);
+    };
+    assert!(!log.is_course_missing);
+    assert_eq!(course.slot, Nanos(4 * Link::EACH));
+    assert!(course.start < Nanos(stall.0 - 5 * MS), "{course:?}");
+    assert_eq!(course.read, Nanos(Link::READ));
+    // It ends within a slot.
+    let whole = &course.sent[..course.sent.len() - 1];
+    assert!(
+        whole.iter().all(|sent| (3..=5).contains(sent)),
+        "{course:?}"
+    );
+    let [(start, end)] = *course.pauses else {
+        panic!("{course:?}");
+    };
+    assert!(start <= Nanos(stall.0) && end >= Nanos(stall.1));
+    // 850 waited, and 2 of 20 µs are needed for each that came since: 850 · 2 µs / 0.9.
+    let length = course.slot.times(course.sent.len() as f64);
+    let after = course.start + length - Nanos(stall.1);
+    assert!((1_800 * US..3_000 * US).contains(&after.0), "{after:?}");
+}
+
+/// A second stall before that belongs to the same course, though all that waited was read in between.
+#[test]
+fn a_stall_while_the_lost_ones_would_be_read_is_of_the_same_course() {
+    let of = |second: i64| {
+        let stalls = [(100 * MS, 117 * MS), (second, second + 8 * MS)];
+        Link::new(300, &stalls).run(10_000, true)
+    };
+    let log = of(118 * MS + 200 * US);
+    assert_eq!((log.bursts.len(), log.courses.len()), (2, 1));
+    assert_eq!(log.courses[0].pauses.len(), 2);
+    let log = of(150 * MS);
+    assert_eq!((log.bursts.len(), log.courses.len()), (2, 2));
+}
+
+/// The longest pause in which nothing was lost is that of 3 ms: what the buffer has room for.
+#[test]
+fn the_longest_pause_without_a_loss_is_told() {
+    let stalls = [
+        (50 * MS, 53 * MS),
+        (100 * MS, 117 * MS),
+        (160 * MS, 161 * MS),
+    ];
+    let log = Link::new(300, &stalls).run(10_000, true);
+    assert_eq!(log.bursts.len(), 1);
+    let longest = log.other_pause.0;
+    assert!(
+        (3 * MS - 50 * US..3 * MS + 50 * US).contains(&longest),
+        "{longest}"
+    );
+    let none = Link::new(300, &[]).run(10_000, true);
+    assert_eq!(none.other_pause, Nanos::ZERO);
+}
+
+#[test]
+fn courses_for_which_there_is_no_room_are_said_to_be_missing() {
+    // Half of the time: of 10 s.
+    let stalls: Vec<(i64, i64)> = (0..500)
+        .map(|it| (it * 20 * MS, (it * 20 + 15) * MS))
+        .collect();
+    let log = Link::new(300, &stalls).run(500_000, true);
+    assert!(log.is_course_missing);
+    let size: usize = log.courses.iter().map(|it| it.sent.len()).sum();
+    assert!(size <= 1 << 17, "{size}");
+    // And one that is longer than what is remembered.
+    let log = Link::new(300, &[(100 * MS, 30_000 * MS)]).run(1_600_000, true);
+    assert!(log.is_course_missing);
+}
+
+#[test]
+fn each_stall_has_its_burst_and_bursts_sum_to_what_is_missing() {
+    let stalls = [(20 * MS, 30 * MS), (60 * MS, 75 * MS), (80 * MS, 81 * MS)];
+    let log = Link::new(200, &stalls).run(10_000, true);
+    assert_eq!(log.bursts.len(), 2, "{:#?}", log.bursts);
+    let lost: u64 = log.bursts.iter().map(|burst| burst.lost).sum();
+    assert_eq!(lost, log.socket_drops);
+}
+
+/// The sender's clock is an hour ahead: which pause it was is told all the same, and no delay.
+#[test]
+fn two_clocks_tell_the_same_but_for_delays() {
+    let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
+    link.ahead = 3_600_000 * MS;
+    let log = link.run(10_000, false);
+    let pause = log.bursts[0].pause.unwrap();
+    assert_eq!(pause.queued, 300);
+    assert!(pause.sent.unwrap().abs_diff(850) <= 2, "{pause:?}");
+    assert_eq!(log.delays, None);
+}
+
+#[test]
+fn what_was_lost_before_the_socket_is_not_its_own() {
+    let mut log = log(true);
+    for number in (0..1_000).filter(|number| !(400..410).contains(number)) {
+        let at = i64::try_from(number).unwrap() * Link::EACH;
+        log.take(&datagram(number, at), Nanos(at + US), None);
+        log.is_empty_now();
+    }
+    let log = finish(log, Some(1_000), 0);
+    let [burst] = &*log.bursts else {
+        panic!("{:#?}", log.bursts);
+    };
+    assert_eq!((burst.first, burst.lost, burst.in_socket), (400, 10, 0));
+}
+
+#[test]
+fn what_comes_late_was_not_lost() {
+    let mut log = log(true);
+    for (at, number) in [0, 1, 5, 3, 3, 6].into_iter().enumerate() {
+        let at = i64::try_from(at).unwrap() * Link::EACH;
+        assert!(log.take(&datagram(number, at), Nanos(at + US), None));
+    }
+    let counts = log.arrivals.finish(Some(9), Nanos::ZERO);
+    let log = finish(log, Some(9), 0);
+    let lost: u64 = log.bursts.iter().map(|burst| burst.lost).sum();
+    // 2, 4, 7 and 8.
+    assert_eq!((lost, counts.lost()), (4, Some(4)));
+    let slots: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
+    assert_eq!(slots, 4);
+}
+
+#[test]
+fn what_never_came_at_all_is_lost() {
+    let of = |sent| finish(log(true), sent, 0);
+    assert_eq!(of(Some(7)).not_kept, 7);
+    assert_eq!(of(None).not_kept, 0);
+    // All but one that is not the first.
+    let mut log = log(true);
+    log.take(&datagram(3, 0), Nanos(US), None);
+    let log = finish(log, Some(10), 0);
+    let lost: u64 = log.bursts.iter().map(|burst| burst.lost).sum();
+    assert_eq!(lost, 9);
+}
+
+#[test]
+fn no_clock_however_strange_panics() {
+    for same_clock in [true, false] {
+        let mut log = log(same_clock);
+        for (number, sent) in [
+            (0, i64::MIN),
+            (7, i64::MAX),
+            (9, 0),
+            (8, -1),
+            (12, i64::MAX),
+        ] {
+            log.take(&datagram(number, sent), Nanos(MS), Some(3));
+        }
+        assert!(!log.take(b"hello", Nanos(MS), None));
+        let log = finish(log, Some(20), u64::MAX);
+        let lost: u64 = log.bursts.iter().map(|burst| burst.lost).sum();
+        assert_eq!(lost + log.not_kept, 15);
+    }
+}

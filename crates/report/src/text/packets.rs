@@ -1,0 +1,304 @@
+//! The page about datagrams at a pace: how many were lost, where, because of whose stall, and what buffer would have
+//! lost nothing.
+
+mod tables;
+pub(super) mod words;
+
+use ticktax_model::Nanos;
+use ticktax_model::net::{End, EndReport, EndedBy};
+use ticktax_model::packets::{HeldBy, NeededBuffer, PacketStatement};
+
+use super::beats::with_interval;
+use super::block::Written;
+use super::numbers::{counted, grouped, percent};
+use super::page::{Page, Tone, clean, tied};
+use super::{Paged, TextStyle};
+use words::{bytes, hz, link, who};
+
+impl Paged for PacketStatement {
+    fn page(&self, style: &TextStyle) -> Written {
+        let mut page = Page::new(*style);
+        headline(&mut page, self);
+        troubles(&mut page, self);
+        lost(&mut page, self);
+        places(&mut page, self);
+        tables::causes(&mut page, self);
+        predicted(&mut page, self);
+        delays(&mut page, self);
+        next(&mut page, self);
+        tables::bursts(&mut page, self);
+        tables::by_time(&mut page, self);
+        page.finish()
+    }
+}
+
+/// What was sent over what, and the verdict in capitals.
+fn headline(page: &mut Page, it: &PacketStatement) {
+    let (tone, verdict) = match &it.places {
+        None => (Tone::Warning, "NOT KNOWN".to_owned()),
+        Some(places) if places.lost == 0 => (Tone::Good, "NOTHING LOST".to_owned()),
+        Some(places) => (Tone::Alarm, format!("LOST {}", grouped(places.lost))),
+    };
+    let end = it.sender.as_ref().or(it.receiver.as_ref());
+    let elapsed = end.map_or(it.spec.length, EndReport::elapsed);
+    let rate = it.sent_hz().or(it.asked_hz()).map_or_else(
+        || "at full speed".to_owned(),
+        |rate| format!("{}/s", hz(rate)),
+    );
+    let title = format!(
+        "{rate} of {} for {elapsed} {}",
+        bytes(it.spec.call_bytes.into()),
+        link(it)
+    );
+    page.row(tone, 0, &title, &format!("  {verdict}"));
+}
+
+/// What the figures do not say, because something went wrong.
+fn troubles(page: &mut Page, it: &PacketStatement) {
+    if let (Some(reached), Some(asked), Some(sent)) = (it.shortfall(), it.asked_hz(), it.sent_hz())
+    {
+        let text = format!(
+            "{}/s asked for, {}/s sent ({}): the sender could not keep the rate.",
+            hz(asked),
+            hz(sent),
+            percent(reached)
+        );
+        page.paragraph(Tone::Warning, "", &text);
+    }
+    if let Some(why) = words::loopback(it) {
+        page.paragraph(Tone::Warning, "", &why);
+    }
+    let mut ends = [&it.sender, &it.receiver].into_iter().flatten();
+    let early = match ends.find_map(|end| end.ended_early) {
+        Some(EndedBy::Interrupted) => "Interrupted: this is what was done until then.",
+        Some(EndedBy::PeerGone) => "The other end went away: this is what was done until then.",
+        None => "",
+    };
+    if !early.is_empty() {
+        page.paragraph(Tone::Warning, "", early);
+    }
+    if let Some(buffer) = &it.buffer
+        && let Some(asked) = buffer.asked_bytes
+    {
+        let max = buffer.max_ask_bytes.map_or_else(String::new, |max| {
+            format!(" (net.core.rmem_max is {})", grouped(max))
+        });
+        let wanted = 2 * u64::from(asked);
+        if buffer.is_forced {
+            let text = format!(
+                "A buffer of {} was asked for, more than a program may{max}: it has it because root may.",
+                bytes(asked.into())
+            );
+            page.paragraph(Tone::Warning, "", &text);
+        } else if buffer.bytes < wanted {
+            let text = format!(
+                "A buffer of {} was asked for, and the kernel gave {}{max}.",
+                bytes(asked.into()),
+                bytes(buffer.bytes / 2)
+            );
+            page.paragraph(Tone::Warning, "", &text);
+        }
+    }
+}
+
+/// How many were lost, and how often.
+fn lost(page: &mut Page, it: &PacketStatement) {
+    let Some(told) = it.receiver.as_ref().and_then(|end| end.datagrams) else {
+        let text = "The receiver did not say what arrived.";
+        return page.paragraph(Tone::Warning, "", text);
+    };
+    let odd = format!(
+        "{} out of order, {} twice",
+        grouped(told.reordered),
+        grouped(told.duplicates)
+    );
+    let (Some(sent), Some(places)) = (told.sent, &it.places) else {
+        let text = format!(
+            "{} arrived, {odd}. How many were lost is not known: the sender did not say how many it sent.",
+            counted(told.arrived, "datagram")
+        );
+        return page.paragraph(Tone::Warning, "", &text);
+    };
+    let share = percent(places.lost as f64 / sent.max(1) as f64);
+    let mut text = format!(
+        "{} of {} lost ({share})",
+        grouped(places.lost),
+        counted(sent, "datagram")
+    );
+    match it.bursts.as_deref() {
+        Some([]) | None => {}
+        Some(bursts) => {
+            let all = counted(bursts.len() as u64, "burst");
+            text = format!("{text} in {}", tied(all));
+            if let Some(beat) = &it.beat {
+                let period = with_interval(beat.period, beat.low, beat.high);
+                text = format!("{text}, EVERY {period}");
+            }
+        }
+    }
+    let tone = if places.lost > 0 {
+        Tone::Strong
+    } else {
+        Tone::Plain
+    };
+    page.paragraph(tone, "", &format!("{text}; {odd}."));
+}
+
+/// Where.
+fn places(page: &mut Page, it: &PacketStatement) {
+    let Some(places) = it.places.as_ref().filter(|it| it.lost > 0) else {
+        return;
+    };
+    let held = it
+        .buffer
+        .and_then(|buffer| Some((buffer.bytes, buffer.charge?)));
+    let buffer = match held {
+        Some((size, charge)) => format!(
+            "the receiving socket's buffer ({} hold {} of {} each)",
+            bytes(size),
+            counted(charge.datagrams, "datagram"),
+            bytes(charge.each_bytes)
+        ),
+        None => "the receiving socket's buffer".to_owned(),
+    };
+    page.paragraph(Tone::Plain, "Where: ", &words::lost_in(places, &buffer));
+    let reasons = it.drop_reasons.iter().flatten();
+    let reasons: Vec<String> = reasons
+        .map(|it| tied(format!("{} {}", clean(&it.reason), grouped(it.datagrams))))
+        .collect();
+    if !reasons.is_empty() {
+        let text = format!("{} (skb:kfree_skb).", reasons.join(", "));
+        page.paragraph(Tone::Plain, "Kernel's reasons: ", &text);
+    }
+}
+
+/// What the stalls predict, beside what was lost.
+fn predicted(page: &mut Page, it: &PacketStatement) {
+    if let Some((lost, predicted)) = it.predicted() {
+        let text = format!(
+            "{} by the stalls' lengths, the rate and the buffer; {} lost in these bursts.",
+            grouped(predicted),
+            grouped(lost)
+        );
+        page.paragraph(Tone::Plain, "Predicted: ", &text);
+    }
+    if it.events_lost > 0 {
+        let text = format!(
+            "{} of the trace found no room: hold-ups may be missing.",
+            counted(it.events_lost, "event")
+        );
+        page.paragraph(Tone::Warning, "", &text);
+    }
+    if let Some(why) = &it.no_trace {
+        let text = format!("what held up the receiver: {}.", clean(why));
+        page.paragraph(Tone::Warning, "Not known: ", &text);
+    }
+}
+
+fn delays(page: &mut Page, it: &PacketStatement) {
+    if let Some(delays) = &it.delays {
+        let p99 = delays
+            .p99
+            .map_or_else(String::new, |p99| format!("p99 {p99}, "));
+        let text = format!("median {}, {p99}longest {}.", delays.median, delays.max);
+        page.paragraph(Tone::Plain, "Sent to read: ", &text);
+    } else if it.buffer.is_some() && it.here.len() < 2 {
+        let text = "No one-way delay is told: the clocks of two hosts need not agree.";
+        page.paragraph(Tone::Faint, "", text);
+    }
+}
+
+/// What to do.
+fn next(page: &mut Page, it: &PacketStatement) {
+    let Some(places) = it.places.as_ref().filter(|it| it.lost > 0) else {
+        return;
+    };
+    if it.buffer.is_none() {
+        let text = "the receiver's page tells when, and because of whose stall.";
+        return page.paragraph(Tone::Strong, "SO  ", text);
+    }
+    let mut number = 0;
+    let mut advice = |page: &mut Page, text: &str, commands: &[String]| {
+        number += 1;
+        let label = if number == 1 {
+            "SO  1. ".to_owned()
+        } else {
+            format!("    {number}. ")
+        };
+        page.paragraph(Tone::Strong, &label, text);
+        for command in commands {
+            page.command("       $ ", command);
+        }
+    };
+    if let Some(needed) = &it.needed {
+        advice(page, &enough(needed), &buffer_commands(it, needed));
+    } else if places.socket_buffer > 0 {
+        let text = "the receiver read all the time, and too slowly, or the run ended in a stall: no buffer is known to \
+                    be enough.";
+        advice(page, text, &[]);
+    }
+    let whose = it.causes.iter().find_map(|cause| cause.held_by.as_ref());
+    if let Some((by, pid)) = whose.and_then(|by| Some((by, by.pid?))) {
+        let text = format!(
+            "or keep {} off the receiver's CPU: when it runs, and why:",
+            clean(&by.name)
+        );
+        advice(page, &text, &[format!("ticktax audit --pid {pid}")]);
+    }
+    if places.backlog > 0 {
+        let text = "a CPU's backlog was full: raise it, or spread the receive work (RPS).";
+        advice(
+            page,
+            text,
+            &["sysctl -w net.core.netdev_max_backlog=10000".to_owned()],
+        );
+    }
+}
+
+/// The buffer that would have been enough, in words.
+fn enough(needed: &NeededBuffer) -> String {
+    let smallest = needed.datagrams.saturating_sub(needed.spare_datagrams);
+    let spare = if needed.spare_datagrams == 0 {
+        String::new()
+    } else {
+        format!(
+            "; with room for another pause of {} while it is read, {}",
+            needed.spare_pause,
+            grouped(needed.datagrams)
+        )
+    };
+    format!(
+        "the smallest buffer that would have lost nothing holds {}{spare}: {} as the kernel counts, SO_RCVBUF set to half.",
+        counted(smallest, "datagram"),
+        bytes(needed.bytes)
+    )
+}
+
+/// What sets it, and what proves it.
+fn buffer_commands(it: &PacketStatement, needed: &NeededBuffer) -> Vec<String> {
+    let ask = needed.ask_bytes;
+    let max = it.buffer.and_then(|buffer| buffer.max_ask_bytes);
+    let mut commands = Vec::new();
+    if max.is_none_or(|max| max < ask) {
+        commands.push(format!("sysctl -w net.core.rmem_max={ask}"));
+    }
+    commands.push(words::again(it, ask));
+    commands
+}
+
+/// The name of what held it up, for tables.
+fn cause_name(by: Option<&HeldBy>) -> String {
+    by.map_or_else(|| "no hold-up was seen".to_owned(), who)
+}
+
+/// Whether both ends were here.
+fn is_pair(it: &PacketStatement) -> bool {
+    [End::Sender, End::Receiver]
+        .iter()
+        .all(|end| it.here.contains(end))
+}
+
+/// A time since the first datagram, in seconds.
+fn at(time: Nanos) -> String {
+    tied(format!("{:.3} s", time.as_secs_f64()))
+}

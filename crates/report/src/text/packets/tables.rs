@@ -1,0 +1,118 @@
+//! The tables: who held up the receiver, burst by burst, and by time.
+
+use ticktax_model::Nanos;
+use ticktax_model::packets::{PacketStatement, TimeSlot};
+
+use super::super::block::Columns;
+use super::super::numbers::{counted, grouped, percent, time_or_blank};
+use super::super::page::{Page, Tone};
+use super::{at, cause_name};
+
+/// Lines that a table has at most.
+const LINES: usize = 20;
+
+/// Who held up the receiver while datagrams were lost.
+pub(super) fn causes(page: &mut Page, it: &PacketStatement) {
+    if it.causes.is_empty() || it.no_trace.is_some() {
+        return;
+    }
+    let row = |cells: [&str; 4]| Columns::right([8, 9, 8, 9].into_iter().zip(cells));
+    let all: u64 = it.causes.iter().map(|cause| cause.lost).sum();
+    let head = row(["bursts", "lost", "% lost", "longest"]);
+    page.headings(Tone::Strong, "WHAT HELD UP THE RECEIVER", &head);
+    for cause in &it.causes {
+        let share = percent(cause.lost as f64 / all.max(1) as f64);
+        let longest = cause.held_by.as_ref().map(|_| cause.longest);
+        let cells = row([
+            &grouped(cause.bursts),
+            &grouped(cause.lost),
+            &share,
+            &time_or_blank(longest),
+        ]);
+        let name = cause_name(cause.held_by.as_ref());
+        page.named_row(Tone::Plain, 2, ("", &name), &cells);
+    }
+}
+
+/// Each burst.
+pub(super) fn bursts(page: &mut Page, it: &PacketStatement) {
+    let Some(bursts) = it.bursts.as_deref().filter(|all| !all.is_empty()) else {
+        return;
+    };
+    page.section("Burst by burst");
+    let row = |cells: [&str; 5]| Columns::right([9, 8, 9, 8, 10].into_iter().zip(cells));
+    let head = row(["at", "lost", "predicted", "stall", "read none"]);
+    page.headings(Tone::Faint, "  held up by", &head);
+    for burst in bursts.iter().take(LINES) {
+        let most = burst.stall.as_ref().and_then(|it| it.held_by.first());
+        let cells = row([
+            &at(burst.at),
+            &grouped(burst.lost),
+            &burst.predicted.map_or_else(String::new, grouped),
+            &time_or_blank(burst.stall.as_ref().map(|it| it.length)),
+            &time_or_blank(burst.read_pause),
+        ]);
+        let name = match &it.no_trace {
+            Some(_) => String::new(),
+            None => cause_name(most),
+        };
+        page.named_row(Tone::Plain, 2, ("", &name), &cells);
+    }
+    let left = bursts.len().saturating_sub(LINES);
+    if left > 0 {
+        let text = format!(
+            "and {} (--format json has all)",
+            counted(left as u64, "burst")
+        );
+        page.paragraph(Tone::Faint, "  ", &text);
+    }
+    if it.lost_in_no_burst > 0 {
+        let text = format!(
+            "{} more were lost in bursts for which there was no room.",
+            grouped(it.lost_in_no_burst)
+        );
+        page.paragraph(Tone::Warning, "  ", &text);
+    }
+    let text = "A burst is what was lost until the receiver had read all that was waiting. Its stall is the time in \
+                which the receiver could not run while it read nothing and the first of the burst was lost. Predicted: \
+                max(0, rate × stall − what the buffer holds) + 1.";
+    page.paragraph(Tone::Faint, "", text);
+}
+
+/// Losses and delays by time.
+pub(super) fn by_time(page: &mut Page, it: &PacketStatement) {
+    if it.by_time.len() < 2 {
+        return;
+    }
+    let each = it.by_time.len().div_ceil(LINES);
+    let what = if it.delays.is_some() {
+        "longest delay"
+    } else {
+        "above shortest"
+    };
+    page.section("By the time of sending");
+    let row = |cells: [&str; 3]| Columns::right([9, 9, 15].into_iter().zip(cells));
+    page.headings(Tone::Faint, "", &row(["arrived", "lost", what]));
+    for (place, slots) in it.by_time.chunks(each).enumerate() {
+        let sum = slots
+            .iter()
+            .fold(TimeSlot::default(), |sum, slot| TimeSlot {
+                arrived: sum.arrived + slot.arrived,
+                lost: sum.lost + slot.lost,
+                delay_max: sum.delay_max.max(slot.delay_max),
+            });
+        let begin = it.slot.times((place * each) as f64);
+        let tone = if sum.lost > 0 {
+            Tone::Warning
+        } else {
+            Tone::Plain
+        };
+        let delay = (sum.arrived > 0).then_some(sum.delay_max);
+        let cells = row([
+            &grouped(sum.arrived),
+            &grouped(sum.lost),
+            &time_or_blank(delay.filter(|&it| it >= Nanos::ZERO)),
+        ]);
+        page.row(tone, 2, &format!("from {}", at(begin)), &cells);
+    }
+}

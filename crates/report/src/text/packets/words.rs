@@ -1,0 +1,136 @@
+//! The words of datagrams.
+
+use ticktax_model::Kind;
+use ticktax_model::net::{End, Link};
+use ticktax_model::packets::{HeldBy, PacketPlaces, PacketStatement};
+
+use super::super::late;
+use super::super::numbers::grouped;
+use super::super::page::{clean, tied};
+use super::is_pair;
+
+/// Bytes, all of them: a buffer is typed.
+pub(super) fn bytes(count: u64) -> String {
+    tied(format!("{} B", grouped(count)))
+}
+
+/// A rate of datagrams, without its unit.
+pub(super) fn hz(rate: f64) -> String {
+    match rate {
+        n if n < 99.95 => format!("{n:.1}"),
+        n if n < 9_999.5 => format!("{n:.0}"),
+        n if n < 999_500.0 => format!("{}k", three_digits(n / 1e3)),
+        n => format!("{}M", three_digits(n / 1e6)),
+    }
+}
+
+fn three_digits(number: f64) -> String {
+    match number {
+        n if n < 9.995 => format!("{n:.2}"),
+        n if n < 99.95 => format!("{n:.1}"),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// What the datagrams went over.
+pub(super) fn link(it: &PacketStatement) -> String {
+    let host = match &*it.host {
+        "" => "this machine".to_owned(),
+        host => clean(host),
+    };
+    match &it.link {
+        Link::Veth { .. } => format!("over a veth pair on {host}"),
+        Link::Loopback { .. } => format!("over the loopback device of {host}"),
+        Link::Network { peer } if it.here.contains(&End::Receiver) => {
+            format!("from {} to {host}", clean(peer))
+        }
+        Link::Network { peer } => format!("from {host} to {}", clean(peer)),
+    }
+}
+
+/// What going over loopback leaves out.
+pub(super) fn loopback(it: &PacketStatement) -> Option<String> {
+    let Link::Loopback { why } = &it.link else {
+        return None;
+    };
+    Some(format!(
+        "No namespaces and no device of their own: the counters are of all that the machine sends to itself, and no \
+         device's queue is in the way ({}).",
+        clean(why)
+    ))
+}
+
+/// Where datagrams were lost; `buffer` are the words for the receiving socket's.
+pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
+    let PacketPlaces {
+        lost: _,
+        send_queue,
+        socket_buffer,
+        udp_memory,
+        never_read,
+        other_reason,
+        backlog,
+        ring,
+        device,
+        not_placed,
+    } = *places;
+    let of = [
+        (socket_buffer, buffer),
+        (udp_memory, "UDP's memory, net.ipv4.udp_mem"),
+        (
+            never_read,
+            "never read: in the buffer when the receiver ended",
+        ),
+        (send_queue, "the sender's queueing discipline"),
+        (other_reason, "dropped by the kernel for another reason"),
+        (backlog, "a CPU's backlog, net.core.netdev_max_backlog"),
+        (ring, "a network card's ring"),
+        (device, "a device"),
+        (not_placed, "NOT PLACED: no counter here tells"),
+    ];
+    let of = of.iter().filter(|(count, _)| *count > 0);
+    let of: Vec<String> = of
+        .map(|(count, place)| format!("{} {place}", grouped(*count)))
+        .collect();
+    format!("{}.", of.join(", "))
+}
+
+/// Who or what held the receiver up.
+pub(super) fn who(by: &HeldBy) -> String {
+    match (by.source_kind, &*by.name, by.pid) {
+        (Kind::Idle, ..) => "waking an idle CPU".to_owned(),
+        (_, "", _) => late::kind(by.kind).to_owned(),
+        (_, name, Some(pid)) => format!("{} {}", clean(name), tied(format!("({pid})"))),
+        (_, name, None) => clean(name),
+    }
+}
+
+/// The command that does the same with another buffer.
+pub(super) fn again(it: &PacketStatement, ask_bytes: u64) -> String {
+    if !is_pair(it) {
+        return format!("ticktax pace --udp --listen --rcvbuf {ask_bytes}");
+    }
+    let rate = it.asked_hz().map_or_else(
+        || "max".to_owned(),
+        |rate| format!("{}", (rate * 1e3).round() / 1e3),
+    );
+    let mut words = vec![
+        "ticktax pace --udp".to_owned(),
+        tied(format!("--rate {rate}")),
+        tied(format!("--size {}", it.spec.call_bytes)),
+        tied(format!("--rcvbuf {ask_bytes}")),
+    ];
+    words.extend(it.receiver_cpu.map(|cpu| tied(format!("--recv-cpu {cpu}"))));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hz;
+
+    #[test]
+    fn rates_have_three_digits() {
+        let of = [12.34, 1_000.0, 12_345.0, 60_000.0, 999_499.0, 1_250_000.0].map(hz);
+        assert_eq!(of, ["12.3", "1000", "12.3k", "60.0k", "999k", "1.25M"]);
+    }
+}

@@ -1,0 +1,252 @@
+//! Pages about datagrams at a pace.
+
+use ticktax_model::beats::Periodicity;
+use ticktax_model::net::{
+    Datagrams, End, EndReport, EndedBy, Link, Protocol, ProtocolCounters, TrafficSpec,
+};
+use ticktax_model::packets::{
+    Burst, BurstCause, Charge, DropReason, HeldBy, NeededBuffer, PacketPlaces, PacketStatement,
+    SocketBuffer, Stall, TimeSlot,
+};
+use ticktax_model::victim::HoldUp;
+use ticktax_model::{Kind, Lengths, Nanos};
+
+use crate::{Format, TextStyle, render};
+
+fn end(end: End, lost: u64) -> EndReport {
+    EndReport {
+        end,
+        bytes: 80_000_000,
+        calls: 600_000,
+        begin: Nanos::from_secs(100),
+        last: Nanos::from_secs(110),
+        cpu: Nanos::from_millis(900),
+        user: Nanos::from_millis(30),
+        counters: ProtocolCounters::default(),
+        datagrams: (end == End::Receiver).then_some(Datagrams {
+            sent: Some(600_000),
+            arrived: 600_000 - lost,
+            duplicates: 0,
+            reordered: 0,
+            drained: Nanos::from_millis(203),
+        }),
+        ended_early: None,
+    }
+}
+
+fn by(name: &str, kind: HoldUp, pid: Option<i32>) -> HeldBy {
+    HeldBy {
+        kind,
+        name: name.to_owned(),
+        source_kind: Kind::Task,
+        pid,
+        time: Nanos::from_millis(17),
+    }
+}
+
+fn burst(number: i64, by: Option<HeldBy>) -> Burst {
+    let stall = by.map(|by| Stall {
+        length: Nanos::from_micros(17_040),
+        held_by: vec![by],
+    });
+    Burst {
+        at: Nanos::from_millis(500 * number + 5),
+        first: u64::try_from(30_000 * number + 277).unwrap(),
+        lost: 746,
+        in_socket: 746,
+        read_pause: Some(Nanos::from_micros(17_110)),
+        predicted: stall.as_ref().map(|_| 746),
+        stall,
+    }
+}
+
+fn buffer() -> SocketBuffer {
+    SocketBuffer {
+        asked_bytes: None,
+        bytes: 212_992,
+        max_ask_bytes: Some(212_992),
+        is_forced: false,
+        charge: Some(Charge {
+            each_bytes: 768,
+            datagrams: 277,
+            is_filled: true,
+        }),
+    }
+}
+
+/// 10 s at 60 000 a second, and a stall of 17 ms every 500 ms.
+fn stalled() -> PacketStatement {
+    let backup = by("backupd", HoldUp::Waiting, Some(26_321));
+    let bursts: Vec<Burst> = (0..20)
+        .map(|number| burst(number, (number != 7).then(|| backup.clone())))
+        .collect();
+    let lost = bursts.iter().map(|burst| burst.lost).sum();
+    PacketStatement {
+        tool_version: "0.1.0".to_owned(),
+        host: "vm".to_owned(),
+        spec: TrafficSpec {
+            protocol: Protocol::Udp,
+            call_bytes: 200,
+            rate: Some(96e6),
+            length: Nanos::from_secs(10),
+        },
+        link: Link::Veth {
+            mtu: 1_500,
+            shaping: None,
+        },
+        here: vec![End::Sender, End::Receiver],
+        sender: Some(end(End::Sender, 0)),
+        receiver: Some(end(End::Receiver, lost)),
+        receiver_cpu: Some(1),
+        buffer: Some(buffer()),
+        places: Some(PacketPlaces {
+            lost,
+            socket_buffer: lost,
+            ..PacketPlaces::default()
+        }),
+        drop_reasons: Some(vec![DropReason {
+            reason: "SOCKET_RCVBUFF".to_owned(),
+            datagrams: lost,
+        }]),
+        causes: vec![
+            BurstCause {
+                held_by: Some(backup),
+                bursts: 19,
+                lost: 746 * 19,
+                longest: Nanos::from_micros(17_040),
+            },
+            BurstCause {
+                held_by: None,
+                bursts: 1,
+                lost: 746,
+                longest: Nanos::ZERO,
+            },
+        ],
+        bursts: Some(bursts),
+        lost_in_no_burst: 0,
+        beat: Some(Periodicity {
+            period: 500e6,
+            low: 499.99e6,
+            high: 500.01e6,
+            false_alarm: 1e-9,
+            seen: 20,
+            expected: 20,
+            ..Periodicity::default()
+        }),
+        needed: Some(NeededBuffer {
+            datagrams: 1_060,
+            spare_datagrams: 24,
+            spare_pause: Nanos::from_micros(400),
+            bytes: 815_104,
+            ask_bytes: 407_552,
+        }),
+        delays: Some(Lengths {
+            median: Nanos::from_micros(31),
+            p99: Some(Nanos::from_millis(4)),
+            max: Nanos::from_micros(17_090),
+        }),
+        by_time: (0..20)
+            .map(|_| TimeSlot {
+                arrived: 29_254,
+                lost: 746,
+                delay_max: Nanos::from_millis(17),
+            })
+            .collect(),
+        slot: Nanos::from_millis(500),
+        no_trace: None,
+        events_lost: 0,
+    }
+}
+
+fn page(it: PacketStatement) -> String {
+    let page = render(&it.into(), Format::default(), &TextStyle::default());
+    assert!(
+        page.lines().all(|line| line.chars().count() <= 80),
+        "{page}"
+    );
+    page
+}
+
+#[test]
+fn stalls_that_lose_datagrams() {
+    insta::assert_snapshot!(page(stalled()));
+}
+
+#[test]
+fn a_receiver_of_another_host_of_which_nothing_was_traced() {
+    let mut it = stalled();
+    it.link = Link::Network {
+        peer: "192.0.2.7:40012".to_owned(),
+    };
+    it.here = vec![End::Receiver];
+    it.no_trace = Some("run as root".to_owned());
+    (it.delays, it.beat, it.needed) = (None, None, None);
+    it.bursts = Some(vec![Burst {
+        in_socket: 0,
+        read_pause: None,
+        ..burst(3, None)
+    }]);
+    it.places = Some(PacketPlaces {
+        lost: 14_920,
+        socket_buffer: 10_000,
+        send_queue: 20,
+        udp_memory: 30,
+        never_read: 40,
+        other_reason: 45,
+        backlog: 50,
+        ring: 60,
+        device: 70,
+        not_placed: 4_605,
+    });
+    let reasons = it.drop_reasons.as_mut().unwrap();
+    reasons.push(DropReason {
+        reason: "NETFILTER_\u{1b}DROP".to_owned(),
+        datagrams: 45,
+    });
+    it.lost_in_no_burst = 14_174;
+    it.events_lost = 12;
+    if let Some(buffer) = &mut it.buffer {
+        buffer.asked_bytes = Some(1_000_000);
+        buffer.bytes = 425_984;
+    }
+    insta::assert_snapshot!(page(it));
+}
+
+#[test]
+fn what_went_well_is_short() {
+    let mut it = stalled();
+    it.receiver = Some(end(End::Receiver, 0));
+    it.places = Some(PacketPlaces::default());
+    (it.bursts, it.causes) = (Some(Vec::new()), Vec::new());
+    (it.needed, it.beat) = (None, None);
+    it.by_time.clear();
+    let page = page(it);
+    assert!(page.contains("NOTHING LOST"), "{page}");
+    assert!(!page.contains("SO ") && page.lines().count() < 8, "{page}");
+}
+
+#[test]
+fn what_is_not_known_is_said() {
+    let mut it = stalled();
+    it.link = Link::Loopback {
+        why: "operation not permitted".to_owned(),
+    };
+    it.places = None;
+    it.sender = None;
+    if let Some(receiver) = &mut it.receiver {
+        receiver.ended_early = Some(EndedBy::PeerGone);
+        receiver.datagrams = Some(Datagrams {
+            arrived: 7,
+            ..Datagrams::default()
+        });
+    }
+    let page = page(it).replace('\n', " ");
+    for said in [
+        "NOT KNOWN",
+        "operation not permitted",
+        "went away",
+        "How many were lost is not known",
+    ] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+}

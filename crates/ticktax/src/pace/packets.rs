@@ -1,0 +1,278 @@
+//! `ticktax pace --udp`: datagrams at a pace, where they are lost, and because of whose stall.
+
+use std::process::ExitCode;
+use std::thread;
+
+use nix::time::{ClockId, clock_gettime};
+use ticktax_analysis::packets::{ReceiverWatch, packet_statement};
+use ticktax_host::Proc;
+use ticktax_model::net::{End, EndReport, EndedBy, Link, LinkSpec};
+use ticktax_model::packets::{DropReason, PacketRun, PacketStatement};
+use ticktax_model::recording::{EndedEarly, Header, Level, Paced, RowSink};
+use ticktax_model::{Cpu, SourceTable};
+use ticktax_observe::{DropWatch, Event, Observation, Plan, Program, Session};
+use ticktax_probes::net::{NetError, Outcome, Place, Prepared, Traffic};
+use ticktax_report::{RowFiles, RowsEnded};
+
+use crate::arguments::{ETHERNET, PaceArguments};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::net::{LOOK, look, prepared, with_port};
+use crate::output;
+use crate::progress::{Extent, Progress as Bar};
+use crate::terminal::Terminal;
+
+/// Sends, receives, or does both.
+pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let mut files = output::begin(&typed.files, typed.output.as_deref())?;
+    let interrupt = Interrupt::listen()?;
+    let (mut traffic, link) = begin(typed, terminal)?;
+    if let Some(address) = traffic.listens() {
+        terminal.remark(&format!(
+            "Waiting for a sender at {address}: `ticktax pace --udp --to {address}` on the other host"
+        ));
+    }
+    let ends = prepared(&mut traffic, &interrupt)?;
+    let watched = Watched::of(
+        &mut traffic,
+        &ends,
+        typed,
+        (&interrupt, &mut files),
+        terminal,
+    )?;
+    let outcome = traffic.finish()?;
+    let trouble = outcome.trouble.clone();
+    let (header, sources, statement) = watched.concluded(outcome, &ends, link, typed);
+    let ended = RowsEnded {
+        header: &header,
+        sources: &sources,
+        document: &statement.into(),
+    };
+    output::finish(&ended, files, typed.output(), terminal)?;
+    match trouble {
+        None => Ok(ExitCode::SUCCESS),
+        Some(trouble) => Err(trouble.into()),
+    }
+}
+
+/// The ends that are here, being prepared, and what is between them; which peer is known later.
+fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
+    let packets = &typed.packets;
+    let (cpus, buffer) = (packets.cpus(), packets.buffer());
+    if let Some(to) = &packets.to {
+        let spec = typed.packet_spec();
+        return Ok((Traffic::send(with_port(to), spec, cpus.0)?, None));
+    }
+    if let Some(listen) = &packets.listen {
+        let traffic = Traffic::receive_logged(listen.clone(), cpus.1, buffer)?;
+        return Ok((traffic, None));
+    }
+    let (spec, mtu) = (typed.packet_spec(), ETHERNET);
+    let link = LinkSpec::default();
+    match Traffic::both_logged(spec, Place::Namespaces { mtu, link }, cpus, buffer) {
+        Ok(traffic) => {
+            let shaping = traffic.shaping();
+            Ok((traffic, Some(Link::Veth { mtu, shaping })))
+        }
+        Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. })) => {
+            let why = error.to_string();
+            terminal.complain(&format_args!("over the loopback device only: {why}"));
+            let traffic = Traffic::both_logged(spec, Place::Loopback, cpus, buffer)?;
+            Ok((traffic, Some(Link::Loopback { why })))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What was seen of this machine while datagrams came.
+struct Watched {
+    session: Option<(Session, Option<ReceiverWatch>, Box<Header>)>,
+    thread: Option<(i32, i32)>,
+    no_trace: Option<String>,
+    drop_reasons: Option<Vec<DropReason>>,
+    /// Where no session has one of its own.
+    header: Header,
+}
+
+impl Watched {
+    /// Starts what watches the receiver, if it is here, lets the datagrams go, and waits for their end.
+    fn of(
+        traffic: &mut Traffic,
+        ends: &[Prepared],
+        typed: &PaceArguments,
+        (interrupt, files): (&Interrupt, &mut RowFiles),
+        terminal: &Terminal,
+    ) -> Result<Self, Failure> {
+        let receiver = ends.iter().find(|it| it.end == End::Receiver);
+        let followed = receiver.filter(|_| !typed.packets.untraced);
+        let mut session = followed
+            .map(|it| Session::start(plan(it.tid)))
+            .transpose()?;
+        let no_tracer = session
+            .as_ref()
+            .and_then(|it| it.started().no_tracer.clone());
+        if let Some(why) = &no_tracer {
+            terminal.complain(&format_args!("nobody's name beside a loss: {why}"));
+        }
+        let untraced = typed.packets.untraced && receiver.is_some();
+        let no_trace = untraced.then(|| "nothing was traced, as asked for (--untraced)".to_owned());
+        let thread = session.as_ref().zip(followed);
+        let thread = thread
+            .filter(|_| no_tracer.is_none())
+            .and_then(|(session, it)| Some((session.started().process?, it.tid)));
+        let mut watch = thread.map(|thread| {
+            let since = session.as_ref().and_then(|it| it.started().victim_begin);
+            ReceiverWatch::new(thread, since.unwrap_or_default())
+        });
+        let length = ends.first().map(|it| it.spec.length).unwrap_or_default();
+        let bar = terminal.progress(Extent::Time(length), "Sending");
+        let header = untraced_header();
+        // Where nothing else is traced this is not either.
+        let token = ends
+            .first()
+            .filter(|_| session.is_some() && no_tracer.is_none());
+        let drops = token.and_then(|it| DropWatch::begin(it.token).ok());
+        traffic.go();
+        let session = match session.take() {
+            None => {
+                while !traffic.is_over() {
+                    look(traffic, interrupt, &bar);
+                    thread::sleep(LOOK);
+                }
+                None
+            }
+            Some(mut session) => {
+                let to = (&mut watch, files);
+                let header = drive(&mut session, traffic, to, interrupt, &bar)?;
+                Some((session, watch, header))
+            }
+        };
+        bar.done();
+        let drop_reasons = drops.map(|drops| {
+            let counts = drops.counts().into_iter();
+            let reasons = counts.map(|(reason, datagrams)| DropReason { reason, datagrams });
+            reasons.collect()
+        });
+        Ok(Self {
+            drop_reasons,
+            session,
+            thread,
+            no_trace: no_trace.or(no_tracer),
+            header,
+        })
+    }
+
+    /// All of it: the header of a recording, what its rows name, and the page.
+    fn concluded(
+        self,
+        outcome: Outcome,
+        ends: &[Prepared],
+        link: Option<Link>,
+        typed: &PaceArguments,
+    ) -> (Header, SourceTable, PacketStatement) {
+        let spec = ends.first().map(|it| it.spec);
+        let peer = ends.first().map(|it| it.peer.to_string());
+        let reports: Vec<EndReport> = std::iter::once(outcome.report)
+            .chain(outcome.other)
+            .collect();
+        let of = |end| reports.iter().find(|it| it.end == end).cloned();
+        let here: Vec<End> = ends.iter().map(|it| it.end).collect();
+        let is_received = here.contains(&End::Receiver);
+        let mut run = PacketRun {
+            spec: spec.expect("what went has an end here"),
+            link: link.unwrap_or(Link::Network {
+                peer: peer.unwrap_or_default(),
+            }),
+            here,
+            sender: of(End::Sender),
+            receiver: of(End::Receiver),
+            log: outcome.log.map(|log| *log),
+            drop_reasons: self.drop_reasons,
+            thread: self.thread,
+            receiver_cpu: typed
+                .packets
+                .cpus()
+                .1
+                .filter(|_| is_received)
+                .map(|cpu| cpu.0),
+            no_trace: self.no_trace,
+        };
+        let (mut header, sources, watch) = match self.session {
+            Some((session, watch, header)) => (*header, session.sources().clone(), watch),
+            None => (self.header, SourceTable::default(), None),
+        };
+        let cpu = run.receiver_cpu.map(Cpu);
+        let hold_ups = watch.and_then(|watch| watch.finish(&sources, cpu));
+        if hold_ups.is_none() && run.no_trace.is_none() && is_received {
+            run.no_trace = Some(
+                "the trace knows the receiver by another number than it does: run it outside of a container's PID \
+                 namespace"
+                    .to_owned(),
+            );
+        }
+        let statement = packet_statement(&header, &run, hold_ups.as_ref());
+        // The session is always told to end; who was interrupted are the ends.
+        let interrupted = |end: &EndReport| end.ended_early == Some(EndedBy::Interrupted);
+        let ends = [&run.sender, &run.receiver].into_iter().flatten();
+        let is_early = ends.into_iter().any(interrupted);
+        header.ended_early = is_early.then_some(EndedEarly::Interrupted);
+        header.paced = Some(Paced::Packets(Box::new(run)));
+        (header, sources, statement)
+    }
+}
+
+/// How the receiver's thread is watched.
+fn plan(tid: i32) -> Plan {
+    Plan {
+        program: Some(Program::Thread(tid)),
+        ..Plan::default()
+    }
+}
+
+/// What is known where nothing is traced.
+fn untraced_header() -> Header {
+    let machine = Proc::default().machine();
+    let (world, _) = ticktax_host::world(&machine);
+    Header {
+        began_unix: clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.tv_sec()),
+        machine,
+        ..Header::new(world, Level::Proc, env!("CARGO_PKG_VERSION"))
+    }
+}
+
+/// Feeds the session's rows to whoever wants them until the datagrams, and then the session, are over.
+fn drive(
+    session: &mut Session,
+    traffic: &Traffic,
+    (watch, files): (&mut Option<ReceiverWatch>, &mut RowFiles),
+    interrupt: &Interrupt,
+    bar: &Bar,
+) -> Result<Box<Header>, Failure> {
+    loop {
+        match Observation::next_event(session)? {
+            Event::Started(_) => {}
+            Event::Rows { sources, rows } => {
+                for row in rows {
+                    if let Some(watch) = watch {
+                        watch.row(sources, row);
+                    }
+                    files.row(sources, row);
+                }
+            }
+            Event::Progress(_) => {
+                look(traffic, interrupt, bar);
+                if traffic.is_over() {
+                    session.stop(None);
+                }
+            }
+            Event::Ended(header) => {
+                // Its thread may end a moment before its traffic does.
+                while !traffic.is_over() {
+                    look(traffic, interrupt, bar);
+                    thread::sleep(LOOK);
+                }
+                return Ok(header);
+            }
+        }
+    }
+}
