@@ -4,6 +4,8 @@
 //! byte. When the traffic begins is known only once it has, and when it ends only afterwards, so rows are kept until
 //! bytes have moved after them, and those that cross an edge are cut there, as a part of a recording is.
 
+mod sampled;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use ticktax_model::net::{CpuTraffic, TrafficAccount, TrafficBooks, TrafficTime};
@@ -11,6 +13,7 @@ use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable, Span};
 
 use crate::part::Cut;
+pub use sampled::TrafficThreads;
 
 /// Keeps the books of traffic while it flows.
 #[derive(Debug)]

@@ -3,11 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::packets::{PacketPlaces, places};
 use crate::{Cpu, Nanos};
 
 mod books;
+mod link;
+mod sampled;
 
 pub use books::{CpuTraffic, TrafficAccount, TrafficBooks, TrafficTime};
+pub use link::{Link, LinkSpec, Shaper, Shaping};
+pub use sampled::{Doing, Sample, SampleCount, Sampled, SampledCode};
 
 /// What carries the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -137,12 +142,24 @@ pub struct ProtocolCounters {
     pub datagrams_in: u64,
     /// UDP datagrams dropped because the socket's buffer was full.
     pub buffer_drops: u64,
+    /// Packets that the queues of devices (qdiscs) dropped on the way out.
+    #[serde(default)]
+    pub queue_drops: u64,
     /// Packets that devices dropped on receipt.
     pub device_drops_in: u64,
     /// Packets that devices dropped on the way out.
     pub device_drops_out: u64,
     /// Packets dropped because a CPU's backlog was full: of the whole machine.
     pub backlog_drops: u64,
+    /// UDP datagrams that the sender's queueing discipline refused.
+    #[serde(default)]
+    pub send_drops: u64,
+    /// UDP datagrams dropped because all of UDP had used up its memory.
+    #[serde(default)]
+    pub memory_drops: u64,
+    /// Packets for which a network card's ring had no room: of the whole host, where its cards can be seen.
+    #[serde(default)]
+    pub ring_drops: u64,
 }
 
 impl ProtocolCounters {
@@ -157,9 +174,13 @@ impl ProtocolCounters {
             datagrams_out: less(self.datagrams_out, before.datagrams_out),
             datagrams_in: less(self.datagrams_in, before.datagrams_in),
             buffer_drops: less(self.buffer_drops, before.buffer_drops),
+            queue_drops: less(self.queue_drops, before.queue_drops),
             device_drops_in: less(self.device_drops_in, before.device_drops_in),
             device_drops_out: less(self.device_drops_out, before.device_drops_out),
             backlog_drops: less(self.backlog_drops, before.backlog_drops),
+            send_drops: less(self.send_drops, before.send_drops),
+            memory_drops: less(self.memory_drops, before.memory_drops),
+            ring_drops: less(self.ring_drops, before.ring_drops),
         }
     }
 }
@@ -187,27 +208,6 @@ impl Datagrams {
     }
 }
 
-/// What the traffic went over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Link {
-    /// A pair of virtual Ethernet devices between two network namespaces of their own.
-    Veth {
-        /// The largest packet, in bytes.
-        mtu: u32,
-    },
-    /// The loopback device, where no namespaces could be made.
-    Loopback {
-        /// Why not.
-        why: String,
-    },
-    /// Whatever is between this host and another address.
-    Network {
-        /// The other end's address.
-        peer: String,
-    },
-}
-
 /// What `ticktax net` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetStatement {
@@ -229,6 +229,12 @@ pub struct NetStatement {
     pub books: Option<TrafficBooks>,
     /// Why nothing was traced.
     pub no_books: Option<String>,
+    /// What a sampler of our own found in the same time, where a soaker ran beside it.
+    #[serde(default)]
+    pub sampled: Option<Sampled>,
+    /// What that soaker got of the same time, by the work that it got done.
+    #[serde(rename = "soaked_ns", default)]
+    pub soaked: Option<Nanos>,
     /// What `/proc/stat` says of the same time, in its own units; sampled at the tick by most kernels.
     pub shown: Option<ShownTimes>,
     /// Ticks a second of the CPUs' counter, for cycles; `None` where it cannot be trusted.
@@ -288,46 +294,11 @@ impl NetStatement {
         (reached < 0.97).then_some(reached)
     }
 
-    /// Of how many lost datagrams the counters say where: in the socket's buffer, in a CPU's backlog, in devices,
-    /// and how many are left. `None` where nothing is known to be lost.
-    pub fn losses(&self) -> Option<LossPlaces> {
-        let receiver = self.receiver.as_ref()?;
-        let lost = receiver.datagrams?.lost().filter(|&lost| lost > 0)?;
-        let counters = &receiver.counters;
-        let mut left = lost;
-        let mut take = |count: u64| {
-            let taken = count.min(left);
-            left -= taken;
-            taken
-        };
-        let buffer = take(counters.buffer_drops);
-        let out = self.sender.as_ref();
-        let device = counters.device_drops_in + out.map_or(0, |it| it.counters.device_drops_out);
-        let backlog = take(counters.backlog_drops);
-        let device = take(device);
-        Some(LossPlaces {
-            lost,
-            buffer,
-            backlog,
-            device,
-            unplaced: left,
-        })
+    /// Where lost datagrams were lost, by the kernel's counters. `None` where nothing is known to be lost.
+    pub fn losses(&self) -> Option<PacketPlaces> {
+        let places = places(self.sender.as_ref(), self.receiver.as_ref()?, None, &[])?;
+        (places.lost > 0).then_some(places)
     }
-}
-
-/// Where datagrams were lost; the places sum to all that were.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LossPlaces {
-    /// All of them.
-    pub lost: u64,
-    /// The receiving socket's buffer was full.
-    pub buffer: u64,
-    /// A CPU's backlog was full.
-    pub backlog: u64,
-    /// A device dropped them.
-    pub device: u64,
-    /// No counter of this host tells.
-    pub unplaced: u64,
 }
 
 /// The CPUs on which there was something of the traffic.

@@ -9,19 +9,27 @@
 mod clocks;
 mod counters;
 mod datagrams;
+mod departures;
+mod devices;
 mod error;
+mod fill;
+mod log;
 mod namespaces;
-mod netlink;
 mod pacer;
+mod qdisc;
 mod receive;
 mod send;
+mod sys;
 mod traffic;
+mod tuning;
 mod wire;
 
 pub use error::NetError;
+pub use fill::{BUFFERS, BufferAsk};
 pub use namespaces::MTU;
 use namespaces::Namespace;
 pub use traffic::{Outcome, Place, Prepared, Traffic};
+pub use tuning::{Offload, SysctlError, Tuning, has_sysctl};
 
 use std::ops::RangeInclusive;
 
@@ -41,6 +49,15 @@ pub const UDP_CALLS: RangeInclusive<u32> = datagrams::HEADER..=65_507;
 
 /// Bytes of headers before the data of a UDP packet over IPv4.
 pub const UDP_HEADERS: u32 = 28;
+
+/// Bits a second that a pair can be narrowed to: with fewer, what is in the kernel takes very long to drain.
+pub const LINK_RATES: RangeInclusive<f64> = 1e6..=1e11;
+
+/// How long a pair can hold up each packet: with more, its ends would give each other up before they spoke.
+pub const LINK_DELAYS: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_millis(300);
+
+/// The share of packets that a pair can lose: with more, its ends would hardly reach each other.
+pub const LINK_LOSSES: RangeInclusive<f64> = 0.0..=0.2;
 
 /// For how long nothing at all may come before the other end counts as gone.
 const SILENCE: Nanos = Nanos::from_secs(10);

@@ -1,5 +1,8 @@
 //! `ticktax net`: traffic of our own, and the CPU time that it costs.
 
+mod beside;
+mod vary;
+
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -12,7 +15,8 @@ use ticktax_model::net::{End, EndReport, Link, NetStatement, ShownTimes, Traffic
 use ticktax_model::recording::{Header, Level, RowSink};
 use ticktax_observe::{Event, Observation, Plan, ProbeChoice, Session};
 use ticktax_probes::clock::{Clock, now};
-use ticktax_probes::net::{NetError, Outcome, PORT, Place, Prepared, Traffic};
+use ticktax_probes::net::{NetError, Outcome, PORT, Place, Prepared, Traffic, Tuning};
+use ticktax_probes::sampler::{SampleReport, Sampler};
 
 use crate::arguments::{NetTask, NetWatchArguments, PairArguments, net_cpu};
 use crate::failure::Failure;
@@ -22,10 +26,15 @@ use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::{Terminal, require_writable};
 
 /// How often it is looked whether the traffic is over, where no session has a rhythm of its own.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs the verb.
 pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    if let NetTask::Pair(typed) = task
+        && !typed.experiment.vary.is_empty()
+    {
+        return vary::run(typed, terminal);
+    }
     let watch = task.watch();
     let (format, output) = watch.output();
     if let Some(output) = output {
@@ -40,7 +49,7 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
         ));
     }
     let ends = prepared(&mut traffic, &interrupt)?;
-    let watched = Watched::of(&mut traffic, &ends, watch, &interrupt, terminal)?;
+    let watched = Watched::of(&mut traffic, &ends, watch, &interrupt, Some(terminal))?;
     let outcome = traffic.finish()?;
     let trouble = outcome.trouble.clone();
     let statement = watched.statement(outcome, &ends, link);
@@ -72,16 +81,24 @@ fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>),
 
 /// Both ends here: in namespaces, or over loopback where these may not be made.
 fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), Failure> {
-    let (mtu, spec) = (typed.mtu, typed.traffic.spec(Some(typed.mtu)));
+    let (mtu, link) = (typed.link.mtu(), typed.link.spec());
+    let spec = typed.traffic.spec(Some(mtu));
     let cpus = (net_cpu(typed.send_cpu), net_cpu(typed.recv_cpu));
-    match Traffic::both(spec, Place::Namespaces { mtu }, cpus) {
-        Ok(traffic) => Ok((traffic, Link::Veth { mtu })),
-        Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. })) => {
+    let plain = Tuning::default();
+    match Traffic::both(spec, Place::Namespaces { mtu, link }, cpus, &plain) {
+        Ok(traffic) => {
+            let shaping = traffic.shaping();
+            Ok((traffic, Link::Veth { mtu, shaping }))
+        }
+        // Over a link as it is not narrowed, this would be another experiment.
+        Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. }))
+            if link.is_plain() =>
+        {
             let why = error.to_string();
             terminal.complain(&format_args!(
                 "over the loopback device only, without --mtu: {why}"
             ));
-            let traffic = Traffic::both(spec, Place::Loopback, cpus)?;
+            let traffic = Traffic::both(spec, Place::Loopback, cpus, &plain)?;
             Ok((traffic, Link::Loopback { why }))
         }
         Err(error) => Err(error.into()),
@@ -89,7 +106,7 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
 }
 
 /// The address with the usual port, where none was typed.
-fn with_port(typed: &str) -> String {
+pub(crate) fn with_port(typed: &str) -> String {
     let port = typed
         .rsplit_once(':')
         .map(|(host, port)| (host, port.parse::<u16>()));
@@ -105,7 +122,10 @@ fn with_port(typed: &str) -> String {
 }
 
 /// Waits until the ends have reached each other.
-fn prepared(traffic: &mut Traffic, interrupt: &Interrupt) -> Result<Vec<Prepared>, Failure> {
+pub(crate) fn prepared(
+    traffic: &mut Traffic,
+    interrupt: &Interrupt,
+) -> Result<Vec<Prepared>, Failure> {
     loop {
         if let Some(ends) = traffic.prepared(LOOK)? {
             return Ok(ends);
@@ -119,19 +139,20 @@ fn prepared(traffic: &mut Traffic, interrupt: &Interrupt) -> Result<Vec<Prepared
 /// What was seen of this machine while there was traffic.
 struct Watched {
     session: Option<(Session, TrafficLedger, Box<Header>)>,
+    sampled: Option<SampleReport>,
     no_books: Option<String>,
     shown: ShownTimes,
     counter_hz: Option<u64>,
 }
 
 impl Watched {
-    /// Starts what watches, lets the traffic go, and waits for its end.
+    /// Starts what watches, lets the traffic go, and waits for its end; tells a terminal, where one is to be told.
     fn of(
         traffic: &mut Traffic,
         ends: &[Prepared],
         typed: &NetWatchArguments,
         interrupt: &Interrupt,
-        terminal: &Terminal,
+        terminal: Option<&Terminal>,
     ) -> Result<Self, Failure> {
         let clock = Clock::calibrate();
         let is_hardware = clock.source() != CounterSource::Monotonic;
@@ -143,7 +164,7 @@ impl Watched {
         let why = session
             .as_ref()
             .and_then(|it| it.started().no_tracer.clone());
-        if let Some(why) = &why {
+        if let (Some(why), Some(terminal)) = (&why, terminal) {
             terminal.complain(&format_args!(
                 "no accounts, only the threads' own clocks: {why}"
             ));
@@ -151,7 +172,9 @@ impl Watched {
         let tid = |end| ends.iter().find(|it| it.end == end).map(|it| it.tid);
         let mut ledger = TrafficLedger::new(tid(End::Sender), tid(End::Receiver));
         let length = ends.first().map_or(Nanos::ZERO, |it| it.spec.length);
-        let bar = terminal.progress(Extent::Time(length), "Sending");
+        let mut sampler = terminal.filter(|_| typed.soak).and_then(beside::sampler);
+        let bar = terminal.map(|it| it.progress(Extent::Time(length), "Sending"));
+        let bar = bar.unwrap_or_else(Bar::hidden);
         let before = shown(&Proc::default());
         traffic.go();
         let header = match &mut session {
@@ -162,7 +185,15 @@ impl Watched {
                 }
                 None
             }
-            Some(session) => Some(drive(session, traffic, &mut ledger, interrupt, &bar)?),
+            Some(session) => {
+                let mut follow = |traffic: &Traffic| {
+                    look(traffic, interrupt, &bar);
+                    if let Some(sampler) = &mut sampler {
+                        sampler.drain();
+                    }
+                };
+                Some(drive(session, traffic, &mut ledger, &mut follow)?)
+            }
         };
         bar.done();
         let after = shown(&Proc::default());
@@ -173,6 +204,7 @@ impl Watched {
             session: session
                 .zip(header)
                 .map(|(session, header)| (session, ledger, header)),
+            sampled: sampler.map(Sampler::stop),
             no_books: no_books.or(why),
             shown: since(after, before),
             counter_hz: is_hardware.then(|| clock.frequency_hz()),
@@ -199,6 +231,12 @@ impl Watched {
                 .map_or(Nanos::ZERO, |it| it.user)
         };
         let users = (user(End::Sender), user(End::Receiver));
+        let header = self.session.as_ref().map(|(_, _, header)| &**header);
+        let soaked = header.and_then(|it| beside::soaked(it, (begin, end)));
+        let sampled = self
+            .sampled
+            .zip(header)
+            .and_then(|(report, header)| beside::sampled(&report, ends, header, (begin, end)));
         let books = self.session.map(|it| books(it, (begin, end), users));
         let (books, why) = match books {
             Some(Ok(books)) => (Some(books), None),
@@ -215,6 +253,8 @@ impl Watched {
             here,
             books,
             no_books: why,
+            sampled,
+            soaked,
             shown: Some(self.shown),
             counter_hz: self.counter_hz,
         }
@@ -249,8 +289,7 @@ fn drive(
     session: &mut Session,
     traffic: &Traffic,
     ledger: &mut TrafficLedger,
-    interrupt: &Interrupt,
-    bar: &Bar,
+    follow: &mut dyn FnMut(&Traffic),
 ) -> Result<Box<Header>, Failure> {
     loop {
         match Observation::next_event(session)? {
@@ -261,7 +300,7 @@ fn drive(
                 }
             }
             Event::Progress(_) => {
-                look(traffic, interrupt, bar);
+                follow(traffic);
                 if let Some(begun) = traffic.begun() {
                     ledger.reach(session.sources(), begun, traffic.reached());
                 }
@@ -275,7 +314,7 @@ fn drive(
 }
 
 /// Ends the traffic where Ctrl-C asks for it, and shows how far it is.
-fn look(traffic: &Traffic, interrupt: &Interrupt, bar: &Bar) {
+pub(crate) fn look(traffic: &Traffic, interrupt: &Interrupt, bar: &Bar) {
     if interrupt.signal().is_some() {
         traffic.stop();
     }

@@ -4,7 +4,6 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -12,36 +11,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ticktax_model::net::{End, EndedBy, Link, NetStatement, Protocol};
 
+use common::traffic::receiver;
 use common::{complaint, let_children_hear_ctrl_c, text, ticktax};
 
 fn net(arguments: &[&str]) -> Output {
     ticktax(&[&["net"], arguments].concat())
-}
-
-/// A receiver that waits, and where.
-fn receiver(arguments: &[&str]) -> (Child, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
-        .args([
-            "net",
-            "recv",
-            "--untraced",
-            "--format",
-            "json",
-            "--listen",
-            "127.0.0.1:0",
-        ])
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stderr.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line.strip_prefix("Waiting for a sender at ").unwrap();
-    let address = address.split(": ").next().unwrap().to_owned();
-    (child, address)
 }
 
 fn statement(output: &Output) -> NetStatement {
@@ -58,6 +32,12 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
         (&["pair", "--rate", "-5M"], "invalid rate"),
         (&["pair", "--rate", "fast"], "100M"),
         (&["pair", "--for", "0"], "10ms to 7d"),
+        (&["pair", "--link-rate", "64k"], "1M to 100G"),
+        (&["pair", "--link-rate", "wide"], "invalid rate"),
+        (&["pair", "--delay", "301ms"], "0 to 300ms"),
+        (&["pair", "--delay", "-1ms"], "such as 20ms"),
+        (&["pair", "--loss", "21%"], "0 to 20 %"),
+        (&["pair", "--loss", "0.1"], "such as 0.1%"),
         (&["pair", "--soak", "--untraced"], "cannot be used with"),
         (&["send", "server:99999"], "no address of a host and a port"),
         (&["send"], "HOST"),

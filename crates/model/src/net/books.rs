@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Doing;
 use crate::{Cpu, Nanos};
 
 /// An account of CPU time beside traffic.
@@ -155,6 +156,15 @@ impl TrafficBooks {
     /// The time of an account.
     pub fn time(&self, account: TrafficAccount) -> Nanos {
         let of = self.accounts.iter().filter(|it| it.account == account);
+        of.map(|it| it.time).sum()
+    }
+
+    /// The time of all accounts in which a sampler finds a CPU doing this.
+    pub fn doing(&self, doing: Doing) -> Nanos {
+        let of = self
+            .accounts
+            .iter()
+            .filter(|it| Doing::of(it.account) == doing);
         of.map(|it| it.time).sum()
     }
 

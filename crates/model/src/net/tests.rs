@@ -30,12 +30,17 @@ fn statement() -> NetStatement {
             rate: Some(1e6),
             length: Nanos::from_secs(2),
         },
-        link: Link::Veth { mtu: 1_500 },
+        link: Link::Veth {
+            mtu: 1_500,
+            shaping: None,
+        },
         sender: Some(end(End::Sender, 250_000)),
         receiver: Some(end(End::Receiver, 240_000)),
         here: vec![End::Sender, End::Receiver],
         books: None,
         no_books: None,
+        sampled: None,
+        soaked: None,
         shown: None,
         counter_hz: None,
     }
@@ -74,15 +79,24 @@ fn the_places_of_losses_sum_to_what_was_lost() {
     // The backlog's drops are of the whole machine: no more of them than are lost can be the traffic's.
     let places = it.losses().unwrap();
     let at = (
-        places.buffer,
+        places.socket_buffer,
         places.backlog,
         places.device,
-        places.unplaced,
+        places.not_placed,
     );
     assert_eq!((places.lost, at), (10, (6, 4, 0, 0)));
     receiver.counters = ProtocolCounters::default();
     it.receiver = Some(receiver.clone());
-    assert_eq!(it.losses().unwrap().unplaced, 10);
+    assert_eq!(it.losses().unwrap().not_placed, 10);
+    // The sender's queue dropped an acknowledgement as well.
+    if let Some(sender) = &mut it.sender {
+        sender.counters.queue_drops = 11;
+    }
+    let places = it.losses().unwrap();
+    assert_eq!(
+        (places.lost, places.send_queue, places.not_placed),
+        (10, 10, 0)
+    );
     // Nobody said how many there were.
     receiver.datagrams = Some(Datagrams::default());
     it.receiver = Some(receiver);

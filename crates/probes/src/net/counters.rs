@@ -1,17 +1,49 @@
 //! What the kernel counts of a network namespace: the calling thread's own.
 
 use std::fs;
+use std::path::Path;
 
 use ticktax_model::net::ProtocolCounters;
+
+use super::qdisc;
 
 /// Reads the counters; what a kernel lacks is 0.
 pub(super) fn read() -> ProtocolCounters {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    parse(
+    let counters = parse(
         &text("/proc/thread-self/net/snmp"),
         &text("/proc/thread-self/net/dev"),
         &text("/proc/net/softnet_stat"),
-    )
+    );
+    // What is mounted at /sys shows the devices of the namespace that the process began in.
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
+    let is_at_home = namespace("thread-self") == namespace("self");
+    ProtocolCounters {
+        ring_drops: if is_at_home {
+            ring(Path::new("/sys/class/net"))
+        } else {
+            0
+        },
+        queue_drops: qdisc::drops(),
+        ..counters
+    }
+}
+
+/// Packets for which the cards below a folder had no room.
+fn ring(devices: &Path) -> u64 {
+    let counter = |device: &Path, name: &str| {
+        let text = fs::read_to_string(device.join("statistics").join(name)).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    let devices = fs::read_dir(devices).into_iter().flatten().flatten();
+    let names = ["rx_missed_errors", "rx_fifo_errors"];
+    let of = |device: &Path| -> u64 {
+        names
+            .into_iter()
+            .filter_map(|name| counter(device, name))
+            .sum()
+    };
+    devices.map(|device| of(&device.path())).sum()
 }
 
 fn parse(snmp: &str, dev: &str, softnet: &str) -> ProtocolCounters {
@@ -24,9 +56,13 @@ fn parse(snmp: &str, dev: &str, softnet: &str) -> ProtocolCounters {
         datagrams_out: of("Udp:", "OutDatagrams"),
         datagrams_in: of("Udp:", "InDatagrams"),
         buffer_drops: of("Udp:", "RcvbufErrors"),
+        queue_drops: 0,
         device_drops_in,
         device_drops_out,
         backlog_drops: backlog(softnet),
+        send_drops: of("Udp:", "SndbufErrors"),
+        memory_drops: of("Udp:", "MemErrors"),
+        ring_drops: 0,
     }
 }
 
@@ -61,13 +97,15 @@ fn backlog(softnet: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse, read};
+    use std::fs;
+
+    use super::{parse, read, ring};
 
     const SNMP: &str = "\
 Tcp: RtoAlgorithm InSegs OutSegs RetransSegs InErrs
 Tcp: 1 20 30 4 0
-Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors
-Udp: 7 1 9 11 8 0
+Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors MemErrors
+Udp: 7 1 9 11 8 12 13
 ";
     const DEV: &str = "\
 Inter-|   Receive                                                |  Transmit
@@ -86,6 +124,24 @@ Inter-|   Receive                                                |  Transmit
         assert_eq!(udp, (7, 11, 8));
         let drops = (it.device_drops_in, it.device_drops_out, it.backlog_drops);
         assert_eq!(drops, (5, 6, 11));
+        assert_eq!((it.send_drops, it.memory_drops), (12, 13));
+    }
+
+    #[test]
+    fn rings_of_all_cards_are_summed() {
+        let folder = tempfile::tempdir().unwrap();
+        for (card, name, count) in [
+            ("eth0", "rx_missed_errors", "5\n"),
+            ("eth0", "rx_fifo_errors", "2\n"),
+            ("eth1", "rx_missed_errors", "1\n"),
+            ("eth1", "rx_fifo_errors", "none"),
+        ] {
+            let statistics = folder.path().join(card).join("statistics");
+            fs::create_dir_all(&statistics).unwrap();
+            fs::write(statistics.join(name), count).unwrap();
+        }
+        assert_eq!(ring(folder.path()), 8);
+        assert_eq!(ring(&folder.path().join("none")), 0);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::io;
 
 use nix::errno::Errno;
 
+use super::tuning::SysctlError;
+
 /// Why traffic could not begin, or what cut it short. Each text is one line for a person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -19,7 +21,10 @@ pub enum NetError {
         why: String,
     },
     /// Nobody answers at the address.
-    #[error("cannot reach a receiver at {address}: {why}; start `ticktax net recv` there first")]
+    #[error(
+        "cannot reach a receiver at {address}: {why}; start `ticktax net recv`, or `ticktax pace --udp --listen`, \
+         there first"
+    )]
     Connect {
         /// The address.
         address: String,
@@ -38,7 +43,8 @@ pub enum NetError {
     },
     /// What answers does not speak our language.
     #[error(
-        "what answers at {address} is not `ticktax net recv`: check the port, 7117 unless it was set"
+        "what answers at {address} is not `ticktax net recv`, nor `ticktax pace --udp --listen`: check the port, 7117 \
+         unless it was set"
     )]
     NotOurs {
         /// Its address.
@@ -114,6 +120,35 @@ pub enum NetError {
         /// The largest.
         max: u32,
     },
+    /// The link is to be something that no pair can be.
+    #[error("this cannot be the {what} of a link: choose {range}")]
+    LinkRange {
+        /// Which property.
+        what: &'static str,
+        /// What can be, in words.
+        range: String,
+    },
+    /// The kernel lacks what narrows a link.
+    #[error(
+        "this kernel has no {qdisc}, which {asked} takes ({option}): install its module {module}, or boot a kernel \
+         that has it"
+    )]
+    NoQdisc {
+        /// What was asked for.
+        asked: &'static str,
+        /// The queueing discipline.
+        qdisc: &'static str,
+        /// The option of the kernel's configuration.
+        option: &'static str,
+        /// The module.
+        module: &'static str,
+    },
+    /// The kernel refuses to narrow a link.
+    #[error("the kernel refuses to narrow the link: {why}; try another rate, delay or loss")]
+    Link {
+        /// Its reason.
+        why: String,
+    },
     /// A call cannot move so many bytes.
     #[error("{bytes} bytes a call cannot be sent over {protocol}: choose {min} to {max}")]
     Size {
@@ -125,6 +160,35 @@ pub enum NetError {
         min: u32,
         /// The most.
         max: u32,
+    },
+    /// What is to be logged are datagrams.
+    #[error(
+        "{address} sends a TCP stream: `ticktax pace --udp --to HOST` sends what is waited for here"
+    )]
+    NotDatagrams {
+        /// The sender's address.
+        address: String,
+    },
+    /// A sysctl cannot be set in a namespace.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    /// A socket does not take an option.
+    #[error("a socket's {name} cannot be {value}: {why}")]
+    Option {
+        /// The option, as it is varied.
+        name: &'static str,
+        /// What it was to be.
+        value: String,
+        /// The kernel's reason.
+        why: String,
+    },
+    /// A device does not do as it is told.
+    #[error("the offload {name} of a veth device cannot be set: {why}")]
+    Offload {
+        /// What ethtool calls it.
+        name: &'static str,
+        /// The kernel's reason.
+        why: String,
     },
     /// The kernel refuses what else is needed.
     #[error("cannot {what}: {why}")]

@@ -11,9 +11,11 @@ use std::thread;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
+use ticktax_host::netlink::Netlink;
+use ticktax_model::net::{LinkSpec, Shaping};
 
 use super::error::{NetError, words};
-use super::netlink::Netlink;
+use super::{devices, qdisc};
 
 /// The largest packets that a pair can be given, in bytes. A device takes 68, but TCP never puts fewer than 48 bytes of
 /// data into a packet, and no connection comes about where these and the headers do not fit.
@@ -41,7 +43,7 @@ impl Namespace {
                     .map_err(|error| NetError::NoNamespaces { why: words(error) })?;
                 let file = File::open("/proc/thread-self/ns/net")
                     .map_err(NetError::system("open a network namespace below /proc"))?;
-                let netlink = Netlink::open().map_err(NetError::errno("open a netlink socket"))?;
+                let netlink = devices::open().map_err(NetError::errno("open a netlink socket"))?;
                 Ok(Self {
                     file: file.into(),
                     netlink,
@@ -68,11 +70,14 @@ impl Namespace {
 pub(super) struct NamespacePair {
     pub(super) sender: Namespace,
     pub(super) receiver: Namespace,
+    /// What the devices were narrowed to.
+    pub(super) shaping: Option<Shaping>,
 }
 
 impl NamespacePair {
-    /// Makes them, with this largest packet.
-    pub(super) fn make(mtu: u32) -> Result<Self, NetError> {
+    /// Makes them, with this largest packet, and the link between them like this, each way.
+    pub(super) fn make(mtu: u32, link: &LinkSpec) -> Result<Self, NetError> {
+        qdisc::check(link)?;
         let refused = |why| NetError::Mtu {
             mtu,
             why,
@@ -86,32 +91,61 @@ impl NamespacePair {
         }
         let sender = Namespace::make()?;
         let receiver = Namespace::make()?;
-        sender
-            .netlink
-            .add_pair(&receiver.file, mtu)
-            .map_err(|error| match error {
-                Errno::EINVAL | Errno::ERANGE => refused(words(error)),
-                Errno::EPERM | Errno::EACCES => NetError::NoNamespaces { why: words(error) },
-                _ => NetError::NoVeth { why: words(error) },
-            })?;
+        devices::add_pair(&sender.netlink, &receiver.file, mtu).map_err(|error| match error {
+            Errno::EINVAL | Errno::ERANGE => refused(words(error)),
+            Errno::EPERM | Errno::EACCES => NetError::NoNamespaces { why: words(error) },
+            _ => NetError::NoVeth { why: words(error) },
+        })?;
         for (namespace, address) in [(&sender, SENDER), (&receiver, RECEIVER)] {
-            let begun = namespace.netlink.begin(address.octets());
+            let begun = devices::begin(&namespace.netlink, address.octets());
             begun.map_err(NetError::errno("give a veth device its address"))?;
         }
-        Ok(Self { sender, receiver })
+        let shaping = qdisc::narrow(&sender.netlink, link, mtu)?;
+        qdisc::narrow(&receiver.netlink, link, mtu)?;
+        Ok(Self {
+            sender,
+            receiver,
+            shaping,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::net::LinkSpec;
+
     use super::{NamespacePair, NetError};
 
     #[test]
     fn an_mtu_that_no_device_has_is_refused_before_anything_is_made() {
         for mtu in [0, 127, 65_536, u32::MAX] {
-            let error = NamespacePair::make(mtu).unwrap_err();
+            let error = NamespacePair::make(mtu, &LinkSpec::default()).unwrap_err();
             assert!(matches!(error, NetError::Mtu { .. }), "{error}");
             assert!(error.to_string().contains("choose 128 to 65535"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_link_over_which_nobody_would_speak_is_refused_before_anything_is_made() {
+        let plain = LinkSpec::default();
+        let specs = [
+            LinkSpec {
+                rate: Some(999_999.0),
+                ..plain
+            },
+            LinkSpec {
+                delay: Some(Nanos::from_millis(301)),
+                ..plain
+            },
+            LinkSpec {
+                loss: Some(0.21),
+                ..plain
+            },
+        ];
+        for (spec, hint) in specs.iter().zip(["1M", "300ms", "20 %"]) {
+            let error = NamespacePair::make(1_500, spec).unwrap_err().to_string();
+            assert!(error.contains(hint), "{error}");
         }
     }
 }

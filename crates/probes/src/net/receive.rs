@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -14,9 +15,14 @@ use super::datagrams::Arrivals;
 use super::error::{NetError, reason};
 use super::send::Sending;
 use super::traffic::{Outcome, Shared};
+use super::tuning::Options;
 use super::wire::{Control, Message, PROTOCOL, VERSION, is_nothing_yet};
 use super::{LOOK, SILENCE, TCP_CALL, UDP_CALLS, counters};
 use crate::clock::now;
+
+mod logged;
+
+use logged::Logged;
 
 /// How long who connects may take to say what it is, and a sender to open the connection for its data.
 const FIRST_WORDS: Nanos = Nanos::from_secs(5);
@@ -28,11 +34,12 @@ pub(super) struct Listening {
     /// At the same port, so that one number is all there is to know.
     datagrams: UdpSocket,
     address: SocketAddr,
+    logged: Option<Logged>,
 }
 
 impl Listening {
     /// Listens at an address, as it was typed.
-    pub(super) fn at(address: &str) -> Result<Self, NetError> {
+    pub(super) fn at(address: &str, options: Option<Options<'_>>) -> Result<Self, NetError> {
         let mut found = address
             .to_socket_addrs()
             .map_err(|error| NetError::Address {
@@ -51,10 +58,14 @@ impl Listening {
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let datagrams = UdpSocket::bind(address).map_err(failed)?;
+        if let Some(options) = options {
+            options.of_receiver(&listener, &datagrams)?;
+        }
         Ok(Self {
             listener,
             datagrams,
             address,
+            logged: None,
         })
     }
 
@@ -116,7 +127,9 @@ impl Listening {
         Ok(Receiving {
             control,
             data,
+            token,
             spec,
+            logged: self.logged,
         })
     }
 
@@ -166,7 +179,9 @@ impl Listening {
 pub(super) struct Receiving {
     control: Control,
     data: Data,
+    token: u64,
     spec: TrafficSpec,
+    logged: Option<Logged>,
 }
 
 /// What the data comes through.
@@ -182,30 +197,47 @@ impl Receiving {
         self.control.peer()
     }
 
+    /// What tells its data from others'.
+    pub(super) fn token(&self) -> u64 {
+        self.token
+    }
+
     /// What is to come.
     pub(super) fn spec(&self) -> TrafficSpec {
         self.spec
     }
 
     /// Tells the sender to begin, and receives until it is over.
-    pub(super) fn run(self, shared: &Shared) -> Result<Outcome, NetError> {
+    pub(super) fn run(
+        self,
+        options: Option<Options<'_>>,
+        shared: &Shared,
+    ) -> Result<Outcome, NetError> {
+        if let Some(logged) = self.logged {
+            return self.run_logged(logged, shared);
+        }
         let Self {
             mut control,
             data,
+            token: _,
             spec,
+            logged: _,
         } = self;
         let before = counters::read();
-        control.say(&Message::Ready)?;
+        control.say(&Message::Ready { departures: false })?;
         let mut run = Run::new(control, spec);
+        let mut facts = Vec::new();
         let datagrams = match data {
             Data::Stream(mut stream) => {
                 let mut chunk = vec![0; spec.call_bytes.max(TCP_CALL) as usize];
                 run.stream(shared, || stream.read(&mut chunk));
+                facts.extend(options.map(|it| it.receiver_facts(stream.as_fd())));
                 None
             }
             Data::Datagrams(socket, mut arrivals) => {
                 let mut datagram = vec![0; *UDP_CALLS.end() as usize];
                 run.datagrams(shared, &socket, &mut datagram, &mut arrivals);
+                facts.extend(options.map(|it| it.receiver_facts(socket.as_fd())));
                 let sent = run.sent.as_ref().map(|(sent, _)| sent.calls);
                 let since = run
                     .sent
@@ -217,16 +249,9 @@ impl Receiving {
         let mut report = run.report();
         report.datagrams = datagrams;
         report.counters = counters::read().since(&before);
-        // A sender that is gone does not hear it.
-        let told = run
-            .control
-            .say(&Message::Received(Box::new(report.clone())));
-        let trouble = run.trouble.or(told.err().filter(|_| run.sent.is_none()));
-        Ok(Outcome {
-            report,
-            other: run.sent.map(|(sent, _)| *sent),
-            trouble,
-        })
+        let mut outcome = run.finish(report);
+        outcome.facts = facts.into_iter().flatten().collect();
+        Ok(outcome)
     }
 }
 
@@ -380,6 +405,23 @@ impl Run {
             address: self.control.peer().to_string(),
             why: why.to_owned(),
         });
+    }
+
+    /// Tells the sender what arrived.
+    fn finish(mut self, report: EndReport) -> Outcome {
+        // A sender that is gone does not hear it.
+        let told = self
+            .control
+            .say(&Message::Received(Box::new(report.clone())));
+        let trouble = self.trouble.or(told.err().filter(|_| self.sent.is_none()));
+        Outcome {
+            report,
+            other: self.sent.map(|(sent, _)| *sent),
+            log: None,
+            trouble,
+            facts: Vec::new(),
+            connection: None,
+        }
     }
 
     fn report(&self) -> EndReport {

@@ -2,18 +2,27 @@
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
 use ticktax_model::Nanos;
 use ticktax_model::net::{End, EndReport, EndedBy, Protocol, TrafficSpec};
+use ticktax_model::net_experiment::{ConnectionFacts, Fact};
 
 use super::clocks::CallClock;
 use super::datagrams::write_head;
+use super::departures::{Departure, Departures};
 use super::error::{NetError, reason};
 use super::pacer::Pacer;
 use super::traffic::{Outcome, Shared};
+use super::tuning::Options;
 use super::wire::{Control, Message, PROTOCOL, VERSION, is_nothing_yet};
 use super::{LOOK, SILENCE, TCP_CALLS, UDP_CALLS, counters};
 use crate::clock::now;
@@ -30,6 +39,9 @@ const TOLD: Nanos = Nanos::from_secs(20);
 
 /// The same after Ctrl-C, which is to end it within a second.
 const TOLD_SOON: Nanos = Nanos::from_millis(800);
+
+/// How many times a message tells: some 30 bytes each.
+const TIMES: usize = 1_500;
 
 /// A sender that has reached its receiver, and has sent nothing.
 #[derive(Debug)]
@@ -62,6 +74,7 @@ impl Sending {
     pub(super) fn connect(
         address: &str,
         spec: TrafficSpec,
+        options: Options<'_>,
         stop: &AtomicBool,
     ) -> Result<Self, NetError> {
         Self::check(&spec)?;
@@ -84,7 +97,7 @@ impl Sending {
         match told {
             Message::Welcome { token, .. } => Ok(Self {
                 control,
-                data: Data::open(to, token, spec.protocol)?,
+                data: Data::open(to, token, options, spec.protocol)?,
                 token,
                 spec,
             }),
@@ -98,13 +111,22 @@ impl Sending {
         self.control.peer()
     }
 
+    /// What tells its data from others'.
+    pub(super) fn token(&self) -> u64 {
+        self.token
+    }
+
     /// Sends, once the receiver is ready.
-    pub(super) fn run(mut self, shared: &Shared) -> Result<Outcome, NetError> {
+    pub(super) fn run(
+        mut self,
+        options: Options<'_>,
+        shared: &Shared,
+    ) -> Result<Outcome, NetError> {
         let ready = self.control.hear(READY, &shared.stop)?;
-        if !matches!(ready, Message::Ready) {
+        let Message::Ready { departures } = ready else {
             let address = self.peer().to_string();
             return Err(NetError::NotOurs { address });
-        }
+        };
         let before = counters::read();
         let mut run = Run::new(&self.spec);
         match &mut self.data {
@@ -112,21 +134,48 @@ impl Sending {
                 let size = self.spec.call_bytes as usize;
                 let chunk = vec![0; Pacer::call(self.spec.rate, size)];
                 run.drive(&mut self.control, shared, |_, _| stream.write(&chunk));
+                (run.facts, run.connection) = options.sender_facts(stream.as_fd());
                 // A receiver that is gone has no end to be told of.
                 let _ = stream.shutdown(Shutdown::Write);
             }
             Data::Datagrams(socket) => {
                 let mut datagram = vec![0; self.spec.call_bytes as usize];
                 let token = self.token;
+                // It would count as what sending costs where nobody asks.
+                let mut noted = departures.then(Departures::default);
                 run.drive(&mut self.control, shared, |number, at| {
                     write_head(&mut datagram, token, number, at);
-                    socket.send(&datagram)
+                    let sent = socket.send(&datagram)?;
+                    if let Some(noted) = &mut noted {
+                        noted.note(number, at);
+                    }
+                    Ok(sent)
                 });
+                run.departures = noted.unwrap_or_default();
+                (run.facts, run.connection) = options.sender_facts(socket.as_fd());
             }
         }
         let mut report = run.report();
         report.counters = counters::read().since(&before);
         Ok(self.finish(run, report))
+    }
+
+    /// What the receiver says that is no question about what was sent when.
+    fn answer(
+        &mut self,
+        departures: &Departures,
+        limit: Nanos,
+        stop: &AtomicBool,
+    ) -> Result<Message, NetError> {
+        loop {
+            match self.control.hear(limit, stop)? {
+                Message::When(asked) => {
+                    self.control
+                        .say(&Message::Then(times(departures, &asked)))?;
+                }
+                other => return Ok(other),
+            }
+        }
     }
 
     /// Says how much was sent, and hears what arrived.
@@ -139,7 +188,7 @@ impl Sending {
             };
             let never = AtomicBool::new(false);
             let said = self.control.say(&Message::Sent(Box::new(report.clone())));
-            match said.and_then(|()| self.control.hear(limit, &never)) {
+            match said.and_then(|()| self.answer(&run.departures, limit, &never)) {
                 Ok(Message::Received(told)) => other = Some(*told),
                 Ok(_) => {}
                 // After Ctrl-C nobody waits for it.
@@ -150,9 +199,30 @@ impl Sending {
         Outcome {
             report,
             other,
+            log: None,
             trouble,
+            facts: run.facts,
+            connection: run.connection,
         }
     }
+}
+
+/// When datagrams were sent, of as many of the ranges as there is room for.
+fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
+    let (mut told, mut room) = (Vec::new(), TIMES);
+    for &range in asked {
+        let mut times = departures.within(range);
+        if times.len() > room && !told.is_empty() {
+            break;
+        }
+        // One that has no room by itself is not told.
+        if times.len() > TIMES {
+            times.clear();
+        }
+        room -= times.len();
+        told.push(times);
+    }
+    told
 }
 
 /// What the data goes through.
@@ -164,16 +234,21 @@ enum Data {
 
 impl Data {
     /// A way for the data to a receiver, which knows it by the token.
-    fn open(to: SocketAddr, token: u64, protocol: Protocol) -> Result<Self, NetError> {
+    fn open(
+        to: SocketAddr,
+        token: u64,
+        options: Options<'_>,
+        protocol: Protocol,
+    ) -> Result<Self, NetError> {
         let system = NetError::system("open a connection for the data");
         let wait = Some(Duration::from_nanos(LOOK.0.unsigned_abs()));
         match protocol {
             Protocol::Tcp => {
-                let stream = TcpStream::connect_timeout(&to, ATTEMPT).map_err(&system)?;
+                let stream = stream_to(to, options)?;
                 let mut first = Control::over(stream)?;
                 first.say(&Message::Data { token })?;
                 let stream = first.into_stream();
-                stream.set_nodelay(false).map_err(&system)?;
+                stream.set_nodelay(options.nodelay()).map_err(&system)?;
                 stream.set_write_timeout(wait).map_err(&system)?;
                 Ok(Self::Stream(stream))
             }
@@ -183,10 +258,34 @@ impl Data {
                     SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
                 };
                 let socket = UdpSocket::bind(here).map_err(&system)?;
+                options.of_sender(&socket)?;
                 socket.connect(to).map_err(&system)?;
                 socket.set_write_timeout(wait).map_err(&system)?;
                 Ok(Self::Datagrams(socket))
             }
+        }
+    }
+}
+
+/// A connection whose socket has its options before its first packet, as both ends agree on some of them by that.
+fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError> {
+    let failed = NetError::errno("open a connection for the data");
+    let family = match to {
+        SocketAddr::V4(_) => AddressFamily::Inet,
+        SocketAddr::V6(_) => AddressFamily::Inet6,
+    };
+    let limit = TimeVal::milliseconds(i64::try_from(ATTEMPT.as_millis()).unwrap_or(i64::MAX));
+    // A link that loses packets loses the first as well.
+    let until = now() + CONNECT;
+    loop {
+        let made =
+            socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(&failed)?;
+        options.of_sender(&made)?;
+        setsockopt(&made, sockopt::SendTimeout, &limit).map_err(&failed)?;
+        match connect(made.as_raw_fd(), &SockaddrStorage::from(to)) {
+            // So the kernel says that the time of the socket is over.
+            Err(Errno::EINPROGRESS) if now() < until => {}
+            done => return done.map(|()| TcpStream::from(made)).map_err(&failed),
         }
     }
 }
@@ -200,9 +299,12 @@ struct Run {
     begin: Nanos,
     last: Nanos,
     clock: CallClock,
+    departures: Departures,
     ended_early: Option<EndedBy>,
     other: Option<EndReport>,
     trouble: Option<NetError>,
+    facts: Vec<Fact>,
+    connection: Option<ConnectionFacts>,
 }
 
 impl Run {
@@ -215,9 +317,12 @@ impl Run {
             begin,
             last: begin,
             clock: CallClock::start(),
+            departures: Departures::default(),
             ended_early: None,
             other: None,
             trouble: None,
+            facts: Vec::new(),
+            connection: None,
         }
     }
 

@@ -10,12 +10,13 @@ use serde_json::Value;
 use ticktax_model::Nanos;
 use ticktax_model::net::{EndReport, TrafficSpec};
 
+use super::departures::Departure;
 use super::error::{NetError, reason};
 use super::{LOOK, SILENCE};
 use crate::clock::now;
 
 /// The version of what both ends say to each other: it changes where a message does.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 
 /// The version of the program.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -59,9 +60,16 @@ pub(super) enum Message {
         token: u64,
     },
     /// The receiver is ready: let it come.
-    Ready,
+    Ready {
+        /// Whether the sender is to note when it sends each, as it will be asked [`Message::When`].
+        departures: bool,
+    },
     /// All was sent.
     Sent(Box<EndReport>),
+    /// When were these sent, of a first number and one behind the last each? The receiver asks about what is missing.
+    When(Vec<(u64, u64)>),
+    /// The answer, of as many of them as there is room for, in the same order.
+    Then(Vec<Vec<Departure>>),
     /// All has arrived, or never will.
     Received(Box<EndReport>),
 }
@@ -252,7 +260,7 @@ mod tests {
     #[test]
     fn another_version_is_told_whatever_else_it_says() {
         let (mut here, mut there) = both();
-        let line = "{\"Hello\":{\"ticktax_net\":2,\"version\":\"9.1\",\"plan\":[]}}\n";
+        let line = "{\"Hello\":{\"ticktax_net\":3,\"version\":\"9.1\",\"plan\":[]}}\n";
         there.write_all(line.as_bytes()).unwrap();
         let told = here.hear(Nanos::from_secs(5), &AtomicBool::new(false));
         let Err(NetError::Version { theirs, .. }) = told else {

@@ -1,6 +1,8 @@
 //! The page about traffic: how much flowed, what it cost by account, and what was lost.
 
-mod words;
+mod link;
+mod sampled;
+pub(super) mod words;
 
 use std::fmt::Write;
 
@@ -11,6 +13,7 @@ use ticktax_model::net::{
 
 use super::block::{Columns, Written};
 use super::numbers::{counted, grouped, percent};
+use super::packets::words::lost_in;
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
 use words::{bits, fraction, size};
@@ -26,6 +29,9 @@ impl Paged for NetStatement {
         if let Some(books) = &self.books {
             by_cpu(&mut page, self, books);
         }
+        if let (Some(books), Some(sampled)) = (&self.books, &self.sampled) {
+            sampled::beside(&mut page, books, sampled, self.soaked);
+        }
         other_end(&mut page, self);
         if let Some(shown) = &self.shown {
             beside(&mut page, shown);
@@ -38,7 +44,7 @@ impl Paged for NetStatement {
 fn head(page: &mut Page, it: &NetStatement) {
     let spec = &it.spec;
     let over = match &it.link {
-        Link::Veth { mtu } => format!("a veth pair (MTU {mtu}) on {}", clean(&it.host)),
+        Link::Veth { mtu, .. } => format!("a veth pair (MTU {mtu}) on {}", clean(&it.host)),
         Link::Loopback { .. } => format!("the loopback device of {}", clean(&it.host)),
         Link::Network { peer } => match it.here.first() {
             Some(End::Receiver) => {
@@ -72,11 +78,30 @@ fn head(page: &mut Page, it: &NetStatement) {
         tied(format!("{} B", grouped(u64::from(spec.call_bytes)))),
     );
     page.paragraph(Tone::Plain, "", &text);
-    if let (Some(reached), Some(asked)) = (it.shortfall(), spec.rate) {
+    let shaping = match &it.link {
+        Link::Veth { shaping, .. } => shaping.as_ref(),
+        _ => None,
+    };
+    if let Some(shaping) = shaping {
+        link::narrowed(page, shaping);
+    }
+    let is_whole = it
+        .sender
+        .as_ref()
+        .is_some_and(|end| end.ended_early.is_none());
+    if let (true, Some(reached), Some(asked)) = (is_whole, it.shortfall(), spec.rate) {
+        let is_link = shaping
+            .and_then(|it| it.effective.rate)
+            .is_some_and(|link| link <= asked);
         let text = format!(
-            "{} asked for, {} of it sent: the sender could not keep the rate.",
+            "{} asked for, {} of it sent: {}.",
             bits(asked),
-            percent(reached)
+            percent(reached),
+            if is_link {
+                "the link is not wider"
+            } else {
+                "the sender could not keep the rate"
+            }
         );
         page.paragraph(Tone::Warning, "", &text);
     }
@@ -143,17 +168,8 @@ fn lost(page: &mut Page, it: &NetStatement) {
     let tone = if lost > 0 { Tone::Warning } else { Tone::Plain };
     page.paragraph(tone, "", &text);
     if let Some(places) = it.losses() {
-        let of = [
-            (places.buffer, "socket buffer full"),
-            (places.backlog, "a CPU's backlog full"),
-            (places.device, "dropped by a device"),
-            (places.unplaced, "no counter here tells"),
-        ];
-        let of = of.iter().filter(|(count, _)| *count > 0);
-        let of: Vec<String> = of
-            .map(|(count, place)| format!("{} {place}", grouped(*count)))
-            .collect();
-        page.paragraph(Tone::Plain, "Lost: ", &format!("{}.", of.join(", ")));
+        let text = lost_in(&places, "the receiving socket's buffer");
+        page.paragraph(Tone::Plain, "Where: ", &text);
     }
 }
 

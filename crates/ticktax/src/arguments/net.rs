@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use ticktax_experiment::traffic::{Setup, rate};
+use ticktax_experiment::vary::Vary;
 use ticktax_model::document::DocumentKind;
-use ticktax_model::net::{Protocol, TrafficSpec};
+use ticktax_model::net::{LinkSpec, Protocol, TrafficSpec};
 use ticktax_model::{Cpu, Nanos};
-use ticktax_probes::net::{TCP_CALL, UDP_HEADERS};
+use ticktax_probes::net::Tuning;
 use ticktax_report::{Format, HtmlFile};
 
+use super::link::LinkArguments;
+use super::percent::percentage;
 use super::{Length, formats};
 
 pub(super) const EXAMPLES: &str = "\
@@ -17,17 +21,16 @@ Examples:
   sudo ticktax net pair                    TCP at full speed between two network namespaces, and what a byte costs
   sudo ticktax net pair --udp --rate 200M  datagrams at a rate: which are lost, and where
   sudo ticktax net pair --size 64          small calls: what a call costs
+  sudo ticktax net pair --link-rate 100M   over a link of 100 Mbit/s
+  sudo ticktax net pair --vary tcp_timestamps=0,1 --vary mss=536,1460   what each option costs, alone and together
   ticktax net recv                         on one host: waits for a sender at port 7117
   ticktax net send 192.0.2.7               on another: sends to it, and prints what both ends did";
 
 /// How long, without other wishes.
 const LENGTH: Nanos = Nanos::from_secs(5);
 
-/// The rate of datagrams, without other wishes, in bits a second.
-const UDP_RATE: f64 = 100e6;
-
 /// The largest packet of a link that is not known.
-const ETHERNET: u32 = 1_500;
+pub(crate) const ETHERNET: u32 = 1_500;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NetTask {
@@ -47,9 +50,8 @@ pub(crate) struct PairArguments {
     #[command(flatten)]
     pub(crate) traffic: TrafficArguments,
 
-    /// The largest packet of the virtual devices, in bytes: 128 to 65535
-    #[arg(long, value_name = "BYTES", default_value_t = ETHERNET)]
-    pub(crate) mtu: u32,
+    #[command(flatten)]
+    pub(crate) link: LinkArguments,
 
     /// Keep the sending thread on this CPU
     #[arg(long, value_name = "N")]
@@ -60,7 +62,47 @@ pub(crate) struct PairArguments {
     pub(crate) recv_cpu: Option<u32>,
 
     #[command(flatten)]
+    pub(crate) experiment: ExperimentArguments,
+
+    #[command(flatten)]
     pub(crate) watch: NetWatchArguments,
+}
+
+impl PairArguments {
+    /// Options that were typed, by the names that they have as factors of an experiment.
+    pub(crate) fn typed(&self) -> impl Iterator<Item = &'static str> {
+        let traffic = [
+            ("protocol", self.traffic.udp),
+            ("rate", self.traffic.rate.is_some()),
+            ("size", self.traffic.size.is_some()),
+        ];
+        let all = traffic.into_iter().chain(self.link.typed());
+        all.filter(|it| it.1).map(|it| it.0)
+    }
+}
+
+/// Settings beside each other.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Experiments")]
+pub(crate) struct ExperimentArguments {
+    /// What to vary, such as `--vary mss=536,1460 --vary tcp_timestamps=0,1`: each value of one meets each of the
+    /// others, and what each costs is told. Of the traffic size, protocol, rate; of the sockets mss, sndbuf, rcvbuf,
+    /// nodelay, congestion; of the devices mtu, link-rate, delay, loss, tx-checksum, tso, gso, gro; and sysctls of the namespaces by their names:
+    /// `tcp_timestamps`, `tcp_window_scaling`, `tcp_sack`, `tcp_congestion_control`, `net.*`
+    #[arg(long, value_name = "NAME=LIST", conflicts_with = "soak")]
+    pub(crate) vary: Vec<Vary>,
+
+    /// Blocks; each has every combination twice, in an order that is drawn and back again [default: 5]
+    #[arg(long, value_name = "N", requires = "vary", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub(crate) blocks: Option<u64>,
+
+    /// Of what the order is drawn [default: another one each time]
+    #[arg(long, value_name = "N", requires = "vary")]
+    pub(crate) seed: Option<u64>,
+
+    /// Find effects as small as this, such as 2%: a pilot of 3 blocks tells how many blocks that takes
+    #[arg(long, value_name = "SHARE", requires = "vary", conflicts_with = "blocks", value_parser = percentage)]
+    pub(crate) resolve: Option<f64>,
 }
 
 #[derive(Args, Debug)]
@@ -113,12 +155,11 @@ pub(crate) struct TrafficArguments {
     #[arg(long)]
     pub(crate) udp: bool,
 
-    /// How long, such as 20s or 500ms
+    /// How long, such as 20s or 500ms [default: 5s; with --vary 300ms for each run]
     #[arg(
         long = "for",
         visible_alias = "duration",
         value_name = "TIME",
-        default_value = "5s",
         allow_hyphen_values = true
     )]
     pub(crate) length: Option<Length>,
@@ -135,17 +176,23 @@ pub(crate) struct TrafficArguments {
 impl TrafficArguments {
     /// What is to be sent over a link with this largest packet.
     pub(crate) fn spec(&self, mtu: Option<u32>) -> TrafficSpec {
-        let (protocol, call_bytes, rate) = if self.udp {
-            let packet = mtu.unwrap_or(ETHERNET).saturating_sub(UDP_HEADERS);
-            (Protocol::Udp, packet, BitRate(Some(UDP_RATE)))
-        } else {
-            (Protocol::Tcp, TCP_CALL, BitRate(None))
-        };
-        TrafficSpec {
-            protocol,
-            call_bytes: self.size.unwrap_or(call_bytes),
-            rate: self.rate.unwrap_or(rate).0,
-            length: self.length.map_or(LENGTH, |length| length.0),
+        self.setup(mtu, LENGTH).spec()
+    }
+
+    /// The same, of which something may be varied.
+    pub(crate) fn setup(&self, mtu: Option<u32>, length: Nanos) -> Setup {
+        Setup {
+            protocol: if self.udp {
+                Protocol::Udp
+            } else {
+                Protocol::Tcp
+            },
+            size: self.size,
+            rate: self.rate.map(|rate| rate.0),
+            length: self.length.map_or(length, |length| length.0),
+            mtu,
+            link: LinkSpec::default(),
+            tuning: Tuning::default(),
         }
     }
 }
@@ -189,36 +236,11 @@ pub(crate) fn cpu(typed: Option<u32>) -> Option<Cpu> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct BitRate(pub(crate) Option<f64>);
 
-impl BitRate {
-    /// Bits a second that can be asked for: a byte a second, and more than any link has.
-    const MIN: f64 = 8.0;
-    const MAX: f64 = 1e13;
-}
-
 impl FromStr for BitRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "max" {
-            return Ok(Self(None));
-        }
-        let wrong = || {
-            format!(
-                "invalid rate `{text}`: 8 to 10000G bits a second, such as 64k, 100M or 2.5G, or max"
-            )
-        };
-        let units = [("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)];
-        let unit = units.into_iter().find_map(|(unit, factor)| {
-            let number = text.strip_suffix(unit)?;
-            Some((number, factor))
-        });
-        let (number, factor) = unit.unwrap_or((text, 1.0));
-        let rate = number.parse::<f64>().map_err(|_| wrong())? * factor;
-        if (Self::MIN..=Self::MAX).contains(&rate) {
-            Ok(Self(Some(rate)))
-        } else {
-            Err(wrong())
-        }
+        rate(text).map(Self)
     }
 }
 

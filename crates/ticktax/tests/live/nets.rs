@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 use ticktax_model::Nanos;
-use ticktax_model::net::{Link, NetStatement, TrafficAccount};
+use ticktax_model::net::{Doing, EndReport, Link, NetStatement, TrafficAccount};
 
 use super::faults::{as_nobody, within_reach_of_nobody};
 use super::fixture::{check, ticktax};
@@ -21,6 +21,11 @@ fn told(output: &Output) -> Result<NetStatement, Failed> {
 fn pair(arguments: &[&str]) -> Result<NetStatement, Failed> {
     let start = ["net", "pair", "--for", "500ms", "--format", "json"];
     told(&ticktax(&start).args(arguments).output()?)
+}
+
+/// A pair's link, as its devices are.
+fn plain(mtu: u32) -> Link {
+    Link::Veth { mtu, shaping: None }
 }
 
 /// The accounts of both ends and of the kernel sum to the time between the first byte and the last, and the threads'
@@ -62,7 +67,7 @@ pub(crate) fn the_books_of_traffic_balance() -> Result<(), Failed> {
             books.time(TrafficAccount::SoftirqReceive) > Nanos::ZERO,
             why,
         )?;
-        check(it.link == Link::Veth { mtu: 1_500 }, why)?;
+        check(it.link == plain(1_500), why)?;
     }
     Ok(())
 }
@@ -85,14 +90,91 @@ pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
     check(it.packets() == Some(datagrams.arrived + lost), || {
         format!("{it:?}")
     })?;
-    let unplaced = it.losses().map_or(0, |places| places.unplaced);
+    let unplaced = it.losses().map_or(0, |places| places.not_placed);
     check(unplaced == 0, || format!("{it:?}"))
+}
+
+/// A link of a rate passes that rate, in whole frames and whatever is offered; what is too much is lost in its queue,
+/// each datagram of it.
+pub(crate) fn a_link_has_the_rate_that_was_asked_for() -> Result<(), Failed> {
+    const RATE: f64 = 20e6;
+    for (arguments, headers) in [
+        (&["--link-rate", "20M"][..], 66.0),
+        (&["--link-rate", "20M", "--udp", "--rate", "40M"], 42.0),
+    ] {
+        let it = pair(arguments)?;
+        let why = || format!("{arguments:?}: {it:?}");
+        let Link::Veth {
+            shaping: Some(shaping),
+            ..
+        } = &it.link
+        else {
+            return Err(why().into());
+        };
+        check(shaping.effective.rate == Some(RATE), why)?;
+        let reached = it.measured().and_then(EndReport::bits_hz);
+        let reached = reached.ok_or("nothing arrived")?;
+        // Of a frame of 1 514 bytes; and what the bucket and the queue hold passes once.
+        let share = reached * 1_514.0 / (1_514.0 - headers) / RATE;
+        check((0.85..=1.04).contains(&share), || {
+            format!("{share} of the rate: {it:?}")
+        })?;
+        if let Some(places) = it.losses() {
+            check(places.send_queue > 0 && places.not_placed == 0, why)?;
+            let sum = places.send_queue + places.socket_buffer + places.backlog + places.device;
+            check(sum == places.lost, why)?;
+        }
+    }
+    Ok(())
+}
+
+/// A kernel with netem delays; one without says what it is called in its configuration, and sends nothing.
+pub(crate) fn a_link_is_delayed_or_what_the_kernel_lacks_is_named() -> Result<(), Failed> {
+    let start = ["net", "pair", "--for", "500ms", "--format", "json"];
+    let output = ticktax(&start).args(["--delay", "20ms"]).output()?;
+    if output.status.success() {
+        let it = told(&output)?;
+        let delayed = matches!(&it.link, Link::Veth { shaping: Some(it), .. }
+            if it.effective.delay == Some(Nanos::from_millis(20)));
+        return check(delayed, || format!("{it:?}"));
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(
+        said.contains("CONFIG_NET_SCH_NETEM") && said.trim().lines().count() == 1,
+        || said.clone(),
+    )?;
+    check(output.stdout.is_empty(), || said.clone())
+}
+
+/// The sampler's own interrupt waits for others, and by thread there is no softirq: by construction. What both leave
+/// out somebody else has, so that all columns are whole.
+pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
+    let it = pair(&["--soak"])?;
+    let why = || format!("{it:?}");
+    let (Some(books), Some(sampled), Some(soaked)) = (&it.books, &it.sampled, it.soaked) else {
+        return Err(why().into());
+    };
+    let traced: f64 = Doing::ALL
+        .iter()
+        .map(|&doing| books.doing(doing).share_of(books.elapsed))
+        .sum();
+    check((traced - 1.0).abs() < 1e-9, why)?;
+    let by_thread: u64 = sampled.counts.iter().map(|it| it.by_thread).sum();
+    check(by_thread == sampled.samples() && by_thread > 0, why)?;
+    let irq = books.doing(Doing::Irq).share_of(books.elapsed);
+    check(irq > 0.0 && sampled.shares(Doing::Irq).0 < irq, why)?;
+    check(
+        sampled.shares(Doing::Irq).1 + sampled.shares(Doing::Softirq).1 == 0.0,
+        why,
+    )?;
+    check(sampled.shares(Doing::Softirq).0 > 0.0, why)?;
+    check(Nanos::ZERO < soaked && soaked < books.elapsed, why)
 }
 
 pub(crate) fn an_mtu_is_that_of_the_devices() -> Result<(), Failed> {
     for mtu in [128, 576, 65_535] {
         let it = pair(&["--mtu", &mtu.to_string()])?;
-        check(it.link == Link::Veth { mtu }, || format!("{it:?}"))?;
+        check(it.link == plain(mtu), || format!("{it:?}"))?;
         let sender = it.sender.as_ref().ok_or("no sender")?;
         let segment = sender.bytes / sender.counters.segments_out.max(1);
         check(segment <= u64::from(mtu), || format!("{segment} of {mtu}"))?;
@@ -125,12 +207,16 @@ fn namespaces() -> Result<usize, Failed> {
 
 /// No thread is left in a namespace, and none is mounted by a name: the kernel has taken them away, and the devices.
 pub(crate) fn a_killed_pair_leaves_nothing() -> Result<(), Failed> {
+    leaves_nothing_when_killed(&["net", "pair", "--for", "1h", "--untraced"])
+}
+
+pub(crate) fn leaves_nothing_when_killed(arguments: &[&str]) -> Result<(), Failed> {
     let before = namespaces()?;
     let mounted = || fs::read_to_string("/proc/self/mountinfo");
     let mounts = mounted()?;
     let devices = || Ok::<_, Failed>(fs::read_dir("/sys/class/net")?.count());
     let had = devices()?;
-    let mut child = ticktax(&["net", "pair", "--for", "1h", "--untraced"])
+    let mut child = ticktax(arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;

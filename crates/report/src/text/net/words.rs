@@ -5,7 +5,7 @@ use ticktax_model::net::{Protocol, TrafficAccount};
 use super::super::page::tied;
 
 /// Bits a second.
-pub(super) fn bits(rate: f64) -> String {
+pub(in crate::text) fn bits(rate: f64) -> String {
     tied(scaled(
         rate,
         &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"],
@@ -13,7 +13,7 @@ pub(super) fn bits(rate: f64) -> String {
 }
 
 /// Bytes, in powers of ten as rates are.
-pub(super) fn size(bytes: u64) -> String {
+pub(in crate::text) fn size(bytes: u64) -> String {
     tied(scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB"]))
 }
 
@@ -34,7 +34,7 @@ fn scaled(number: f64, units: &[&str]) -> String {
 }
 
 /// Three digits of a number, whatever its size.
-pub(super) fn fraction(number: f64) -> String {
+pub(in crate::text) fn fraction(number: f64) -> String {
     if number > 0.0 && number < 0.000_1 {
         return "<0.0001".to_owned();
     }

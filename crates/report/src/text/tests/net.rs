@@ -1,8 +1,9 @@
 //! Pages about traffic.
 
 use ticktax_model::net::{
-    CpuTraffic, Datagrams, End, EndReport, EndedBy, Link, NetStatement, Protocol, ProtocolCounters,
-    ShownTimes, TrafficAccount, TrafficBooks, TrafficSpec, TrafficTime,
+    CpuTraffic, Datagrams, Doing, End, EndReport, EndedBy, Link, LinkSpec, NetStatement, Protocol,
+    ProtocolCounters, SampleCount, Sampled, Shaper, Shaping, ShownTimes, TrafficAccount,
+    TrafficBooks, TrafficSpec, TrafficTime,
 };
 use ticktax_model::{Cpu, Nanos};
 
@@ -78,12 +79,17 @@ fn datagrams() -> NetStatement {
             rate: Some(10e9),
             length: Nanos::from_secs(2),
         },
-        link: Link::Veth { mtu: 1_500 },
+        link: Link::Veth {
+            mtu: 1_500,
+            shaping: None,
+        },
         sender: Some(end(End::Sender, 1_000_000_000)),
         receiver: Some(receiver),
         here: vec![End::Sender, End::Receiver],
         books: Some(books()),
         no_books: None,
+        sampled: None,
+        soaked: None,
         shown: Some(ShownTimes {
             elapsed: Nanos::from_millis(4_100),
             user: Nanos::from_millis(100),
@@ -173,4 +179,64 @@ fn traffic_of_nothing_has_a_page() {
         page.contains("nothing arrived") && !page.contains("NaN") && !page.contains("inf "),
         "{page}"
     );
+}
+
+/// The soaker had 1.2 s; a softirq on top of it is its own by thread.
+#[test]
+fn a_sampler_stands_beside_the_books() {
+    let mut it = datagrams();
+    let count = |doing, by_code, by_thread| SampleCount {
+        doing,
+        by_code,
+        by_thread,
+    };
+    it.sampled = Some(Sampled {
+        period: Nanos(997_003),
+        counts: vec![
+            count(Doing::Sender, 1_200, 1_660),
+            count(Doing::Receiver, 1_010, 1_010),
+            count(Doing::Softirq, 500, 0),
+            count(Doing::Other, 80, 80),
+            count(Doing::Left, 1_222, 1_262),
+        ],
+        samples_lost: 1,
+    });
+    it.soaked = Some(Nanos::from_millis(1_100));
+    let mut link = LinkSpec {
+        rate: Some(100e6),
+        ..LinkSpec::default()
+    };
+    it.spec.rate = Some(200e6);
+    let shaping = |effective, queue_packets| Shaping {
+        shaper: Shaper::Tbf,
+        asked: effective,
+        effective,
+        burst_bytes: Some(12_500),
+        queue_bytes: Some(625_000),
+        queue_packets,
+    };
+    it.link = Link::Veth {
+        mtu: 1_500,
+        shaping: Some(shaping(link, None)),
+    };
+    if let Some(sender) = &mut it.sender {
+        sender.counters.queue_drops = 60;
+        sender.bytes = 25_000_000;
+    }
+    insta::assert_snapshot!(page(it.clone()));
+    (link.delay, link.loss) = (Some(Nanos::from_millis(20)), Some(0.001));
+    it.link = Link::Veth {
+        mtu: 1_500,
+        shaping: Some(Shaping {
+            shaper: Shaper::Netem,
+            burst_bytes: None,
+            queue_bytes: None,
+            ..shaping(link, Some(578))
+        }),
+    };
+    let page = page(it);
+    let page: Vec<&str> = page.split_whitespace().collect();
+    let page = page.join(" ");
+    let said = "Link: 100 Mbit/s, 20.0 ms of delay, 0.1 % lost each way, a queue of 578 packets (netem, read back).";
+    assert!(page.contains(said), "{page}");
 }

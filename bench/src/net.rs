@@ -1,0 +1,282 @@
+//! Throughput over one pair of virtual devices, `ticktax net` and iperf3 in turns, with the CPU time that each says
+//! it took; what passes a link of a rate; and the accounts of a pair's traffic beside what a soaker lost to it, which
+//! counts its own work and knows nothing of the trace.
+
+mod link;
+mod soaked;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::time::Duration;
+
+use serde_json::Value;
+use ticktax_model::net::NetStatement;
+
+use crate::peer::{self, Running};
+use crate::table::{Series, Table};
+use crate::tool::Tool;
+use crate::{Bench, Outcome};
+
+const IPERF: peer::Tool = peer::Tool {
+    program: "iperf3",
+    package: "iperf3",
+};
+const IP: peer::Tool = peer::Tool {
+    program: "ip",
+    package: "iproute2",
+};
+
+/// The receiver's address, of a block that is kept for documentation.
+const ADDRESS: &str = "192.0.2.1";
+/// How long each turn sends.
+const SECONDS: u32 = 5;
+/// Throughput is to agree with iperf3's within this, in percent.
+const THROUGHPUT: f64 = 3.0;
+pub(crate) fn run(bench: &Bench) -> Outcome {
+    println!("\n## net");
+    let tool = Tool::find()?;
+    if let (Some(iperf), Some(ip)) = (IPERF.find(), IP.find()) {
+        let namespaces = Namespaces::make(ip)?;
+        beside_iperf(bench, &tool, &namespaces, &iperf)?;
+    }
+    link::measure(bench, &tool)?;
+    soaked::measure(bench, &tool)
+}
+
+/// Two network namespaces with a pair of devices between them, gone when this is dropped. Named, because both tools
+/// are to run in them.
+struct Namespaces {
+    ip: PathBuf,
+    receiver: String,
+    sender: String,
+}
+
+impl Namespaces {
+    fn make(ip: PathBuf) -> Result<Self, Box<dyn Error>> {
+        let name = |end| format!("ticktax-bench-{}-{end}", process::id());
+        let made = Self {
+            ip,
+            receiver: name("receiver"),
+            sender: name("sender"),
+        };
+        for namespace in [&made.receiver, &made.sender] {
+            made.ip(&["netns", "add", namespace])?;
+        }
+        let [receiver, sender] = [&made.receiver, &made.sender];
+        made.ip(&[
+            "link", "add", "pair", "netns", receiver, "type", "veth", "peer", "name", "pair",
+            "netns", sender,
+        ])?;
+        for (namespace, address) in [(receiver, "192.0.2.1/24"), (sender, "192.0.2.2/24")] {
+            made.ip(&["-n", namespace, "address", "add", address, "dev", "pair"])?;
+            made.ip(&["-n", namespace, "link", "set", "pair", "up"])?;
+        }
+        Ok(made)
+    }
+
+    fn ip(&self, arguments: &[&str]) -> Outcome {
+        let done = Command::new(&self.ip).args(arguments).output()?;
+        if done.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&done.stderr);
+        Err(format!("`ip {}` says: {}", arguments.join(" "), said.trim()).into())
+    }
+
+    /// A command inside; with the mounts of outside, where the tracer's are.
+    fn within(namespace: &str, program: &Path) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net=/run/netns/{namespace}"))
+            .arg(program);
+        command
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        for namespace in [&self.receiver, &self.sender] {
+            // One that was not made needs no removing.
+            let _ = self.ip(&["netns", "delete", namespace]);
+        }
+    }
+}
+
+/// What a tool says of one turn.
+struct Turn {
+    gbit_hz: f64,
+    /// CPU time of both ends, in percent of one CPU.
+    cpu: f64,
+}
+
+/// A tool's turns.
+struct Rival {
+    name: &'static str,
+    gbit_hz: Series,
+    cpu: Series,
+    ns_a_byte: Series,
+    /// Its throughput by iperf3's of the same round.
+    ratio: Series,
+}
+
+impl Rival {
+    const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            gbit_hz: Series::new(),
+            cpu: Series::new(),
+            ns_a_byte: Series::new(),
+            ratio: Series::new(),
+        }
+    }
+
+    fn push(&mut self, turn: &Turn, peer: &Turn) {
+        self.gbit_hz.push(turn.gbit_hz);
+        self.cpu.push(turn.cpu);
+        self.ns_a_byte.push(turn.cpu / 100.0 * 8.0 / turn.gbit_hz);
+        self.ratio.push(turn.gbit_hz / peer.gbit_hz);
+    }
+}
+
+fn beside_iperf(bench: &Bench, tool: &Tool, namespaces: &Namespaces, iperf: &Path) -> Outcome {
+    let mut rivals = [
+        Rival::new("iperf3"),
+        Rival::new("ticktax net --untraced"),
+        Rival::new("ticktax net, traced"),
+    ];
+    for _ in 0..bench.choose(11, 2) {
+        bench.go_on()?;
+        let peer = iperf_turn(bench, namespaces, iperf)?;
+        let untraced = tool_turn(bench, namespaces, tool, true)?;
+        let traced = tool_turn(bench, namespaces, tool, false)?;
+        for (rival, turn) in rivals.iter_mut().zip([&peer, &untraced, &traced]) {
+            rival.push(turn, &peer);
+        }
+    }
+    print(&rivals);
+    Ok(())
+}
+
+fn iperf_turn(bench: &Bench, pair: &Namespaces, iperf: &Path) -> Result<Turn, Box<dyn Error>> {
+    let mut server = iperf_server(bench, pair, iperf)?;
+    let client = Running::start(&mut iperf_client(bench, pair, iperf, SECONDS))?;
+    let said = finished(bench, client)?;
+    server.finish(Duration::from_secs(10))?;
+    iperf_says(&said)
+}
+
+fn iperf_server(bench: &Bench, pair: &Namespaces, iperf: &Path) -> Result<Running, Box<dyn Error>> {
+    let mut server = Namespaces::within(&pair.receiver, iperf);
+    let mut server = Running::start(server.args(["--server", "--one-off", "--bind", ADDRESS]))?;
+    bench.pause(Duration::from_millis(500))?;
+    server.check()?;
+    Ok(server)
+}
+
+fn iperf_client(bench: &Bench, pair: &Namespaces, iperf: &Path, seconds: u32) -> Command {
+    let mut client = Namespaces::within(&pair.sender, iperf);
+    client.args(["--client", ADDRESS, "--json", "--length", "128K"]);
+    client.args(["--time", &seconds.to_string()]);
+    client.args(["--affinity", &format!("{},{}", bench.other, bench.measured)]);
+    client
+}
+
+/// What an iperf3 says of both ends.
+fn iperf_says(said: &str) -> Result<Turn, Box<dyn Error>> {
+    let said: Value = serde_json::from_str(said)?;
+    let number = |path: &str| {
+        let number = said.pointer(path).and_then(Value::as_f64);
+        number.ok_or_else(|| format!("iperf3 tells no {path}"))
+    };
+    let cpu = "/end/cpu_utilization_percent";
+    Ok(Turn {
+        gbit_hz: number("/end/sum_received/bits_per_second")? / 1e9,
+        cpu: number(&format!("{cpu}/host_total"))? + number(&format!("{cpu}/remote_total"))?,
+    })
+}
+
+fn tool_turn(
+    bench: &Bench,
+    pair: &Namespaces,
+    tool: &Tool,
+    untraced: bool,
+) -> Result<Turn, Box<dyn Error>> {
+    let path = PathBuf::from(tool.command("net").get_program());
+    let mut receiver = Namespaces::within(&pair.receiver, &path);
+    receiver.args(["net", "recv", "--untraced", "--format", "json", "--listen"]);
+    receiver.args([
+        &format!("{ADDRESS}:7117"),
+        "--cpu",
+        &bench.measured.to_string(),
+    ]);
+    let mut receiver = Running::start(&mut receiver)?;
+    bench.pause(Duration::from_millis(500))?;
+    receiver.check()?;
+    let mut sender = Namespaces::within(&pair.sender, &path);
+    sender.args(["net", "send", ADDRESS, "--format", "json", "--cpu"]);
+    sender.args([&bench.other.to_string(), "--for", &format!("{SECONDS}s")]);
+    if untraced {
+        sender.arg("--untraced");
+    }
+    let statement = statement(&finished(bench, Running::start(&mut sender)?)?)?;
+    receiver.finish(Duration::from_secs(10))?;
+    let ends = (statement.sender.as_ref(), statement.receiver.as_ref());
+    let (Some(sender), Some(receiver)) = ends else {
+        return Err("an end of ticktax net tells nothing".into());
+    };
+    let share = |it: &ticktax_model::net::EndReport| 100.0 * it.cpu.share_of(it.elapsed());
+    Ok(Turn {
+        gbit_hz: receiver.bits_hz().ok_or("nothing arrived")? / 1e9,
+        cpu: share(sender) + share(receiver),
+    })
+}
+
+/// All that it said, once it has ended by itself.
+fn finished(bench: &Bench, mut running: Running) -> Result<String, Box<dyn Error>> {
+    bench.pause(Duration::from_secs(SECONDS.into()))?;
+    Ok(running.finish(Duration::from_secs(30))?)
+}
+
+/// What complaints come with it stands behind it.
+fn statement(said: &str) -> Result<NetStatement, Box<dyn Error>> {
+    let mut values = serde_json::Deserializer::from_str(said).into_iter();
+    match values.next() {
+        Some(Ok(statement)) => Ok(statement),
+        _ => Err(format!("ticktax net says: {}", said.trim()).into()),
+    }
+}
+
+fn print(rivals: &[Rival]) {
+    let mut table = Table::new([
+        "over one pair",
+        "n",
+        "Gbit/s",
+        "quartiles",
+        "by iperf3's",
+        "quartiles",
+        "CPU of both ends, % of one",
+        "ns a byte",
+    ]);
+    for rival in rivals {
+        table.row([
+            rival.name.to_owned(),
+            rival.gbit_hz.n().to_string(),
+            format!("{:.2}", rival.gbit_hz.median()),
+            rival.gbit_hz.quartiles(2),
+            format!("{:.3}", rival.ratio.median()),
+            rival.ratio.quartiles(3),
+            format!("{:.0}", rival.cpu.median()),
+            format!("{:.3}", rival.ns_a_byte.median()),
+        ]);
+    }
+    println!(
+        "\nOne TCP stream, calls of 128 KiB, {SECONDS} s a turn, sender and receiver on a CPU each:"
+    );
+    table.print();
+    if let [_, own, ..] = rivals {
+        let off = 100.0 * (own.ratio.median() - 1.0).abs();
+        let met = if off <= THROUGHPUT { "met" } else { "not met" };
+        println!("\nUntraced, off by {off:.1} %; target ≤ {THROUGHPUT} %: {met}");
+    }
+}

@@ -1,0 +1,249 @@
+//! Messages to the kernel over netlink, and its answers: what they have in common, whatever they are about.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+};
+
+// <linux/netlink.h>
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+const REQUEST: u16 = 0x1;
+const ACK: u16 = 0x4;
+const DUMP: u16 = 0x300;
+/// What is not there yet is made.
+pub const CREATE: u16 = 0x400 | 0x200;
+/// The same, and what is there is replaced.
+pub const REPLACE: u16 = 0x400 | 0x100;
+
+/// Bytes of a message's head.
+const HEAD: usize = 16;
+
+/// A socket to one network namespace, whoever holds it.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: OwnedFd,
+}
+
+impl Netlink {
+    /// To a part of the kernel, in the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// As the kernel has it: `EPROTONOSUPPORT` where it lacks that part.
+    pub fn open(part: SockProtocol) -> nix::Result<Self> {
+        let socket = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            part,
+        )?;
+        Ok(Self { socket })
+    }
+
+    /// Sends a request, and waits for its answer.
+    ///
+    /// # Errors
+    /// What the kernel answers; `EBADMSG` where that is not to be understood.
+    pub fn ask(&self, kind: u16, flags: u16, body: &Body) -> nix::Result<()> {
+        self.send(kind, flags | ACK, body)?;
+        let mut answer = [0; 4096];
+        let length = recv(self.socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+        answered(&answer[..length])
+    }
+
+    /// All that the kernel has of a kind: what each message says behind its head.
+    ///
+    /// # Errors
+    /// As of [`Self::ask`].
+    pub fn list(&self, kind: u16, body: &Body) -> nix::Result<Vec<Vec<u8>>> {
+        self.send(kind, DUMP, body)?;
+        let mut found = Vec::new();
+        let mut answer = vec![0; 64 << 10];
+        loop {
+            let length = recv(self.socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+            if listed(&answer[..length], &mut found)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    fn send(&self, kind: u16, flags: u16, body: &Body) -> nix::Result<()> {
+        let mut message = Vec::new();
+        let length = u32::try_from(HEAD + body.0.len()).map_err(|_| Errno::EMSGSIZE)?;
+        message.extend_from_slice(&length.to_ne_bytes());
+        message.extend_from_slice(&kind.to_ne_bytes());
+        message.extend_from_slice(&(flags | REQUEST).to_ne_bytes());
+        // One request at a time: its number and the sender's tell nothing.
+        message.extend_from_slice(&[0; 8]);
+        message.extend_from_slice(&body.0);
+        let socket = self.socket.as_raw_fd();
+        sendto(socket, &message, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+        Ok(())
+    }
+}
+
+/// What an answer says: 0, or a negative error.
+fn answered(answer: &[u8]) -> nix::Result<()> {
+    let code = word(answer, HEAD).map(u32::cast_signed);
+    match (half(answer, 4), code) {
+        (Some(ERROR), Some(0)) => Ok(()),
+        (Some(ERROR), Some(code)) => Err(Errno::from_raw(code.saturating_neg())),
+        _ => Err(Errno::EBADMSG),
+    }
+}
+
+/// Takes the messages of a packet; true once the last has come.
+fn listed(mut packet: &[u8], found: &mut Vec<Vec<u8>>) -> nix::Result<bool> {
+    while !packet.is_empty() {
+        let length = word(packet, 0).ok_or(Errno::EBADMSG)? as usize;
+        let message = packet.get(..length).filter(|it| it.len() >= HEAD);
+        let message = message.ok_or(Errno::EBADMSG)?;
+        match half(message, 4) {
+            Some(DONE) => return Ok(true),
+            Some(ERROR) => return answered(message).map(|()| true),
+            _ => found.push(message[HEAD..].to_vec()),
+        }
+        packet = packet.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    Ok(false)
+}
+
+/// The attributes that stand one behind the other; what is cut off at the end is left out.
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(half(bytes, 0)?);
+        // What says that others are nested in it is in the upper bits.
+        let kind = half(bytes, 2)? & 0x3fff;
+        let value = bytes.get(4..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, value))
+    })
+}
+
+/// The value of an attribute.
+pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find(|(it, _)| *it == kind).map(|it| it.1)
+}
+
+/// The 32 bits at a place.
+pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at + 4)?;
+    bytes.try_into().ok().map(u32::from_ne_bytes)
+}
+
+/// The 64 bits at a place.
+pub fn double(bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at + 8)?;
+    bytes.try_into().ok().map(u64::from_ne_bytes)
+}
+
+/// The 16 bits at a place.
+pub fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    let bytes = bytes.get(at..at + 2)?;
+    bytes.try_into().ok().map(u16::from_ne_bytes)
+}
+
+/// What a message says behind its head: a fixed part, then attributes.
+#[derive(Debug, Default)]
+pub struct Body(pub Vec<u8>);
+
+impl Body {
+    /// With this attribute behind what it has.
+    #[must_use]
+    pub fn put(mut self, kind: u16, value: &[u8]) -> Self {
+        // Nothing here comes near 64 KiB.
+        let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
+        self.0.extend_from_slice(&length.to_ne_bytes());
+        self.0.extend_from_slice(&kind.to_ne_bytes());
+        self.0.extend_from_slice(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// With a text, which ends with a 0.
+    #[must_use]
+    pub fn text(self, kind: u16, text: &str) -> Self {
+        self.put(kind, &[text.as_bytes(), &[0]].concat())
+    }
+
+    /// With 32 bits.
+    #[must_use]
+    pub fn word(self, kind: u16, word: u32) -> Self {
+        self.put(kind, &word.to_ne_bytes())
+    }
+
+    /// With attributes within one.
+    #[must_use]
+    pub fn nested(self, kind: u16, body: &Self) -> Self {
+        self.put(kind, &body.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+
+    use super::{Body, DONE, ERROR, answered, attribute, listed};
+
+    #[test]
+    fn attributes_begin_at_words() {
+        let body = Body::default().text(3, "ab").word(4, 7);
+        assert_eq!(body.0.len(), 8 + 8);
+        assert_eq!(
+            body.0[..4],
+            [&7_u16.to_ne_bytes()[..], &3_u16.to_ne_bytes()].concat()
+        );
+        assert_eq!(&body.0[4..8], b"ab\0\0");
+    }
+
+    #[test]
+    fn answers_are_taken_for_what_they_say() {
+        let answer = |kind: u16, code: i32| {
+            let mut bytes = vec![0; 20];
+            bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+            bytes[16..].copy_from_slice(&code.to_ne_bytes());
+            bytes
+        };
+        assert_eq!(answered(&answer(ERROR, 0)), Ok(()));
+        assert_eq!(answered(&answer(ERROR, -22)), Err(Errno::EINVAL));
+        assert_eq!(answered(&answer(16, 0)), Err(Errno::EBADMSG));
+        assert_eq!(answered(&[]), Err(Errno::EBADMSG));
+    }
+
+    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(16 + body.len()).unwrap();
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.resize(16, 0);
+        bytes.extend_from_slice(body);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn a_list_is_over_when_it_says_so_and_not_before() {
+        let mut found = Vec::new();
+        let two = [message(36, b"ab"), message(36, b"cde")].concat();
+        assert_eq!(listed(&two, &mut found), Ok(false));
+        assert_eq!(listed(&message(DONE, &[0; 4]), &mut found), Ok(true));
+        assert_eq!(found, [b"ab".to_vec(), b"cde".to_vec()]);
+        // An error in place of a list; a length that cannot be.
+        let refused = message(ERROR, &(-1_i32).to_ne_bytes());
+        assert_eq!(listed(&refused, &mut found), Err(Errno::EPERM));
+        for length in [0_u32, 15, 17] {
+            let cut = [&length.to_ne_bytes()[..], &[0; 12]].concat();
+            assert_eq!(listed(&cut, &mut found), Err(Errno::EBADMSG));
+        }
+    }
+
+    #[test]
+    fn an_attribute_is_found_behind_others_and_none_that_is_cut_off() {
+        let body = Body::default().text(1, "tbf").word(6, 7);
+        assert_eq!(attribute(&body.0, 6), Some(&7_u32.to_ne_bytes()[..]));
+        assert_eq!(attribute(&body.0, 2), None);
+        assert_eq!(attribute(&body.0[..body.0.len() - 1], 6), None);
+        assert_eq!(attribute(&[0; 4], 0), None);
+    }
+}

@@ -1,0 +1,317 @@
+//! What narrows a link: the queueing disciplines tbf (a rate) and netem (a rate, a delay, losses) on its devices, and
+//! what any discipline dropped.
+//!
+//! The messages are those of `tc qdisc replace dev … root …`.
+
+use nix::errno::Errno;
+use ticktax_host::netlink::{Body, Netlink, REPLACE, attribute, double, word};
+use ticktax_model::Nanos;
+use ticktax_model::net::{LinkSpec, Shaper, Shaping};
+
+use super::devices::{INDEX, open};
+use super::error::{NetError, words};
+use super::{LINK_DELAYS, LINK_LOSSES, LINK_RATES};
+
+// <linux/rtnetlink.h>
+const NEW_QDISC: u16 = 36;
+const GET_QDISC: u16 = 38;
+const KIND: u16 = 1;
+const OPTIONS: u16 = 2;
+const STATS: u16 = 7;
+const STATS_QUEUE: u16 = 3;
+/// In place of a parent: what a device hands its packets to.
+const ROOT: u32 = 0xffff_ffff;
+/// Bytes of `struct tcmsg`, and where the device's number and the parent stand in it.
+const TCMSG: usize = 20;
+const AT_DEVICE: usize = 4;
+const AT_PARENT: usize = 12;
+
+// <linux/pkt_sched.h>
+const TBF_PARMS: u16 = 1;
+const TBF_RATE64: u16 = 4;
+const TBF_BURST: u16 = 6;
+const NETEM_RATE: u16 = 6;
+const NETEM_RATE64: u16 = 8;
+const NETEM_LATENCY64: u16 = 10;
+/// The kernel's unit of time in older structures, in ns.
+const PSCHED: u64 = 64;
+
+/// Bytes of an Ethernet header, which these disciplines count.
+const ETHERNET: u64 = 14;
+/// How much the bucket of tbf holds, unless that is less than two frames.
+const BURST: Nanos = Nanos::from_millis(1);
+/// How long a queue may take at the link's rate before it drops, unless that is less than ten frames.
+const QUEUE: Nanos = Nanos::from_millis(50);
+const FRAMES: u64 = 10;
+/// Packets that netem holds where the link has no rate: what is delayed is all in there.
+const UNLIMITED: u32 = 100_000;
+
+/// A discipline and its settings, as they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Setting {
+    /// Bytes a second, and bytes of bucket and queue.
+    Tbf { rate: u64, burst: u32, limit: u32 },
+    /// Bytes a second, packets of queue, and the share of all that are lost, of 2^32.
+    Netem {
+        rate: Option<u64>,
+        delay: Nanos,
+        limit: u32,
+        loss: u32,
+    },
+}
+
+/// Refuses a link on which the two ends would never get to speak to each other.
+pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
+    let refused = |what: &'static str, range: &str| {
+        Err(NetError::LinkRange {
+            what,
+            range: range.to_owned(),
+        })
+    };
+    if spec.rate.is_some_and(|it| !LINK_RATES.contains(&it)) {
+        return refused("rate", "1M to 100G bits a second");
+    }
+    if spec.delay.is_some_and(|it| !LINK_DELAYS.contains(&it)) {
+        return refused("delay", "0 to 300ms, each way");
+    }
+    if spec.loss.is_some_and(|it| !LINK_LOSSES.contains(&it)) {
+        return refused("loss", "0 to 20 %, each way");
+    }
+    Ok(())
+}
+
+/// Narrows the device of a namespace, and reads back what it then is; `None` where nothing was asked for.
+pub(super) fn narrow(
+    netlink: &Netlink,
+    spec: &LinkSpec,
+    mtu: u32,
+) -> Result<Option<Shaping>, NetError> {
+    if spec.is_plain() {
+        return Ok(None);
+    }
+    let mut why = Errno::ENOENT;
+    // Of a rate alone, tbf makes the sharper link: netem is for the kernel that lacks it.
+    let settings = [Setting::tbf(spec, mtu), Some(Setting::netem(spec, mtu))];
+    for setting in settings.into_iter().flatten() {
+        match netlink.ask(NEW_QDISC, REPLACE, &setting.message()) {
+            Ok(()) => return in_effect(netlink, spec).map(Some),
+            Err(Errno::ENOENT) => {}
+            Err(error) => {
+                why = error;
+                break;
+            }
+        }
+    }
+    Err(match why {
+        Errno::ENOENT if spec.is_rate_alone() => NetError::NoQdisc {
+            asked: "a link with a rate",
+            qdisc: "tbf nor netem",
+            option: "CONFIG_NET_SCH_TBF or CONFIG_NET_SCH_NETEM",
+            module: "sch_tbf",
+        },
+        Errno::ENOENT => NetError::NoQdisc {
+            asked: "a link with a delay or losses",
+            qdisc: "netem",
+            option: "CONFIG_NET_SCH_NETEM",
+            module: "sch_netem",
+        },
+        error => NetError::Link { why: words(error) },
+    })
+}
+
+/// What the kernel says that the device has.
+fn in_effect(netlink: &Netlink, asked: &LinkSpec) -> Result<Shaping, NetError> {
+    let listed = netlink.list(GET_QDISC, &Body(vec![0; TCMSG]));
+    let listed = listed.map_err(NetError::errno("read a device's queueing discipline"))?;
+    let mut own = listed.iter().filter(|it| is_root(it));
+    let found = own.find(|it| word(it, AT_DEVICE) == Some(INDEX));
+    let found = found.and_then(|it| shaping(&it[TCMSG..], asked));
+    found.ok_or_else(|| NetError::Link {
+        why: "what it then says of the device is something else".to_owned(),
+    })
+}
+
+/// How many packets the disciplines of the calling thread's devices have dropped; 0 where the kernel does not tell.
+pub(super) fn drops() -> u64 {
+    let listed = open().and_then(|it| it.list(GET_QDISC, &Body(vec![0; TCMSG])));
+    let listed = listed.unwrap_or_default();
+    // A discipline counts what its children dropped.
+    let roots = listed.iter().filter(|it| is_root(it));
+    roots.filter_map(|it| dropped(it.get(TCMSG..)?)).sum()
+}
+
+fn is_root(message: &[u8]) -> bool {
+    word(message, AT_PARENT) == Some(ROOT)
+}
+
+/// `struct gnet_stats_queue`: qlen, backlog, drops, …
+fn dropped(attributes: &[u8]) -> Option<u64> {
+    let queue = attribute(attribute(attributes, STATS)?, STATS_QUEUE)?;
+    word(queue, 8).map(u64::from)
+}
+
+/// What passes in a time at a rate, both in bytes.
+fn passes(rate: u64, time: Nanos) -> u64 {
+    let bytes = u128::from(rate) * u128::from(time.0.unsigned_abs()) / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+fn at_most<T: TryFrom<u64>>(number: u64, most: T) -> T {
+    T::try_from(number).unwrap_or(most)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "within the ranges of a link"
+)]
+impl Setting {
+    /// For a link with nothing but a rate.
+    fn tbf(spec: &LinkSpec, mtu: u32) -> Option<Self> {
+        let rate = spec.rate.filter(|_| spec.is_rate_alone())?;
+        let rate = (rate / 8.0).round() as u64;
+        let frame = u64::from(mtu) + ETHERNET;
+        let burst = passes(rate, BURST).max(2 * frame);
+        let limit = passes(rate, QUEUE).max(FRAMES * frame);
+        Some(Self::Tbf {
+            rate,
+            burst: at_most(burst, u32::MAX),
+            limit: at_most(limit, u32::MAX),
+        })
+    }
+
+    fn netem(spec: &LinkSpec, mtu: u32) -> Self {
+        let rate = spec.rate.map(|it| (it / 8.0).round() as u64);
+        let delay = spec.delay.unwrap_or_default();
+        let limit = rate.map_or(UNLIMITED, |rate| {
+            let frame = u64::from(mtu) + ETHERNET;
+            let packets = passes(rate, delay + QUEUE).div_ceil(frame);
+            at_most(packets.max(FRAMES), UNLIMITED).min(UNLIMITED)
+        });
+        let share = spec.loss.unwrap_or_default();
+        Self::Netem {
+            rate,
+            delay,
+            limit,
+            loss: (share * f64::from(u32::MAX)).round() as u32,
+        }
+    }
+}
+
+impl Setting {
+    /// The message that has the device do so.
+    fn message(&self) -> Body {
+        let mut body = vec![0; TCMSG];
+        body[AT_DEVICE..AT_DEVICE + 4].copy_from_slice(&INDEX.to_ne_bytes());
+        body[AT_PARENT..AT_PARENT + 4].copy_from_slice(&ROOT.to_ne_bytes());
+        let (kind, options) = match *self {
+            Self::Tbf { rate, burst, limit } => ("tbf", tbf(rate, burst, limit)),
+            Self::Netem {
+                rate,
+                delay,
+                limit,
+                loss,
+            } => ("netem", netem(rate, delay, limit, loss)),
+        };
+        Body(body).text(KIND, kind).nested(OPTIONS, &options)
+    }
+}
+
+/// The options of tbf. Without a table of rates, which no kernel needs that is told the bucket in bytes.
+fn tbf(rate: u64, burst: u32, limit: u32) -> Body {
+    // struct tc_tbf_qopt: struct tc_ratespec rate, the same of a peak, limit, buffer, mtu.
+    let mut parms = ratespec(rate);
+    parms.resize(2 * parms.len(), 0);
+    let bucket = u64::from(burst) * 1_000_000_000 / rate.max(1) / PSCHED;
+    for word in [limit, at_most(bucket, u32::MAX), 0] {
+        parms.extend_from_slice(&word.to_ne_bytes());
+    }
+    let body = Body::default().put(TBF_PARMS, &parms);
+    let body = wide(body, TBF_RATE64, rate);
+    body.word(TBF_BURST, burst)
+}
+
+/// `struct tc_ratespec`, of Ethernet.
+fn ratespec(rate: u64) -> Vec<u8> {
+    const LINK_LAYER_ETHERNET: u8 = 1;
+    const CELL_LOG: u8 = 3;
+    let mut bytes = vec![CELL_LOG, LINK_LAYER_ETHERNET, 0, 0, 0xff, 0xff, 0, 0];
+    bytes.extend_from_slice(&at_most(rate, u32::MAX).to_ne_bytes());
+    bytes
+}
+
+/// A rate for which 32 bits are too few.
+fn wide(body: Body, kind: u16, rate: u64) -> Body {
+    match u32::try_from(rate) {
+        Ok(_) => body,
+        Err(_) => body.put(kind, &rate.to_ne_bytes()),
+    }
+}
+
+/// The options of netem: `struct tc_netem_qopt`, then attributes.
+fn netem(rate: Option<u64>, delay: Nanos, limit: u32, loss: u32) -> Body {
+    let ticks = at_most(delay.0.unsigned_abs() / PSCHED, u32::MAX);
+    let mut body = Vec::new();
+    for word in [ticks, limit, loss, 0, 0, 0] {
+        body.extend_from_slice(&word.to_ne_bytes());
+    }
+    let body = Body(body);
+    let Some(rate) = rate else {
+        return body;
+    };
+    let body = wide(body, NETEM_RATE64, rate);
+    // struct tc_netem_rate: the rate, and what packets and cells have on top.
+    let mut value = at_most(rate, u32::MAX).to_ne_bytes().to_vec();
+    value.resize(16, 0);
+    body.put(NETEM_RATE, &value)
+}
+
+/// What a device's discipline makes of the link, by what the kernel says of it.
+fn shaping(attributes: &[u8], asked: &LinkSpec) -> Option<Shaping> {
+    let options = attribute(attributes, OPTIONS)?;
+    match attribute(attributes, KIND)? {
+        b"tbf\0" => {
+            let parms = attribute(options, TBF_PARMS)?;
+            let rate = attribute(options, TBF_RATE64).and_then(|it| double(it, 0));
+            let rate = rate.or(word(parms, 8).map(u64::from))?;
+            let bucket = u64::from(word(parms, 28)?) * PSCHED;
+            Some(Shaping {
+                shaper: Shaper::Tbf,
+                asked: *asked,
+                effective: LinkSpec {
+                    rate: Some(rate as f64 * 8.0),
+                    ..LinkSpec::default()
+                },
+                burst_bytes: Some(passes(rate, Nanos(bucket.cast_signed()))),
+                queue_bytes: word(parms, 24).map(u64::from),
+                queue_packets: None,
+            })
+        }
+        b"netem\0" => {
+            let rate = attribute(options.get(24..)?, NETEM_RATE).and_then(|it| word(it, 0));
+            let wide = attribute(options.get(24..)?, NETEM_RATE64).and_then(|it| double(it, 0));
+            let rate = wide.or(rate.map(u64::from)).filter(|&rate| rate > 0);
+            let latency = attribute(options.get(24..)?, NETEM_LATENCY64);
+            let latency = latency.and_then(|it| double(it, 0)).map(u64::cast_signed);
+            let ticks = (u64::from(word(options, 0)?) * PSCHED).cast_signed();
+            let delay = Nanos(latency.unwrap_or(ticks));
+            let loss = f64::from(word(options, 8)?) / f64::from(u32::MAX);
+            Some(Shaping {
+                shaper: Shaper::Netem,
+                asked: *asked,
+                effective: LinkSpec {
+                    rate: rate.map(|rate| rate as f64 * 8.0),
+                    delay: (delay > Nanos::ZERO).then_some(delay),
+                    loss: (loss > 0.0).then_some(loss),
+                },
+                burst_bytes: None,
+                queue_bytes: None,
+                queue_packets: word(options, 4),
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! The two calls about sockets and devices that have no safe wrapper.
+#![expect(unsafe_code, reason = "TCP_INFO and SIOCETHTOOL have no safe wrapper")]
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::errno::Errno;
+
+/// As much of the kernel's `struct tcp_info` as is looked at (`<linux/tcp.h>`): it only ever grows at its end.
+pub(super) const TCP_INFO: usize = 232;
+
+/// What the kernel tells of a TCP connection, and how many bytes of it this kernel has.
+pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> nix::Result<([u8; TCP_INFO], usize)> {
+    let mut info = [0_u8; TCP_INFO];
+    let mut length = libc::socklen_t::try_from(TCP_INFO).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: the kernel writes no more than `length` bytes into `info`, and what it wrote into `length`; both outlive
+    // the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    Errno::result(result)?;
+    Ok((info, (length as usize).min(TCP_INFO)))
+}
+
+/// Asks a device of the socket's network namespace by the ethtool interface: `command`, with the value that it takes.
+/// The answer is the value that the kernel leaves.
+pub(super) fn ethtool(
+    socket: BorrowedFd<'_>,
+    device: &str,
+    command: u32,
+    value: u32,
+) -> nix::Result<u32> {
+    /// The kernel's `struct ethtool_value`.
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    /// The kernel's `struct ifreq`, of whose union only the pointer is used; the union is the larger by this.
+    #[repr(C)]
+    struct Request {
+        name: [u8; 16],
+        data: *mut Value,
+        rest: [u8; 16],
+    }
+    let mut value = Value {
+        command,
+        data: value,
+    };
+    let mut request = Request {
+        name: [0; 16],
+        data: &raw mut value,
+        rest: [0; 16],
+    };
+    let name = device.as_bytes();
+    // The last byte stays 0.
+    let room = request
+        .name
+        .get_mut(..name.len())
+        .filter(|it| it.len() < 16);
+    room.ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
+    // SAFETY: SIOCETHTOOL reads the request, and reads and writes the value behind its pointer, which these commands
+    // take as a `struct ethtool_value`; both outlive the call.
+    let result = unsafe {
+        libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCETHTOOL as libc::Ioctl,
+            &raw mut request,
+        )
+    };
+    Errno::result(result)?;
+    Ok(value.data)
+}
