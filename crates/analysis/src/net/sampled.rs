@@ -1,0 +1,112 @@
+//! What a sampler says of the time in which there was traffic.
+
+use std::collections::BTreeMap;
+
+use ticktax_model::Nanos;
+use ticktax_model::net::{Doing, Sample, SampleCount, Sampled, SampledCode};
+
+/// The threads that a sampler's samples are told apart by.
+#[derive(Clone, Debug, Default)]
+pub struct TrafficThreads {
+    /// The sender, where it is here.
+    pub sender: Option<i32>,
+    /// The receiver, where it is here.
+    pub receiver: Option<i32>,
+    /// The soakers.
+    pub soakers: Vec<i32>,
+}
+
+impl TrafficThreads {
+    fn doing(&self, tid: i32) -> Doing {
+        if self.sender == Some(tid) {
+            Doing::Sender
+        } else if self.receiver == Some(tid) {
+            Doing::Receiver
+        } else if tid == 0 || self.soakers.contains(&tid) {
+            Doing::Left
+        } else {
+            Doing::Other
+        }
+    }
+
+    /// Counts the samples from one moment to another, in two ways: by the code that ran, and by the thread that it ran
+    /// on top of. `None` where there are none.
+    pub fn count(
+        &self,
+        samples: &[Sample],
+        (begin, end): (Nanos, Nanos),
+        (period, samples_lost): (Nanos, u64),
+    ) -> Option<Sampled> {
+        let mut counts: BTreeMap<Doing, (u64, u64)> = BTreeMap::new();
+        for it in samples.iter().filter(|it| begin <= it.at && it.at < end) {
+            let by_thread = self.doing(it.tid);
+            let by_code = match it.code {
+                SampledCode::Thread => by_thread,
+                SampledCode::Softirq => Doing::Softirq,
+                SampledCode::Irq => Doing::Irq,
+            };
+            counts.entry(by_code).or_default().0 += 1;
+            counts.entry(by_thread).or_default().1 += 1;
+        }
+        let counts = counts.into_iter();
+        let counts: Vec<SampleCount> = counts
+            .map(|(doing, (by_code, by_thread))| SampleCount {
+                doing,
+                by_code,
+                by_thread,
+            })
+            .collect();
+        (!counts.is_empty()).then_some(Sampled {
+            period,
+            counts,
+            samples_lost,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::net::{Doing, Sample, SampledCode};
+
+    use super::TrafficThreads;
+
+    #[test]
+    fn a_softirq_is_its_own_by_code_and_somebody_elses_by_thread() {
+        let threads = TrafficThreads {
+            sender: Some(71),
+            receiver: None,
+            soakers: vec![73],
+        };
+        let sample = |at, tid, code| Sample {
+            at: Nanos(at),
+            tid,
+            code,
+        };
+        let samples = [
+            sample(9, 71, SampledCode::Thread),
+            sample(10, 71, SampledCode::Thread),
+            sample(11, 71, SampledCode::Softirq),
+            sample(12, 73, SampledCode::Softirq),
+            sample(13, 0, SampledCode::Thread),
+            sample(14, 5, SampledCode::Irq),
+            sample(20, 71, SampledCode::Thread),
+        ];
+        let window = (Nanos(10), Nanos(20));
+        let told = threads.count(&samples, window, (Nanos(1), 2)).unwrap();
+        assert_eq!((told.samples(), told.samples_lost), (5, 2));
+        let expected = [
+            (Doing::Sender, (0.2, 0.4)),
+            (Doing::Softirq, (0.4, 0.0)),
+            (Doing::Irq, (0.2, 0.0)),
+            (Doing::Other, (0.0, 0.2)),
+            (Doing::Left, (0.2, 0.4)),
+            (Doing::Receiver, (0.0, 0.0)),
+        ];
+        for (doing, shares) in expected {
+            assert_eq!(told.shares(doing), shares, "{doing:?}");
+        }
+        let nothing = threads.count(&samples, (Nanos(30), Nanos(40)), (Nanos(1), 0));
+        assert_eq!(nothing, None);
+    }
+}

@@ -1,0 +1,139 @@
+//! A ring of samples that the kernel writes: the system calls and the memory that have no safe wrapper.
+#![expect(
+    unsafe_code,
+    reason = "perf_event_open and the memory that it shares have no safe wrapper"
+)]
+
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use ticktax_model::{Cpu, Nanos};
+
+/// The kernel's `struct perf_event_attr`, version 5: 112 bytes.
+const ATTR: usize = 112;
+// <linux/perf_event.h>
+const TYPE_SOFTWARE: u64 = 1;
+const CPU_CLOCK: u64 = 0;
+const SAMPLE_TID_TIME_CHAIN: u64 = 0x2 | 0x4 | 0x20;
+const EXCLUDE_CHAIN_USER: u64 = 1 << 22;
+const USE_CLOCK: u64 = 1 << 25;
+const CLOEXEC: libc::c_ulong = 8;
+
+/// Where in the first page the kernel says how far it wrote, and the reader how far it read.
+const AT_HEAD: usize = 1024;
+const AT_TAIL: usize = 1032;
+
+/// Bytes for samples: several seconds of one CPU.
+const ROOM: usize = 1 << 20;
+
+/// The samples of one CPU, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Ring {
+    base: NonNull<libc::c_void>,
+    page: usize,
+    _event: File,
+}
+
+impl Ring {
+    /// Has the kernel sample a CPU, on the clock that all of ours are read by.
+    pub(super) fn open(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
+        let attr = attr(period);
+        let cpu = libc::c_int::try_from(cpu.index()).map_err(|_| Errno::EINVAL)?;
+        let (any, none): (libc::c_int, libc::c_int) = (-1, -1);
+        // SAFETY: the kernel reads `attr`, which says its own length and outlives the call; the rest are numbers.
+        let opened = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                attr.as_ptr(),
+                any,
+                cpu,
+                none,
+                CLOEXEC,
+            )
+        };
+        let opened = Errno::result(opened)?;
+        let opened = libc::c_int::try_from(opened).map_err(|_| Errno::EBADF)?;
+        // SAFETY: the call above opened it, and nobody else has it.
+        let event = File::from(unsafe { OwnedFd::from_raw_fd(opened) });
+        let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
+        let page = page
+            .and_then(|it| usize::try_from(it).ok())
+            .unwrap_or(4_096);
+        let length = NonZeroUsize::new(page + ROOM).ok_or(Errno::EINVAL)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &event, 0) }?;
+        Ok(Self {
+            base,
+            page,
+            _event: event,
+        })
+    }
+
+    /// What was written since the last call.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        let head = self.position(AT_HEAD).load(Ordering::Acquire);
+        let tail = self.position(AT_TAIL).load(Ordering::Relaxed);
+        let length = usize::try_from(head.wrapping_sub(tail))
+            .unwrap_or(0)
+            .min(ROOM);
+        let mut bytes = vec![0; length];
+        let begin = usize::try_from(tail % ROOM as u64).unwrap_or(0);
+        let (first, second) = bytes.split_at_mut(length.min(ROOM - begin));
+        self.copy(begin, first);
+        self.copy(0, second);
+        self.position(AT_TAIL).store(head, Ordering::Release);
+        bytes
+    }
+
+    /// Copies from a place in the samples, which ends behind no more than [`ROOM`].
+    fn copy(&self, from: usize, into: &mut [u8]) {
+        // SAFETY: within the mapping, as `from` and the length sum to `ROOM` at most.
+        let from = unsafe { self.base.byte_add(self.page + from) };
+        // SAFETY: the kernel writes nothing between the tail and the head that it told, and `into` is our own.
+        unsafe {
+            into.as_mut_ptr()
+                .copy_from_nonoverlapping(from.as_ptr().cast(), into.len());
+        }
+    }
+
+    fn position(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: within the first page of the mapping.
+        let place = unsafe { self.base.byte_add(at) };
+        // SAFETY: the kernel keeps 64 bits there, aligned, which both sides read and write as a whole.
+        unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `open`, whole, to which nothing points any more. A failure leaves it to the end of
+        // the process.
+        let _ = unsafe { munmap(self.base, self.page + ROOM) };
+    }
+}
+
+/// What is asked for, as 64-bit words.
+fn attr(period: Nanos) -> [u64; ATTR / 8] {
+    let mut words = [0; ATTR / 8];
+    let mut halves = |at: usize, first: u64, second: u64| {
+        words[at] = if cfg!(target_endian = "little") {
+            first | second << 32
+        } else {
+            first << 32 | second
+        };
+    };
+    halves(0, TYPE_SOFTWARE, ATTR as u64);
+    // sample_stack_user, clockid.
+    halves(11, 0, libc::CLOCK_MONOTONIC.unsigned_abs().into());
+    words[1] = CPU_CLOCK;
+    words[2] = period.0.unsigned_abs();
+    words[3] = SAMPLE_TID_TIME_CHAIN;
+    words[5] = EXCLUDE_CHAIN_USER | USE_CLOCK;
+    words
+}

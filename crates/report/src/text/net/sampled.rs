@@ -1,0 +1,61 @@
+//! What a sampler says of the same time, beside the books and what a soaker got.
+
+use ticktax_model::Nanos;
+use ticktax_model::net::{Doing, Sampled, TrafficBooks};
+
+use super::super::block::Columns;
+use super::super::numbers::{counted, percent};
+use super::super::page::{Page, Tone};
+
+/// The shares that the trace says, those that a sampler says in two ways, and the soaker's.
+pub(super) fn beside(
+    page: &mut Page,
+    books: &TrafficBooks,
+    sampled: &Sampled,
+    soaked: Option<Nanos>,
+) {
+    let cells = |cells: [&str; 4]| Columns::right([8, 9, 10, 8].into_iter().zip(cells));
+    page.section("What a sampler says of the same time");
+    let head = cells(["traced", "by code", "by thread", "soaker"]);
+    page.headings(Tone::Faint, "", &head);
+    let soaked = soaked.map(|it| it.share_of(books.elapsed));
+    for doing in Doing::ALL {
+        let traced = percent(books.doing(doing).share_of(books.elapsed));
+        let (by_code, by_thread) = sampled.shares(doing);
+        let got = match (doing, soaked) {
+            (Doing::Left, Some(share)) => percent(share),
+            _ => String::new(),
+        };
+        let text = cells([&traced, &percent(by_code), &percent(by_thread), &got]);
+        page.row(Tone::Plain, 2, name(doing), &text);
+    }
+    let gone = soaked.map_or_else(String::new, |share| {
+        format!(
+            " The soaker's column is what it got done, at the speed of its own undisturbed blocks: {} it did not get.",
+            percent(1.0 - share)
+        )
+    });
+    let lost = match sampled.samples_lost {
+        0 => String::new(),
+        lost => format!(", {} lost", counted(lost, "sample")),
+    };
+    let text = format!(
+        "{}{lost}, one each {} of each CPU. By construction: the sampler's timer interrupts, and waits while another \
+         interrupt is handled, so it finds none; by thread, softirqs too are whoever's they run on top of, and on top \
+         of nobody they look idle.{gone}",
+        counted(sampled.samples(), "sample"),
+        sampled.period,
+    );
+    page.paragraph(Tone::Faint, "", &text);
+}
+
+fn name(doing: Doing) -> &'static str {
+    match doing {
+        Doing::Sender => "sender",
+        Doing::Receiver => "receiver",
+        Doing::Softirq => "softirqs",
+        Doing::Irq => "interrupts",
+        Doing::Other => "others, and unexplained",
+        Doing::Left => "left: idle, or the soaker's",
+    }
+}
