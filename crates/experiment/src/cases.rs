@@ -4,7 +4,8 @@
 //! A case is its file `cases/NAME.toml` and its module here, named like it, with a constant `CASE`. Nothing
 //! lists them: the build declares a module for each file of this folder (`build.rs`).
 
-use ticktax_model::case::Remark;
+use ticktax_model::case::{MeasuredRow, Remark};
+use ticktax_model::net::NetStatement;
 use ticktax_probes::ProbeError;
 use ticktax_sim::TaskSpec;
 
@@ -49,6 +50,12 @@ pub trait Case: Sync {
 
     /// What a measurement on this machine gives beside what was published, where there is one to make.
     fn measure_here(&self) -> Option<Result<Vec<Remark>, ProbeError>> {
+        None
+    }
+
+    /// The rows that traffic which was measured adds to its tables, and what it was; why it cannot, in words.
+    /// `None` where the case is not about traffic.
+    fn measured(&self, _: &NetStatement) -> Option<Result<(Vec<MeasuredRow>, Remark), String>> {
         None
     }
 

@@ -55,6 +55,7 @@ pub fn statement(case: &dyn Case, file: &CaseFile) -> CaseStatement {
         head: file.head(),
         constants: file.constants(),
         lines,
+        measured: Vec::new(),
         here: Vec::new(),
         hold_out: case.hold_out(file),
         sensitivity,

@@ -106,7 +106,7 @@ pub(crate) fn design_remark(design: &Design) -> Remark {
     };
     let each: Vec<String> = cells
         .iter()
-        .map(|(effects, settings)| format!("{} ({} settings)", name(effects), settings.len()))
+        .map(|(effects, settings)| format!("{} ({settings} settings)", name(effects)))
         .collect();
     let alone = design.alone_without_effect();
     let alone = if alone.is_empty() {

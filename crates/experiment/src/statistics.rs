@@ -1,9 +1,11 @@
 //! What is asked of a few numbers, published or measured.
 
+mod least_squares;
 mod rank;
 mod resample;
 mod student;
 
+pub use least_squares::{dependencies, least_squares, left_over, norm};
 pub use rank::{fisher_exact, holm, mann_whitney, signed_rank, sorted_by_chance, spearman};
 pub use resample::{mean_interval, means_interval, ratio_interval};
 pub use student::{student_chance, student_quantile, variance, welch};

@@ -13,6 +13,7 @@ mod plan;
 pub mod run;
 
 pub use detectable::{Detectable, detectable, fewest_blocks};
+pub(crate) use detectable::{MOST_BLOCKS, least_effect_by_t, level};
 pub use foretold::{Foretold, ForetoldError, read_prediction};
 pub use judge::judge;
 pub use lists::{compare_lists, fewest_values};

@@ -1,6 +1,7 @@
 //! `tcp-cpu-cost`: what options cost on the wire, and a profiler that cannot see interrupts.
 
 use ticktax_model::Nanos;
+use ticktax_model::net::{EndReport, Link, NetStatement, Protocol, TrafficAccount as Account};
 use ticktax_probes::ProbeError;
 use ticktax_probes::clock::{Clock, CounterSource};
 use ticktax_probes::tcp::{self, Transfer};
@@ -11,12 +12,15 @@ use ticktax_sim::{
 use super::{Case, millis, remark};
 use crate::file::{CaseFile, Values};
 use crate::judge::Modelled;
-use ticktax_model::case::Remark;
+use ticktax_model::case::{MeasuredRow, Remark};
 
 /// The case.
 pub(super) const CASE: Tcp = Tcp;
 
 pub(super) struct Tcp;
+
+/// The series that a measurement continues.
+const CYCLES: &str = "cycles per byte";
 
 /// Ethernet's and IP's bytes around a segment's data: preamble and gap, header and checksum, IP,
 /// TCP.
@@ -72,6 +76,80 @@ impl Case for Tcp {
     fn measure_here(&self) -> Option<Result<Vec<Remark>, ProbeError>> {
         Some(tcp::loopback(HERE).map(|transfer| vec![here(&transfer, &Clock::calibrate())]))
     }
+
+    fn measured(&self, it: &NetStatement) -> Option<Result<(Vec<MeasuredRow>, Remark), String>> {
+        Some(cycles_a_byte(it).map(|rows| (rows, source(it))))
+    }
+}
+
+/// What a byte cost by the accounts of traffic, in cycles of the CPU's counter: sending and receiving apart, as far as
+/// the accounts tell them apart.
+fn cycles_a_byte(it: &NetStatement) -> Result<Vec<MeasuredRow>, String> {
+    if it.spec.protocol != Protocol::Tcp {
+        return Err("it is of datagrams, and the case is about TCP: leave out --udp".to_owned());
+    }
+    let Some(books) = &it.books else {
+        let why = it.no_books.as_deref().unwrap_or("nothing was traced");
+        return Err(format!("it has no accounts: {why}"));
+    };
+    let (Some(hz), bytes @ 1..) = (it.counter_hz, it.bytes()) else {
+        let why = "it has no cycles: the CPU's counter could not be trusted, or nothing arrived";
+        return Err(why.to_owned());
+    };
+    let cycles = |accounts: &[Account]| {
+        let time: Nanos = accounts.iter().map(|&account| books.time(account)).sum();
+        time.as_secs_f64() * hz as f64 / bytes as f64
+    };
+    let softirqs = [
+        Account::SoftirqReceive,
+        Account::SoftirqSend,
+        Account::SoftirqPaced,
+    ];
+    let rows = [
+        (
+            "this machine, transmit (the sender)",
+            cycles(&[Account::SenderUser, Account::SenderCall]),
+        ),
+        (
+            "this machine, receive (the receiver)",
+            cycles(&[Account::ReceiverUser, Account::ReceiverCall]),
+        ),
+        ("this machine, softirqs of both", cycles(&softirqs)),
+        (
+            "this machine, all of the traffic",
+            books.of_traffic().as_secs_f64() * hz as f64 / bytes as f64,
+        ),
+    ];
+    let rows = rows.into_iter().filter(|(_, value)| *value > 0.0);
+    let row = |(at, value): (&str, f64)| MeasuredRow {
+        series: CYCLES.to_owned(),
+        at: at.to_owned(),
+        value,
+    };
+    Ok(rows.map(row).collect())
+}
+
+/// What was measured.
+fn source(it: &NetStatement) -> Remark {
+    let over = match &it.link {
+        Link::Veth { mtu, .. } => format!("a veth pair with an MTU of {mtu}"),
+        Link::Loopback { .. } => "the loopback device".to_owned(),
+        Link::Network { peer } => format!("the network, with {peer}"),
+    };
+    let rate = it
+        .measured()
+        .and_then(EndReport::bits_hz)
+        .unwrap_or_default();
+    let why = format!(
+        "TCP over {over} on {}, {:.3} Gbit/s in calls of up to {} bytes, by ticktax net {}; cycles are those of the \
+         counter, {:.2} GHz. Not comparable with the published where there is no card, no driver, and no interrupt of one",
+        it.host,
+        rate / 1e9,
+        it.spec.call_bytes,
+        it.tool_version,
+        it.counter_hz.unwrap_or_default() as f64 / 1e9,
+    );
+    remark("cycles per byte, measured", why)
 }
 
 /// What a byte over loopback costs on this machine, in cycles of its counter where that is trusted.
@@ -215,4 +293,96 @@ fn share(report: &Report) -> f64 {
 
 fn lost(report: &Report) -> f64 {
     report.cpus[0].lost as f64 / report.ticks as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::net::{
+        End, EndReport, Link, NetStatement, Protocol, ProtocolCounters, TrafficAccount,
+        TrafficBooks, TrafficSpec, TrafficTime,
+    };
+
+    use super::cycles_a_byte;
+
+    /// 1 GB by a counter of 2 GHz: 1 s is 2 cycles a byte.
+    fn traffic() -> NetStatement {
+        let account = |account, ms| TrafficTime {
+            account,
+            time: Nanos::from_millis(ms),
+        };
+        NetStatement {
+            tool_version: "0".to_owned(),
+            host: "vm".to_owned(),
+            spec: TrafficSpec {
+                protocol: Protocol::Tcp,
+                call_bytes: 131_072,
+                rate: None,
+                length: Nanos::from_secs(2),
+            },
+            link: Link::Veth {
+                mtu: 1_500,
+                shaping: None,
+            },
+            sender: None,
+            receiver: Some(EndReport {
+                end: End::Receiver,
+                bytes: 1_000_000_000,
+                calls: 10_000,
+                begin: Nanos::from_secs(1),
+                last: Nanos::from_secs(3),
+                cpu: Nanos::from_secs(1),
+                user: Nanos::ZERO,
+                counters: ProtocolCounters::default(),
+                datagrams: None,
+                ended_early: None,
+            }),
+            here: vec![End::Sender, End::Receiver],
+            books: Some(TrafficBooks {
+                elapsed: Nanos::from_secs(4),
+                accounts: vec![
+                    account(TrafficAccount::SenderUser, 100),
+                    account(TrafficAccount::SenderCall, 900),
+                    account(TrafficAccount::ReceiverCall, 500),
+                    account(TrafficAccount::SoftirqReceive, 250),
+                    account(TrafficAccount::Idle, 2_250),
+                ],
+                cpus: Vec::new(),
+                events_lost: 0,
+            }),
+            no_books: None,
+            sampled: None,
+            soaked: None,
+            shown: None,
+            counter_hz: Some(2_000_000_000),
+        }
+    }
+
+    #[test]
+    fn a_byte_is_billed_to_both_ends_and_to_what_is_neithers() {
+        let rows = cycles_a_byte(&traffic()).unwrap();
+        let values: Vec<f64> = rows.iter().map(|row| row.value).collect();
+        assert_eq!(values, [2.0, 1.0, 0.5, 3.5]);
+    }
+
+    #[test]
+    fn what_tells_no_cycles_of_tcp_is_refused_with_the_reason() {
+        let mut datagrams = traffic();
+        datagrams.spec.protocol = Protocol::Udp;
+        let mut untraced = traffic();
+        (untraced.books, untraced.no_books) = (None, Some("as asked for (--untraced)".to_owned()));
+        let mut unclocked = traffic();
+        unclocked.counter_hz = None;
+        let mut nothing = traffic();
+        nothing.receiver = None;
+        for (it, hint) in [
+            (datagrams, "--udp"),
+            (untraced, "--untraced"),
+            (unclocked, "counter"),
+            (nothing, "nothing arrived"),
+        ] {
+            let why = cycles_a_byte(&it).unwrap_err();
+            assert!(why.contains(hint), "{why}");
+        }
+    }
 }

@@ -103,7 +103,11 @@ pub(super) fn beats(
     };
     let of = |(it, programs): (&BeatStatement, &Programs)| {
         let told = |it: &&BeatLine| !it.own && it.kind != BeatKind::OffCpu;
-        let others = it.beats.iter().filter(told).cloned();
+        // What is to be drawn of a beat is in its own statement.
+        let others = it.beats.iter().filter(told).map(|beat| BeatLine {
+            sample: None,
+            ..beat.clone()
+        });
         others
             .map(|beat| (program(&beat, programs), beat))
             .collect::<Vec<_>>()

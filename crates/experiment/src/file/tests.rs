@@ -127,8 +127,24 @@ fn a_design_shows_which_settings_are_the_same() {
          effects = {{ ab = [\"a\", \"b\"], ac = [\"a\", \"c\"] }}\n"
     );
     let design = CaseFile::parse("x.toml", &text).unwrap().design.unwrap();
-    let cells = design.cells();
-    assert_eq!(cells.len(), 4);
-    assert_eq!(cells.iter().map(|cell| cell.1.len()).sum::<usize>(), 8);
+    let told = design.told();
+    assert_eq!((told.cells, told.different), (8, 4));
+    // Of three effects and three interactions.
+    assert_eq!((told.effects, told.rank), (6, 3));
     assert_eq!(design.alone_without_effect(), ["a", "b", "c"]);
+}
+
+/// The published one: three switches that were set together.
+#[test]
+fn the_switches_of_tcp_make_four_cells() {
+    let case = crate::cases::find("tcp-cpu-cost").unwrap();
+    let file = CaseFile::parse("tcp-cpu-cost.toml", case.text()).unwrap();
+    let told = file.design.unwrap().told();
+    assert_eq!((told.cells, told.different, told.rank), (8, 4, 3));
+    // Neither window scaling nor timestamps are there while rfc1323 is off.
+    let idle = told.idle.iter().map(|it| (it.factor, it.while_at.unwrap()));
+    let idle: Vec<_> = idle
+        .map(|(factor, off)| (factor, off.factor, off.value))
+        .collect();
+    assert_eq!(idle, [(1, 0, 0), (2, 0, 0)]);
 }

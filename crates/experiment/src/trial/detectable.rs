@@ -8,7 +8,7 @@ use crate::statistics::student_quantile;
 /// Of fewer successive runs the noise is not known.
 const FEWEST_RUNS: usize = 6;
 /// More blocks than this nobody runs.
-const MOST_BLOCKS: u64 = 10_000;
+pub(crate) const MOST_BLOCKS: u64 = 10_000;
 /// What a rank test needs more of, where values are normal: 1/√(3/π) (Lehmann 1975, 2.4).
 const RANKS: f64 = 1.023_3;
 /// What few blocks need more of, over the square of their number: a test of few ranks is coarse, and the interval has to leave
@@ -94,7 +94,7 @@ pub(super) fn sum_of(scale: Scale, effect: f64) -> f64 {
 }
 
 /// What the smallest chance of so many comparisons is held to.
-fn level(comparisons: usize) -> f64 {
+pub(crate) fn level(comparisons: usize) -> f64 {
     FALSE_VERDICTS / comparisons.max(1) as f64
 }
 
@@ -112,10 +112,15 @@ pub fn fewest_blocks(comparisons: usize) -> u64 {
 
 /// The effect that is found with the power of 80 %.
 fn least_effect(noise: f64, blocks: u64, level: f64) -> f64 {
+    let few = blocks as f64;
+    RANKS * (1.0 + FEW_BLOCKS / (few * few)) * least_effect_by_t(noise, blocks, level)
+}
+
+/// The same where Student's test is asked.
+pub(crate) fn least_effect_by_t(noise: f64, blocks: u64, level: f64) -> f64 {
     let freedom = blocks.max(2) as f64 - 1.0;
     let quantiles = student_quantile(1.0 - level / 2.0, freedom) + student_quantile(POWER, freedom);
-    let blocks = blocks as f64;
-    RANKS * (1.0 + FEW_BLOCKS / (blocks * blocks)) * quantiles * noise / blocks.sqrt()
+    quantiles * noise / (blocks as f64).sqrt()
 }
 
 /// Half the width of the 95 % interval.

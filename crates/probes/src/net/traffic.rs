@@ -9,22 +9,28 @@ use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
-use ticktax_model::net::{End, EndReport, TrafficSpec};
+use ticktax_model::net::{End, EndReport, LinkSpec, Shaping, TrafficSpec};
+use ticktax_model::net_experiment::{ConnectionFacts, Fact};
+use ticktax_model::packets::PacketLog;
 use ticktax_model::{Cpu, Nanos};
 
 use super::error::NetError;
+use super::fill::{self, BufferAsk, Logging};
 use super::namespaces::{NamespacePair, RECEIVER};
 use super::receive::{Listening, Receiving};
 use super::send::Sending;
+use super::tuning::Tuning;
 use super::{Namespace, PORT};
 
 /// Where both ends are, if both are here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
     /// In network namespaces of their own, with a pair of virtual Ethernet devices between them.
     Namespaces {
         /// The largest packet, in bytes: [`MTU`](super::MTU).
         mtu: u32,
+        /// What the devices are narrowed to, each way.
+        link: LinkSpec,
     },
     /// On the loopback device.
     Loopback,
@@ -37,8 +43,14 @@ pub struct Outcome {
     pub report: EndReport,
     /// What the other end says that it did.
     pub other: Option<EndReport>,
+    /// What the receiver noted, where it is here and was asked to.
+    pub log: Option<Box<PacketLog>>,
     /// Why it ended before its time, other than by Ctrl-C.
     pub trouble: Option<NetError>,
+    /// What is in effect of the ends here; no two of one name.
+    pub facts: Vec<Fact>,
+    /// What the kernel says of the connection at its end; of TCP, where the sender is here.
+    pub connection: Option<ConnectionFacts>,
 }
 
 /// An end that is ready to go.
@@ -52,6 +64,8 @@ pub struct Prepared {
     pub spec: TrafficSpec,
     /// The other end.
     pub peer: SocketAddr,
+    /// What the data of each datagram begins with, in little-endian order.
+    pub token: u64,
 }
 
 /// What a thread tells before it goes.
@@ -92,6 +106,23 @@ impl Shared {
     }
 }
 
+/// What an end is told before it meets the other.
+#[derive(Clone, Debug)]
+struct Own {
+    spec: TrafficSpec,
+    tuning: Tuning,
+}
+
+impl Own {
+    /// With every setting as the kernel has it.
+    fn plain(spec: TrafficSpec) -> Self {
+        Self {
+            spec,
+            tuning: Tuning::default(),
+        }
+    }
+}
+
 /// A thread of the traffic.
 #[derive(Debug)]
 struct Worker {
@@ -108,36 +139,78 @@ pub struct Traffic {
     /// The sender first, where both are here.
     workers: Vec<Worker>,
     listens: Option<SocketAddr>,
+    shaping: Option<Shaping>,
 }
 
 impl Traffic {
-    /// Both ends in this process, each on a CPU if one is named.
+    /// Both ends in this process, each on a CPU if one is named, with settings of their own.
     ///
     /// # Errors
-    /// Namespaces or devices cannot be made, or the traffic cannot be of this kind.
+    /// Namespaces or devices cannot be made, a setting is refused, or the traffic cannot be of this kind.
     pub fn both(
         spec: TrafficSpec,
         place: Place,
+        cpus: (Option<Cpu>, Option<Cpu>),
+        tuning: &Tuning,
+    ) -> Result<Self, NetError> {
+        Self::both_ends(spec, place, cpus, tuning, None)
+    }
+
+    /// The same of datagrams, with a receiver that logs them.
+    ///
+    /// # Errors
+    /// As of [`Traffic::both`].
+    pub fn both_logged(
+        spec: TrafficSpec,
+        place: Place,
+        cpus: (Option<Cpu>, Option<Cpu>),
+        buffer: BufferAsk,
+    ) -> Result<Self, NetError> {
+        Self::both_ends(spec, place, cpus, &Tuning::default(), Some(buffer))
+    }
+
+    fn both_ends(
+        spec: TrafficSpec,
+        place: Place,
         (sender, receiver): (Option<Cpu>, Option<Cpu>),
+        tuning: &Tuning,
+        buffer: Option<BufferAsk>,
     ) -> Result<Self, NetError> {
         Sending::check(&spec)?;
-        let pair = match place {
-            Place::Namespaces { mtu } => {
-                let NamespacePair { sender, receiver } = NamespacePair::make(mtu)?;
-                (Some(sender), Some(receiver))
+        if matches!(place, Place::Loopback) && tuning.needs_namespaces() {
+            return Err(NetError::NoNamespaces {
+                why: "sysctls and offloads are set in none but these".to_owned(),
+            });
+        }
+        let (pair, shaping) = match place {
+            Place::Namespaces { mtu, link } => {
+                let pair = NamespacePair::make(mtu, &link)?;
+                ((Some(pair.sender), Some(pair.receiver)), pair.shaping)
             }
-            Place::Loopback => (None, None),
+            Place::Loopback => ((None, None), None),
         };
+        let logging = buffer
+            .map(|buffer| {
+                let ends = pair.0.as_ref().zip(pair.1.as_ref());
+                let charge = fill::charge(ends, spec.call_bytes, buffer)?;
+                Ok::<_, NetError>(Logging::beside_sender(buffer, charge))
+            })
+            .transpose()?;
         let listen = match place {
             Place::Namespaces { .. } => format!("{RECEIVER}:{PORT}"),
             Place::Loopback => "127.0.0.1:0".to_owned(),
         };
-        let mut receiver = Worker::receiver(listen, pair.1, receiver)?;
+        let own = || Own {
+            spec,
+            tuning: tuning.clone(),
+        };
+        let mut receiver = Worker::receiver(listen, Some(own()), pair.1, receiver, logging)?;
         let address = receiver.listens()?;
-        let sender = Worker::sender(address.to_string(), spec, pair.0, sender)?;
+        let sender = Worker::sender(address.to_string(), own(), pair.0, sender)?;
         Ok(Self {
             workers: vec![sender, receiver],
             listens: None,
+            shaping,
         })
     }
 
@@ -148,8 +221,9 @@ impl Traffic {
     pub fn send(address: String, spec: TrafficSpec, cpu: Option<Cpu>) -> Result<Self, NetError> {
         Sending::check(&spec)?;
         Ok(Self {
-            workers: vec![Worker::sender(address, spec, None, cpu)?],
+            workers: vec![Worker::sender(address, Own::plain(spec), None, cpu)?],
             listens: None,
+            shaping: None,
         })
     }
 
@@ -158,17 +232,43 @@ impl Traffic {
     /// # Errors
     /// The address cannot be listened at.
     pub fn receive(address: String, cpu: Option<Cpu>) -> Result<Self, NetError> {
-        let mut worker = Worker::receiver(address, None, cpu)?;
+        Self::receiving(address, cpu, None)
+    }
+
+    /// The same of datagrams, which it logs.
+    ///
+    /// # Errors
+    /// As of [`Traffic::receive`].
+    pub fn receive_logged(
+        address: String,
+        cpu: Option<Cpu>,
+        buffer: BufferAsk,
+    ) -> Result<Self, NetError> {
+        Self::receiving(address, cpu, Some(Logging::alone(buffer)))
+    }
+
+    fn receiving(
+        address: String,
+        cpu: Option<Cpu>,
+        logging: Option<Logging>,
+    ) -> Result<Self, NetError> {
+        let mut worker = Worker::receiver(address, None, None, cpu, logging)?;
         let listens = Some(worker.listens()?);
         Ok(Self {
             workers: vec![worker],
             listens,
+            shaping: None,
         })
     }
 
     /// Where it waits for a sender.
     pub fn listens(&self) -> Option<SocketAddr> {
         self.listens
+    }
+
+    /// What the link between both ends was narrowed to, by what the kernel says.
+    pub fn shaping(&self) -> Option<Shaping> {
+        self.shaping
     }
 
     /// Waits no longer than this for the ends to reach each other: `None` where they have not yet.
@@ -252,7 +352,13 @@ fn merge(sender: &mut Outcome, receiver: Result<Outcome, NetError>) {
     match receiver {
         Ok(outcome) => {
             sender.other = Some(outcome.report);
+            sender.log = outcome.log;
             sender.trouble = sender.trouble.take().or(outcome.trouble);
+            for fact in outcome.facts {
+                if sender.facts.iter().all(|it| it.name != fact.name) {
+                    sender.facts.push(fact);
+                }
+            }
         }
         Err(error) => sender.trouble = sender.trouble.take().or(Some(error)),
     }
@@ -274,28 +380,42 @@ impl Drop for Traffic {
 impl Worker {
     fn sender(
         address: String,
-        spec: TrafficSpec,
+        Own { spec, tuning }: Own,
         namespace: Option<Namespace>,
         cpu: Option<Cpu>,
     ) -> Result<Self, NetError> {
         Self::start("ttx-net-send", namespace, cpu, move |talk| {
-            let sending = Sending::connect(&address, spec, &talk.shared.stop)?;
-            talk.wait(End::Sender, spec, sending.peer())?;
-            sending.run(&talk.shared)
+            let facts = tuning.set_here()?;
+            let options = tuning.options(spec.protocol);
+            let sending = Sending::connect(&address, spec, options, &talk.shared.stop)?;
+            talk.wait(End::Sender, spec, (sending.peer(), sending.token()))?;
+            let mut outcome = sending.run(options, &talk.shared)?;
+            outcome.facts.extend(facts);
+            Ok(outcome)
         })
     }
 
     fn receiver(
         address: String,
+        own: Option<Own>,
         namespace: Option<Namespace>,
         cpu: Option<Cpu>,
+        logging: Option<Logging>,
     ) -> Result<Self, NetError> {
         Self::start("ttx-net-recv", namespace, cpu, move |talk| {
-            let listening = Listening::at(&address)?;
+            if let Some(own) = &own {
+                own.tuning.set_here()?;
+            }
+            let options = own.as_ref().map(|it| it.tuning.options(it.spec.protocol));
+            let mut listening = Listening::at(&address, options)?;
+            if let Some(logging) = logging {
+                listening.log(logging)?;
+            }
             talk.tell(Note::Listens(listening.address()))?;
             let receiving: Receiving = listening.welcome(&talk.shared.stop)?;
-            talk.wait(End::Receiver, receiving.spec(), receiving.peer())?;
-            receiving.run(&talk.shared)
+            let stream = (receiving.peer(), receiving.token());
+            talk.wait(End::Receiver, receiving.spec(), stream)?;
+            receiving.run(options, &talk.shared)
         })
     }
 
@@ -380,13 +500,19 @@ impl Talk {
     }
 
     /// Says that it is ready, and waits until it may go.
-    fn wait(&self, end: End, spec: TrafficSpec, peer: SocketAddr) -> Result<(), NetError> {
+    fn wait(
+        &self,
+        end: End,
+        spec: TrafficSpec,
+        (peer, token): (SocketAddr, u64),
+    ) -> Result<(), NetError> {
         let tid = gettid().as_raw();
         let prepared = Prepared {
             end,
             tid,
             spec,
             peer,
+            token,
         };
         self.tell(Note::Prepared(prepared))?;
         self.go.recv().map_err(|_| NetError::Interrupted)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ticktax_model::Nanos;
 use ticktax_model::net::{End, EndedBy, Protocol, TrafficSpec};
 
-use super::{NetError, Outcome, Place, Traffic};
+use super::{NetError, Outcome, Place, Traffic, Tuning};
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -27,7 +27,8 @@ fn begin(traffic: &mut Traffic) {
 }
 
 fn over_loopback(spec: TrafficSpec) -> Outcome {
-    let mut traffic = Traffic::both(spec, Place::Loopback, (None, None)).unwrap();
+    let mut traffic =
+        Traffic::both(spec, Place::Loopback, (None, None), &Tuning::default()).unwrap();
     begin(&mut traffic);
     traffic.finish().unwrap()
 }
@@ -86,7 +87,8 @@ fn who_is_told_to_stop_says_what_was_done() {
             length: Nanos::from_secs(3_600),
             ..spec(protocol, Some(1_000.0))
         };
-        let mut traffic = Traffic::both(spec, Place::Loopback, (None, None)).unwrap();
+        let mut traffic =
+            Traffic::both(spec, Place::Loopback, (None, None), &Tuning::default()).unwrap();
         begin(&mut traffic);
         while traffic.begun().is_none() {
             thread::sleep(Duration::from_millis(1));
@@ -106,7 +108,8 @@ fn traffic_that_is_dropped_ends() {
         length: Nanos::from_secs(3_600),
         ..spec(Protocol::Tcp, None)
     };
-    let mut traffic = Traffic::both(spec, Place::Loopback, (None, None)).unwrap();
+    let mut traffic =
+        Traffic::both(spec, Place::Loopback, (None, None), &Tuning::default()).unwrap();
     begin(&mut traffic);
     drop(traffic);
     drop(Traffic::receive("127.0.0.1:0".to_owned(), None).unwrap());
@@ -208,7 +211,7 @@ fn who_goes_away_is_missed_and_what_was_done_is_told() {
         let serving = thread::spawn(move || {
             let (mut stream, _) = server.accept().unwrap();
             let line =
-                b"{\"Welcome\":{\"ticktax_net\":1,\"version\":\"0\",\"token\":1}}\n\"Ready\"\n";
+                b"{\"Welcome\":{\"ticktax_net\":2,\"version\":\"0\",\"token\":1}}\n{\"Ready\":{\"departures\":false}}\n";
             stream.write_all(line).unwrap();
             let data = (protocol == Protocol::Tcp).then(|| server.accept().unwrap());
             thread::sleep(Duration::from_millis(300));
@@ -239,7 +242,8 @@ fn sizes_that_cannot_be_sent_are_refused() {
             call_bytes,
             ..spec(protocol, None)
         };
-        let error = Traffic::both(spec, Place::Loopback, (None, None)).unwrap_err();
+        let error =
+            Traffic::both(spec, Place::Loopback, (None, None), &Tuning::default()).unwrap_err();
         assert!(matches!(error, NetError::Size { .. }), "{error}");
     }
 }

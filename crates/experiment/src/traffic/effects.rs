@@ -1,0 +1,400 @@
+//! What the runs of an experiment tell.
+//!
+//! A block is one observation of each comparison of cells: its runs' logarithms, weighted as the design says, so that
+//! effects are shares and a machine that slows down counts for all cells alike. An effect is the mean over the blocks,
+//! with the interval of that mean. It is called one where Student's test of the blocks, all effects and both measures
+//! together (Holm), and the interval agree.
+
+use ticktax_model::Nanos;
+use ticktax_model::net_experiment::{
+    BlocksNeeded, ConnectionFacts, CostUnit, CpuCost, ExperimentCell, Fact, FactorEffect,
+    MeasuredEffect, NetExperiment,
+};
+use ticktax_model::trial::{Effect, Verdict};
+
+use super::Factors;
+use super::costs::costs;
+use crate::design::{Comparison, same};
+use crate::statistics::{holm, mean, mean_interval, student_chance, variance};
+use crate::trial::{FALSE_VERDICTS, MOST_BLOCKS, least_effect_by_t, level};
+
+/// What one run came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFigures {
+    /// Bits of the user's data a second.
+    pub rate: f64,
+    /// CPU time.
+    pub cpu: CpuCost,
+    /// Packets that were sent, a byte.
+    pub packets: f64,
+    /// System calls of both ends, a byte.
+    pub calls: f64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// What was in effect.
+    pub facts: Vec<Fact>,
+    /// The connection at its end.
+    pub connection: Option<ConnectionFacts>,
+}
+
+impl RunFigures {
+    fn acks(&self) -> Option<f64> {
+        let acks = f64::from(self.connection?.acks);
+        Some(acks / self.bytes.max(1) as f64)
+    }
+}
+
+/// A run of a cell, in a block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredRun {
+    /// Its block, from 0.
+    pub block: u64,
+    /// Its cell, by its place.
+    pub cell: usize,
+    /// What it came to.
+    pub figures: RunFigures,
+}
+
+/// What is judged: all that is known, with nothing that follows from it.
+pub struct Judged<'a> {
+    /// What was varied.
+    pub factors: &'a Factors,
+    /// Every run of whole blocks.
+    pub runs: &'a [MeasuredRun],
+    /// The document, whose cells, check, effects and costs are to be filled in.
+    pub document: NetExperiment,
+}
+
+/// The runs of whole blocks, by cells that differ in effect.
+pub(super) struct Blocks<'a> {
+    /// By block and by cell.
+    runs: Vec<Vec<Vec<&'a RunFigures>>>,
+    /// For each cell, the first that is the same.
+    same: Vec<usize>,
+}
+
+impl<'a> Blocks<'a> {
+    fn new(runs: &'a [MeasuredRun], cells: usize, same: Vec<usize>) -> Self {
+        let count = runs.iter().map(|it| it.block + 1).max().unwrap_or(0);
+        let count = usize::try_from(count).unwrap_or(0);
+        let mut blocks = vec![vec![Vec::new(); cells]; count];
+        for run in runs {
+            let block = usize::try_from(run.block).unwrap_or(usize::MAX);
+            if let Some(cell) = blocks.get_mut(block).and_then(|it| it.get_mut(run.cell)) {
+                cell.push(&run.figures);
+            }
+        }
+        blocks.retain(|block| block.iter().all(|cell| !cell.is_empty()));
+        Self { runs: blocks, same }
+    }
+
+    /// A comparison of what each run has, block by block.
+    fn compared(&self, weights: &[f64], of: impl Fn(&RunFigures) -> f64) -> Vec<f64> {
+        let of_block = |block: &Vec<Vec<&RunFigures>>| {
+            let cells = block.iter().zip(weights);
+            let parts = cells.filter(|(_, weight)| **weight != 0.0);
+            let parts = parts.map(|(runs, weight)| {
+                let values: Vec<f64> = runs.iter().map(|run| of(run)).collect();
+                weight * mean(&values)
+            });
+            parts.sum::<f64>()
+        };
+        self.runs.iter().map(of_block).collect()
+    }
+
+    /// Block by block, what each of the cells that differ has.
+    fn by_cell(&self, of: impl Fn(&RunFigures) -> f64) -> Vec<Vec<f64>> {
+        let first = self.same.iter().enumerate().filter(|(at, it)| at == *it);
+        let first: Vec<usize> = first.map(|(at, _)| at).collect();
+        let of_block = |block: &Vec<Vec<&RunFigures>>| {
+            let cell = |&first: &usize| {
+                let here = block
+                    .iter()
+                    .zip(&self.same)
+                    .filter(|(_, same)| **same == first);
+                let runs = here.flat_map(|(runs, _)| runs);
+                mean(&runs.map(|run| of(run)).collect::<Vec<f64>>())
+            };
+            first.iter().map(cell).collect::<Vec<f64>>()
+        };
+        self.runs.iter().map(of_block).collect()
+    }
+
+    /// CPU time a byte, by block and by cell that differs.
+    pub(super) fn cpu(&self) -> Vec<Vec<f64>> {
+        self.by_cell(|run| run.cpu.ns_per_byte)
+    }
+
+    /// How many of a unit there are a byte, by block and by cell that differs; `None` where a run does not tell.
+    pub(super) fn unit(&self, unit: CostUnit) -> Option<Vec<Vec<f64>>> {
+        let mut runs = self.runs.iter().flatten().flatten();
+        match unit {
+            CostUnit::Byte => Some(self.by_cell(|_| 1.0)),
+            CostUnit::Packet => Some(self.by_cell(|run| run.packets)),
+            CostUnit::Call => Some(self.by_cell(|run| run.calls)),
+            CostUnit::Ack => runs
+                .all(|run| run.acks().is_some())
+                .then(|| self.by_cell(|run| run.acks().unwrap_or_default())),
+        }
+    }
+}
+
+/// Judges an experiment.
+pub fn judge(judged: Judged<'_>) -> NetExperiment {
+    let Judged {
+        factors,
+        runs,
+        mut document,
+    } = judged;
+    let cells = factors.factorial().cells();
+    let facts: Vec<Vec<Fact>> = (0..cells.len())
+        .map(|cell| factors.in_effect(&cells[cell], &agreed(runs, cell)))
+        .collect();
+    let same = same(&facts, Clone::clone);
+    let (check, comparisons) = factors.factorial().check(&same);
+    let blocks = Blocks::new(runs, cells.len(), same.clone());
+    document.cells = cells
+        .into_iter()
+        .zip(facts)
+        .enumerate()
+        .map(|(at, (values, facts))| ExperimentCell {
+            values,
+            facts,
+            same_as: same[at],
+            ..cell(runs, at)
+        })
+        .collect();
+    let plan = &mut document.plan;
+    document.effects = effects(&blocks, &comparisons, plan.resolution);
+    if plan.pilot_blocks.is_none() {
+        plan.spread = widest(&blocks, &comparisons);
+        let tests = comparisons.len() * 2;
+        plan.needed = needed(plan.spread, plan.resolution, tests);
+    }
+    document.check = check;
+    document.costs = costs(&blocks);
+    document
+}
+
+/// The largest standard deviation of a block's effect, as a share, of experiments such as a pilot; and how many tests
+/// there are to be.
+pub fn spread(factors: &Factors, runs: &[MeasuredRun]) -> Option<(f64, usize)> {
+    let cells = factors.factorial().cells();
+    let facts: Vec<Vec<Fact>> = (0..cells.len())
+        .map(|cell| factors.in_effect(&cells[cell], &agreed(runs, cell)))
+        .collect();
+    let same = same(&facts, Clone::clone);
+    let (_, comparisons) = factors.factorial().check(&same);
+    let blocks = Blocks::new(runs, cells.len(), same);
+    Some((widest(&blocks, &comparisons)?, comparisons.len() * 2))
+}
+
+/// The blocks that a resolution takes, and one of 1 %.
+pub fn needed(spread: Option<f64>, resolution: f64, tests: usize) -> Vec<BlocksNeeded> {
+    let mut shares = vec![resolution, 0.01];
+    shares.dedup();
+    let of = |share| {
+        let blocks = spread.and_then(|spread| blocks_to_resolve(spread, share, tests));
+        blocks.map(|blocks| BlocksNeeded { share, blocks })
+    };
+    shares.into_iter().filter_map(of).collect()
+}
+
+/// How many blocks it takes to find effects of `resolution`, a share, in four of five experiments, if a block's effect
+/// has this spread and so many tests are judged together; `None` where no number within reason would do.
+pub fn blocks_to_resolve(spread: f64, resolution: f64, tests: usize) -> Option<u64> {
+    let (noise, effect) = (spread.ln_1p(), resolution.ln_1p());
+    let level = level(tests);
+    let enough = |blocks: u64| least_effect_by_t(noise, blocks, level) <= effect;
+    if !enough(MOST_BLOCKS) {
+        return None;
+    }
+    let (mut low, mut high) = (2, MOST_BLOCKS);
+    while low < high {
+        let middle = low.midpoint(high);
+        if enough(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Some(high)
+}
+
+/// The facts of a cell; of those in which its runs do not agree, that they do not.
+fn agreed(runs: &[MeasuredRun], cell: usize) -> Vec<Fact> {
+    let runs: Vec<&[Fact]> = runs
+        .iter()
+        .filter(|it| it.cell == cell)
+        .map(|it| &*it.figures.facts)
+        .collect();
+    let mut agreed: Vec<Fact> = Vec::new();
+    for fact in runs.iter().copied().flatten() {
+        if agreed.iter().any(|it| it.name == fact.name) {
+            continue;
+        }
+        if runs.iter().all(|facts| facts.contains(fact)) {
+            agreed.push(fact.clone());
+        } else {
+            agreed.push(Fact::new(&fact.name, "changed between runs"));
+        }
+    }
+    agreed
+}
+
+/// A cell's averages.
+fn cell(runs: &[MeasuredRun], at: usize) -> ExperimentCell {
+    let runs: Vec<&RunFigures> = runs
+        .iter()
+        .filter(|it| it.cell == at)
+        .map(|it| &it.figures)
+        .collect();
+    let of = |what: fn(&RunFigures) -> f64| {
+        let values: Vec<f64> = runs.iter().map(|run| what(run)).collect();
+        mean(&values)
+    };
+    let connections: Vec<ConnectionFacts> = runs.iter().filter_map(|run| run.connection).collect();
+    let shortest = connections.iter().map(|it| it.shortest_round_trip).min();
+    let smoothed: Nanos = connections.iter().map(|it| it.round_trip).sum();
+    let count = i64::try_from(connections.len().max(1)).unwrap_or(i64::MAX);
+    let acks: Option<Vec<f64>> = runs.iter().map(|run| run.acks()).collect();
+    ExperimentCell {
+        values: Vec::new(),
+        facts: Vec::new(),
+        same_as: at,
+        runs: runs.len() as u64,
+        rate: of(|run| run.rate),
+        cpu: CpuCost {
+            ns_per_byte: of(|run| run.cpu.ns_per_byte),
+            sender_ns_per_byte: of(|run| run.cpu.sender_ns_per_byte),
+            receiver_ns_per_byte: of(|run| run.cpu.receiver_ns_per_byte),
+            softirq_ns_per_byte: of(|run| run.cpu.softirq_ns_per_byte),
+        },
+        packets_per_byte: of(|run| run.packets),
+        acks_per_byte: acks.map(|it| mean(&it)),
+        calls_per_byte: of(|run| run.calls),
+        shortest_round_trip: shortest,
+        round_trip: shortest.map(|_| Nanos(smoothed.0 / count)),
+    }
+}
+
+/// One comparison of one measure, before all are judged together.
+struct Draft {
+    logs: Vec<f64>,
+    amounts: Vec<f64>,
+    chance: Option<f64>,
+    falls_is_better: bool,
+}
+
+impl Draft {
+    fn new(
+        blocks: &Blocks<'_>,
+        weights: &[f64],
+        falls_is_better: bool,
+        of: fn(&RunFigures) -> f64,
+    ) -> Self {
+        let logs = blocks.compared(weights, |run| of(run).ln());
+        let amounts = blocks.compared(weights, of);
+        let error = (variance(&logs) / logs.len().max(1) as f64).sqrt();
+        let freedom = logs.len() as f64 - 1.0;
+        let chance = (error > 0.0).then(|| student_chance(mean(&logs) / error, freedom));
+        Self {
+            logs,
+            amounts,
+            chance,
+            falls_is_better,
+        }
+    }
+
+    fn judged(&self, chance: Option<f64>, resolution: f64, tests: usize) -> MeasuredEffect {
+        let effect = |values: &[f64], scale: fn(f64) -> f64| {
+            mean_interval(values).map(|(low, high)| Effect {
+                value: scale(mean(values)),
+                low: scale(low),
+                high: scale(high),
+            })
+        };
+        let share = effect(&self.logs, f64::exp_m1);
+        let certain = chance.is_some_and(|it| it <= FALSE_VERDICTS);
+        let verdict = match share {
+            Some(it) if certain && !it.may_be_none() => {
+                if (it.value < 0.0) == self.falls_is_better {
+                    Verdict::Better
+                } else {
+                    Verdict::Worse
+                }
+            }
+            Some(it) if it.bound() <= resolution => {
+                Verdict::NoDifferenceBeyond { bound: it.bound() }
+            }
+            _ => {
+                let have = self.logs.len() as u64;
+                let spread = variance(&self.logs).sqrt().exp_m1();
+                let needed = blocks_to_resolve(spread, resolution, tests);
+                let needed = needed.filter(|_| have > 1);
+                Verdict::CannotTell {
+                    more_blocks: needed.map(|it| it.saturating_sub(have).max(1)),
+                }
+            }
+        };
+        MeasuredEffect {
+            share,
+            amount: effect(&self.amounts, |it| it),
+            chance,
+            verdict,
+        }
+    }
+}
+
+fn effects(blocks: &Blocks<'_>, comparisons: &[Comparison], resolution: f64) -> Vec<FactorEffect> {
+    let drafts: Vec<[Draft; 2]> = comparisons
+        .iter()
+        .map(|it| {
+            [
+                Draft::new(blocks, &it.weights, true, |run| run.cpu.ns_per_byte),
+                Draft::new(blocks, &it.weights, false, |run| run.rate),
+            ]
+        })
+        .collect();
+    let chances: Vec<Option<f64>> = drafts.iter().flatten().map(|it| it.chance).collect();
+    let tests = chances.len();
+    let corrected = holm(&chances);
+    let judged = comparisons.iter().zip(&drafts).zip(corrected.chunks(2));
+    judged
+        .map(|((comparison, [cpu, rate]), chance)| {
+            let added = |of: fn(&CpuCost) -> f64| {
+                mean(&blocks.compared(&comparison.weights, |run| of(&run.cpu)))
+            };
+            FactorEffect {
+                terms: comparison.terms.clone(),
+                cpu: cpu.judged(chance[0], resolution, tests),
+                rate: rate.judged(chance[1], resolution, tests),
+                added: CpuCost {
+                    ns_per_byte: added(|it| it.ns_per_byte),
+                    sender_ns_per_byte: added(|it| it.sender_ns_per_byte),
+                    receiver_ns_per_byte: added(|it| it.receiver_ns_per_byte),
+                    softirq_ns_per_byte: added(|it| it.softirq_ns_per_byte),
+                },
+            }
+        })
+        .collect()
+}
+
+/// The largest spread of a block's effect of a single factor, as a share.
+fn widest(blocks: &Blocks<'_>, comparisons: &[Comparison]) -> Option<f64> {
+    if blocks.runs.len() < 2 {
+        return None;
+    }
+    let mains = comparisons.iter().filter(|it| it.terms.len() == 1);
+    let spreads = mains.flat_map(|it| {
+        let of = |what: fn(&RunFigures) -> f64| {
+            variance(&blocks.compared(&it.weights, |run| what(run).ln())).sqrt()
+        };
+        [of(|run| run.cpu.ns_per_byte), of(|run| run.rate)]
+    });
+    let widest = spreads.fold(0.0, f64::max);
+    (widest > 0.0).then(|| widest.exp_m1())
+}
+
+#[cfg(test)]
+mod tests;

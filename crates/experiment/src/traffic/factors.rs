@@ -1,0 +1,592 @@
+//! What can be varied of traffic between two namespaces: one table, and any sysctl of a network namespace by its name.
+
+use ticktax_model::Nanos;
+use ticktax_model::net::{LinkSpec, Protocol, TrafficSpec};
+use ticktax_model::net_experiment::{Fact, FactorPlace, VariedFactor};
+use ticktax_probes::net::{Offload, TCP_CALL, Tuning, UDP_HEADERS};
+
+use super::MOST_CELLS;
+use crate::design::Factorial;
+use crate::vary::{Vary, VaryError};
+
+/// The rate of datagrams, without other wishes, in bits a second.
+const UDP_RATE: f64 = 100e6;
+
+/// The largest packet of a link that is not known.
+const ETHERNET: u32 = 1_500;
+
+/// The largest packet that a device can be given is checked where it is made; this is what fits the number.
+const MOST_BYTES: u32 = 1 << 30;
+
+/// Traffic between two ends of this machine, and what is set for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// What carries it.
+    pub protocol: Protocol,
+    /// Bytes of each call; `None`: what suits the protocol.
+    pub size: Option<u32>,
+    /// Bits a second, or as many as there is room for; `None`: what suits the protocol.
+    pub rate: Option<Option<f64>>,
+    /// For how long.
+    pub length: Nanos,
+    /// The largest packet of the link, in bytes; `None` where it is not known.
+    pub mtu: Option<u32>,
+    /// What the link is narrowed to, each way.
+    pub link: LinkSpec,
+    /// All else.
+    pub tuning: Tuning,
+}
+
+impl Setup {
+    /// What is sent.
+    pub fn spec(&self) -> TrafficSpec {
+        let (call_bytes, rate) = match self.protocol {
+            Protocol::Tcp => (TCP_CALL, None),
+            Protocol::Udp => {
+                let packet = self.mtu.unwrap_or(ETHERNET);
+                (packet.saturating_sub(UDP_HEADERS), Some(UDP_RATE))
+            }
+        };
+        TrafficSpec {
+            protocol: self.protocol,
+            call_bytes: self.size.unwrap_or(call_bytes),
+            rate: self.rate.unwrap_or(rate),
+            length: self.length,
+        }
+    }
+}
+
+/// Something that can be varied.
+#[derive(Debug)]
+pub struct Factor {
+    /// As it is typed.
+    pub name: &'static str,
+    /// Where it is set.
+    pub place: FactorPlace,
+    /// Its values, for people.
+    pub values: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// What tells that it is in effect, of what is read back; where nothing does, its value does.
+    told_by: &'static [&'static str],
+    set: Set,
+}
+
+#[derive(Debug)]
+enum Set {
+    By(fn(&mut Setup, &str) -> Result<(), String>),
+    /// A sysctl of this name.
+    Sysctl(&'static str),
+    Offload(Offload),
+}
+
+/// A number of bytes: 4096, 64k, 1M.
+fn bytes(text: &str) -> Result<u32, String> {
+    let wrong = || format!("invalid size `{text}`: bytes, such as 4096, 64k or 1M");
+    let units = [("k", 10), ("K", 10), ("M", 20)];
+    let unit = units.into_iter().find_map(|(unit, shift)| {
+        let number = text.strip_suffix(unit)?;
+        Some((number, shift))
+    });
+    let (number, shift) = unit.unwrap_or((text, 0));
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    let bytes = number.checked_mul(1 << shift).ok_or_else(wrong)?;
+    if (1..=MOST_BYTES).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(wrong())
+    }
+}
+
+/// On or off.
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "0" | "off" => Ok(false),
+        "1" | "on" => Ok(true),
+        _ => Err(format!("`{text}` is neither 0 nor 1")),
+    }
+}
+
+/// A buffer's size, or the kernel's own choice.
+fn buffer(text: &str) -> Result<Option<u32>, String> {
+    match text {
+        "auto" => Ok(None),
+        _ => bytes(text).map(Some),
+    }
+}
+
+/// Bits a second, as they are typed everywhere; none for as many as there is room for.
+///
+/// # Errors
+/// It is no rate.
+pub fn rate(text: &str) -> Result<Option<f64>, String> {
+    if text == "max" {
+        return Ok(None);
+    }
+    let wrong = || {
+        format!(
+            "invalid rate `{text}`: 8 to 10000G bits a second, such as 64k, 100M or 2.5G, or max"
+        )
+    };
+    let units = [("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)];
+    let unit = units.into_iter().find_map(|(unit, factor)| {
+        let number = text.strip_suffix(unit)?;
+        Some((number, factor))
+    });
+    let (number, factor) = unit.unwrap_or((text, 1.0));
+    let rate = number.parse::<f64>().map_err(|_| wrong())? * factor;
+    if (8.0..=1e13).contains(&rate) {
+        Ok(Some(rate))
+    } else {
+        Err(wrong())
+    }
+}
+
+/// How long a link holds up each packet; none for not at all.
+///
+/// # Errors
+/// It is no time.
+pub fn delay(text: &str) -> Result<Option<Nanos>, String> {
+    let read = text.parse::<Nanos>().ok();
+    let read = if text == "0" { Some(Nanos::ZERO) } else { read };
+    let read = read.ok_or_else(|| format!("invalid delay `{text}`: up to 300ms, such as 20ms"))?;
+    Ok(Some(read).filter(|delay| *delay > Nanos::ZERO))
+}
+
+/// What share of its packets a link loses; none for none.
+///
+/// # Errors
+/// It is no share.
+pub fn loss(text: &str) -> Result<Option<f64>, String> {
+    if text == "0" {
+        return Ok(None);
+    }
+    let percent = text.strip_suffix('%').map(str::trim);
+    let percent = percent.and_then(|percent| percent.parse::<f64>().ok());
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    let percent =
+        percent.ok_or_else(|| format!("invalid loss `{text}`: up to 20%, such as 0.1%"))?;
+    Ok(Some(percent / 100.0).filter(|share| *share > 0.0))
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    let mut all = Protocol::ALL.into_iter();
+    all.find(|it| it.name().eq_ignore_ascii_case(text))
+        .ok_or_else(|| format!("`{text}` is neither tcp nor udp"))
+}
+
+const fn by(
+    name: &'static str,
+    place: FactorPlace,
+    values: &'static str,
+    about: &'static str,
+    told_by: &'static [&'static str],
+    set: fn(&mut Setup, &str) -> Result<(), String>,
+) -> Factor {
+    Factor {
+        name,
+        place,
+        values,
+        about,
+        told_by,
+        set: Set::By(set),
+    }
+}
+
+const fn sysctl(
+    name: &'static str,
+    full: &'static str,
+    about: &'static str,
+    told_by: &'static [&'static str],
+) -> Factor {
+    Factor {
+        name,
+        place: FactorPlace::Namespace,
+        values: "what the sysctl takes",
+        about,
+        told_by,
+        set: Set::Sysctl(full),
+    }
+}
+
+const fn offload(offload: Offload, about: &'static str) -> Factor {
+    Factor {
+        name: offload.name(),
+        place: FactorPlace::Device,
+        values: "0, 1",
+        about,
+        told_by: &["tx-checksum", "gso", "tso", "gro"],
+        set: Set::Offload(offload),
+    }
+}
+
+/// Every factor that has a name of its own.
+pub static FACTORS: [Factor; 20] = [
+    by(
+        "size",
+        FactorPlace::Traffic,
+        "bytes",
+        "bytes of each call; of UDP, of each datagram",
+        &[],
+        |setup, text| {
+            setup.size = Some(bytes(text)?);
+            Ok(())
+        },
+    ),
+    by(
+        "protocol",
+        FactorPlace::Traffic,
+        "tcp, udp",
+        "a stream, or datagrams",
+        &[],
+        |setup, text| {
+            setup.protocol = protocol(text)?;
+            Ok(())
+        },
+    ),
+    by(
+        "rate",
+        FactorPlace::Traffic,
+        "bits a second, or max",
+        "how much is sent",
+        &[],
+        |setup, text| {
+            setup.rate = Some(rate(text)?);
+            Ok(())
+        },
+    ),
+    by(
+        "mss",
+        FactorPlace::Socket,
+        "bytes",
+        "the largest data of a TCP segment that either end offers",
+        &["segment data"],
+        |setup, text| {
+            setup.tuning.mss = Some(bytes(text)?);
+            Ok(())
+        },
+    ),
+    by(
+        "sndbuf",
+        FactorPlace::Socket,
+        "bytes, or auto",
+        "the sending socket's buffer",
+        &["send buffer"],
+        |setup, text| {
+            setup.tuning.send_buffer = buffer(text)?;
+            Ok(())
+        },
+    ),
+    by(
+        "rcvbuf",
+        FactorPlace::Socket,
+        "bytes, or auto",
+        "the receiving socket's buffer",
+        &["receive buffer"],
+        |setup, text| {
+            setup.tuning.receive_buffer = buffer(text)?;
+            Ok(())
+        },
+    ),
+    by(
+        "nodelay",
+        FactorPlace::Socket,
+        "0, 1",
+        "whether small segments are sent at once (TCP_NODELAY)",
+        &["nodelay"],
+        |setup, text| {
+            setup.tuning.nodelay = Some(switch(text)?);
+            Ok(())
+        },
+    ),
+    by(
+        "congestion",
+        FactorPlace::Socket,
+        "a name, such as cubic",
+        "the sending socket's congestion control",
+        &["congestion control"],
+        |setup, text| {
+            setup.tuning.congestion = Some(text.to_owned());
+            Ok(())
+        },
+    ),
+    by(
+        "mtu",
+        FactorPlace::Device,
+        "bytes, 128 to 65535",
+        "the largest packet of the virtual devices",
+        &[],
+        |setup, text| {
+            setup.mtu = Some(bytes(text)?);
+            Ok(())
+        },
+    ),
+    by(
+        "link-rate",
+        FactorPlace::Device,
+        "bits a second, or max",
+        "what the link carries, each way",
+        &[],
+        |setup, text| {
+            setup.link.rate = rate(text)?;
+            Ok(())
+        },
+    ),
+    by(
+        "delay",
+        FactorPlace::Device,
+        "a time, such as 20ms, or 0",
+        "how long the link holds up each packet, each way",
+        &[],
+        |setup, text| {
+            setup.link.delay = delay(text)?;
+            Ok(())
+        },
+    ),
+    by(
+        "loss",
+        FactorPlace::Device,
+        "a share, such as 0.1%, or 0",
+        "what share of the packets the link loses, each way",
+        &[],
+        |setup, text| {
+            setup.link.loss = loss(text)?;
+            Ok(())
+        },
+    ),
+    offload(
+        Offload::Checksum,
+        "checksums of what is sent are the device's work",
+    ),
+    offload(
+        Offload::Segmentation,
+        "TCP data is cut into segments by the device: a veth pair hands it over uncut",
+    ),
+    offload(
+        Offload::GenericSegmentation,
+        "data is cut into packets as late as can be",
+    ),
+    offload(
+        Offload::GenericReceive,
+        "received segments are put together again",
+    ),
+    sysctl(
+        "tcp_timestamps",
+        "net.ipv4.tcp_timestamps",
+        "12 bytes of each segment, for round-trip times and old duplicates",
+        &["timestamps"],
+    ),
+    sysctl(
+        "tcp_window_scaling",
+        "net.ipv4.tcp_window_scaling",
+        "windows beyond 64 KiB",
+        &["window scaling", "window scale"],
+    ),
+    sysctl(
+        "tcp_sack",
+        "net.ipv4.tcp_sack",
+        "acknowledgements tell what arrived out of order",
+        &["SACK"],
+    ),
+    sysctl(
+        "tcp_congestion_control",
+        "net.ipv4.tcp_congestion_control",
+        "the namespaces' usual congestion control",
+        &["congestion control"],
+    ),
+];
+
+/// A factor of an experiment.
+#[derive(Debug)]
+struct Chosen {
+    name: String,
+    place: FactorPlace,
+    values: Vec<String>,
+    told_by: &'static [&'static str],
+    set: ChosenSet,
+}
+
+#[derive(Debug)]
+enum ChosenSet {
+    Row(&'static Factor),
+    Sysctl(String),
+}
+
+impl Chosen {
+    fn read(vary: &Vary) -> Result<Self, VaryError> {
+        let values: Vec<String> = vary.values()?;
+        if values.len() < 2 {
+            return Err(vary.error(&"one value is no comparison: name two at least"));
+        }
+        let name = vary.name();
+        let row = FACTORS
+            .iter()
+            .find(|row| row.name == name || matches!(row.set, Set::Sysctl(full) if full == name));
+        let (place, told_by, set) = match row {
+            Some(row) => (row.place, row.told_by, ChosenSet::Row(row)),
+            None if name.starts_with("net.") => {
+                let set = ChosenSet::Sysctl(name.to_owned());
+                (FactorPlace::Namespace, &[][..], set)
+            }
+            None => {
+                let known: Vec<&str> = FACTORS.iter().map(|row| row.name).collect();
+                return Err(vary.error(&format_args!(
+                    "nothing of this name can be varied: {}, or a sysctl of a network namespace by its full name, such \
+                     as net.ipv4.tcp_rmem",
+                    known.join(", ")
+                )));
+            }
+        };
+        let chosen = Self {
+            name: name.to_owned(),
+            place,
+            values,
+            told_by,
+            set,
+        };
+        Ok(chosen)
+    }
+
+    /// What it is of names that mean the same.
+    fn full(&self) -> &str {
+        match &self.set {
+            ChosenSet::Row(row) => match row.set {
+                Set::Sysctl(full) => full,
+                _ => row.name,
+            },
+            ChosenSet::Sysctl(name) => name,
+        }
+    }
+
+    fn set(&self, setup: &mut Setup, value: &str) -> Result<(), String> {
+        let tuning = &mut setup.tuning;
+        match &self.set {
+            ChosenSet::Sysctl(name) => {
+                tuning.sysctls.push((name.clone(), value.to_owned()));
+                Ok(())
+            }
+            ChosenSet::Row(row) => match row.set {
+                Set::By(set) => set(setup, value),
+                Set::Sysctl(name) => {
+                    tuning.sysctls.push((name.to_owned(), value.to_owned()));
+                    Ok(())
+                }
+                Set::Offload(offload) => {
+                    tuning.offloads.push((offload, switch(value)?));
+                    Ok(())
+                }
+            },
+        }
+    }
+}
+
+/// What is varied, and what is not.
+#[derive(Debug)]
+pub struct Factors {
+    base: Setup,
+    chosen: Vec<Chosen>,
+    factorial: Factorial,
+}
+
+impl Factors {
+    /// Takes what was typed, beside what stays as it is.
+    ///
+    /// # Errors
+    /// An unknown factor, a value that it does not have, or too many cells.
+    pub fn read(typed: &[Vary], base: Setup) -> Result<Self, VaryError> {
+        let mut chosen: Vec<Chosen> = Vec::new();
+        let mut cells = 1_usize;
+        for vary in typed {
+            let factor = Chosen::read(vary)?;
+            if let Some(other) = chosen.iter().find(|it| it.full() == factor.full()) {
+                return Err(match &other.name {
+                    name if *name == factor.name => vary.error(&"it is varied twice"),
+                    name => vary.error(&format_args!("{name} is the same: it is varied twice")),
+                });
+            }
+            for value in &factor.values {
+                let set = factor.set(&mut base.clone(), value);
+                set.map_err(|why| vary.error(&why))?;
+            }
+            cells = cells.saturating_mul(factor.values.len());
+            if cells > MOST_CELLS {
+                return Err(vary.error(&format_args!(
+                    "that makes more than {MOST_CELLS} combinations: vary less at a time"
+                )));
+            }
+            chosen.push(factor);
+        }
+        let levels = chosen.iter().map(|it| it.values.len()).collect();
+        Ok(Self {
+            base,
+            chosen,
+            factorial: Factorial::new(levels),
+        })
+    }
+
+    /// Their combinations.
+    pub fn factorial(&self) -> &Factorial {
+        &self.factorial
+    }
+
+    /// What is set in a cell.
+    pub fn setup(&self, cell: &[usize]) -> Setup {
+        let mut setup = self.base.clone();
+        for (factor, &value) in self.chosen.iter().zip(cell) {
+            // Every value was set once when it was read.
+            let _ = factor.set(&mut setup, &factor.values[value]);
+        }
+        // In the order in which they depend on each other.
+        let place = |it: &(Offload, bool)| Offload::ALL.iter().position(|of| *of == it.0);
+        setup.tuning.offloads.sort_by_key(place);
+        setup
+    }
+
+    /// What was in effect of a cell: what was read back, and of factors that nothing else tells of, their values.
+    pub fn in_effect(&self, cell: &[usize], read: &[Fact]) -> Vec<Fact> {
+        // A sysctl is one thing, and what comes of it another.
+        let is_told = |fact: &&Fact| {
+            let mut told = self.chosen.iter().filter(|it| !it.told_by.is_empty());
+            told.all(|it| it.full() != fact.name || it.told_by.contains(&&*fact.name))
+        };
+        let mut facts: Vec<Fact> = read.iter().filter(is_told).cloned().collect();
+        for (factor, &value) in self.chosen.iter().zip(cell) {
+            let name = factor.full();
+            if factor.told_by.is_empty() && facts.iter().all(|it| it.name != name) {
+                facts.push(Fact::new(name, &factor.values[value]));
+            }
+        }
+        facts.sort();
+        facts
+    }
+
+    /// Whether one of them is of this name.
+    pub fn varies(&self, name: &str) -> bool {
+        self.chosen.iter().any(|it| it.name == name)
+    }
+
+    /// For the document.
+    pub fn varied(&self) -> Vec<VariedFactor> {
+        let varied = self.chosen.iter().map(|it| VariedFactor {
+            name: it.name.clone(),
+            place: it.place,
+            values: it.values.clone(),
+        });
+        varied.collect()
+    }
+
+    /// Those that need namespaces of their own.
+    pub fn of_namespaces(&self) -> Vec<&str> {
+        let needs = |it: &&Chosen| matches!(it.place, FactorPlace::Device | FactorPlace::Namespace);
+        let needs = self.chosen.iter().filter(needs);
+        needs.map(|it| &*it.name).collect()
+    }
+
+    /// What stays as it is.
+    pub fn base(&self) -> &Setup {
+        &self.base
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,412 @@
+//! The page of an experiment with traffic: which option costs what, the cells, the effects, and what could not be told.
+
+mod words;
+
+use ticktax_model::Nanos;
+use ticktax_model::net::{Link, Protocol};
+use ticktax_model::net_experiment::{FactorEffect, NetExperiment};
+use ticktax_model::trial::Verdict;
+
+use super::block::{Columns, Written};
+use super::net::words::{bits, fraction, size};
+use super::numbers::{counted, grouped, percent};
+use super::page::{Page, Tone, clean, tied};
+use super::{Paged, TextStyle};
+use words::{amount, change, ends, of_terms, signed, sum_of, unit, value_of};
+
+impl Paged for NetExperiment {
+    fn page(&self, style: &TextStyle) -> Written {
+        let mut page = Page::new(*style);
+        head(&mut page, self);
+        answer(&mut page, self);
+        design(&mut page, self);
+        cells(&mut page, self);
+        effects(&mut page, self);
+        costs(&mut page, self);
+        unresolved(&mut page, self);
+        page.finish()
+    }
+}
+
+fn head(page: &mut Page, it: &NetExperiment) {
+    let names: Vec<String> = it.factors.iter().map(|it| clean(&it.name)).collect();
+    let over = match &it.link {
+        Link::Loopback { .. } => "the loopback device",
+        Link::Veth { .. } | Link::Network { .. } => "a veth pair",
+    };
+    let title = format!(
+        "ticktax: {} over {over} of {}",
+        names.join(", "),
+        clean(&it.host)
+    );
+    page.line(Tone::Strong, &title);
+    let plan = &it.plan;
+    let text = format!(
+        "{}, {} of {} each, in {} of a drawn order (seed {}), {} in all.",
+        counted(it.cells.len() as u64, "combination"),
+        counted(plan.blocks * 2, "run"),
+        plan.run,
+        counted(plan.blocks, "block"),
+        plan.seed,
+        plan.took,
+    );
+    page.paragraph(Tone::Faint, "", &text);
+    if let Some(why) = &plan.ended_early {
+        let text = format!(
+            "Ended before its time, after {} of {} blocks: {}.",
+            plan.blocks,
+            plan.planned,
+            clean(why)
+        );
+        page.paragraph(Tone::Warning, "", &text);
+    }
+}
+
+/// Which option costs what, the largest first; which does not matter, and of which nothing can be said.
+fn answer(page: &mut Page, it: &NetExperiment) {
+    let size = |effect: &&FactorEffect| {
+        let of =
+            |share: Option<ticktax_model::trial::Effect>| share.map_or(0.0, |it| it.value.abs());
+        of(effect.cpu.share).max(of(effect.rate.share))
+    };
+    let mut all: Vec<&FactorEffect> = it.effects.iter().collect();
+    all.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    let (mut same, mut open) = (Vec::new(), Vec::new());
+    for effect in all {
+        let (label, tone) = match (effect.cpu.verdict, effect.rate.verdict) {
+            (Verdict::Worse, _) => ("Costs: ", Tone::Warning),
+            (Verdict::Better, _) => ("Saves: ", Tone::Good),
+            (_, rate) if rate.differs() => ("Moves throughput only: ", Tone::Plain),
+            (
+                Verdict::NoDifferenceBeyond { bound },
+                Verdict::NoDifferenceBeyond { bound: other },
+            ) => {
+                same.push(format!(
+                    "{} (within {})",
+                    of_terms(it, &effect.terms),
+                    percent(bound.max(other))
+                ));
+                continue;
+            }
+            _ => {
+                open.push(of_terms(it, &effect.terms));
+                continue;
+            }
+        };
+        page.paragraph(tone, label, &sentence(it, effect));
+    }
+    if !same.is_empty() {
+        page.paragraph(
+            Tone::Plain,
+            "Does not matter: ",
+            &format!("{}.", same.join(", ")),
+        );
+    }
+    if !open.is_empty() {
+        let text = format!(
+            "{}: an effect of {} is neither shown nor excluded.",
+            open.join(", "),
+            percent(it.plan.resolution)
+        );
+        page.paragraph(Tone::Plain, "Open: ", &text);
+    }
+}
+
+/// An effect in words.
+fn sentence(it: &NetExperiment, effect: &FactorEffect) -> String {
+    let what = match effect.terms[..] {
+        [term] => format!(
+            "{} in place of {}",
+            of_terms(it, &effect.terms),
+            value_of(it, term.factor, 0)
+        ),
+        _ => format!(
+            "{}, beyond what each does alone",
+            of_terms(it, &effect.terms)
+        ),
+    };
+    let mut text = format!("{what}: ");
+    let mut parts = Vec::new();
+    if let (Some(share), Some(ns)) = (effect.cpu.share, effect.cpu.amount) {
+        parts.push(match effect.cpu.verdict {
+            verdict if verdict.differs() => format!(
+                "{} of CPU time a byte ({}, {}){}",
+                change(share.value),
+                ends(share),
+                tied(format!("{} ns", amount(ns.value))),
+                mostly(effect)
+            ),
+            Verdict::NoDifferenceBeyond { bound } => {
+                format!("CPU time a byte the same within {}", percent(bound))
+            }
+            _ => format!("CPU time a byte open ({})", ends(share)),
+        });
+    }
+    if let Some(share) = effect.rate.share {
+        parts.push(match effect.rate.verdict {
+            verdict if verdict.differs() => {
+                format!("{} of throughput ({})", change(share.value), ends(share))
+            }
+            Verdict::NoDifferenceBeyond { bound } => {
+                format!("throughput the same within {}", percent(bound))
+            }
+            _ => format!("throughput open ({})", ends(share)),
+        });
+    }
+    text.push_str(&parts.join("; "));
+    text.push('.');
+    text
+}
+
+/// Whose the most of it is, where it is most of it.
+fn mostly(effect: &FactorEffect) -> String {
+    let added = &effect.added;
+    let parts = [
+        (added.sender_ns_per_byte, "the sender's"),
+        (added.receiver_ns_per_byte, "the receiver's"),
+        (added.softirq_ns_per_byte, "in softirqs"),
+    ];
+    let part = parts.iter().find(|(ns, _)| {
+        let share = ns / added.ns_per_byte;
+        (0.6..=1.4).contains(&share)
+    });
+    part.map_or_else(String::new, |(_, whose)| format!(", most of it {whose}"))
+}
+
+/// Cells that are the same, and what that leaves to tell.
+fn design(page: &mut Page, it: &NetExperiment) {
+    let check = &it.check;
+    if check.is_whole() {
+        return;
+    }
+    let text = format!(
+        "{} were set, of which {} in what was in effect: of {} that they were to tell, {} can be told apart. Why \
+         is below.",
+        counted(check.cells as u64, "combination"),
+        match check.different {
+            1 => "none differs".to_owned(),
+            many => format!("{many} differ"),
+        },
+        counted(check.effects as u64, "effect"),
+        check.rank
+    );
+    page.paragraph(Tone::Warning, "Check: ", &text);
+}
+
+fn cells(page: &mut Page, it: &NetExperiment) {
+    page.section("Combinations");
+    let columns = |cells: [&str; 5]| Columns::right([12, 8, 8, 8, 8].into_iter().zip(cells));
+    let softirq = if it.no_books.is_some() { "" } else { "softirq" };
+    let head = columns(["throughput", "ns/byte", "sender", "receiver", softirq]);
+    let names: Vec<String> = it.factors.iter().map(|it| clean(&it.name)).collect();
+    page.headings(Tone::Faint, &format!("  {}", names.join(" ")), &head);
+    for (at, cell) in it.cells.iter().enumerate() {
+        let values = cell.values.iter().enumerate();
+        let values: Vec<String> = values
+            .map(|(factor, &value)| value_of(it, factor, value))
+            .collect();
+        let same = match cell.same_as {
+            same if same == at => String::new(),
+            same => format!(" (in effect {})", same + 1),
+        };
+        let name = format!("{} {}{same}", at + 1, values.join(" "));
+        let cpu = &cell.cpu;
+        let rate = bits(cell.rate);
+        let each = [
+            cpu.ns_per_byte,
+            cpu.sender_ns_per_byte,
+            cpu.receiver_ns_per_byte,
+            cpu.softirq_ns_per_byte,
+        ]
+        .map(fraction);
+        let softirq = if it.no_books.is_some() { "" } else { &each[3] };
+        let cells = columns([&rate, &each[0], &each[1], &each[2], softirq]);
+        page.row(Tone::Plain, 2, &name, &cells);
+    }
+    let mut text = "Values of the factors, in their order.".to_owned();
+    match &it.no_books {
+        None => text.push_str(
+            " CPU time is that of all accounts of the traffic, in ns a byte that arrived.",
+        ),
+        Some(why) => {
+            text.push_str(" CPU time is that of the two threads by their own clocks, in ns a byte that arrived: ");
+            text.push_str(&clean(why));
+            text.push('.');
+        }
+    }
+    page.paragraph(Tone::Faint, "", &text);
+}
+
+fn effects(page: &mut Page, it: &NetExperiment) {
+    if it.effects.is_empty() {
+        return;
+    }
+    page.section("Effects, on average over all other factors");
+    let columns = |cells: [&str; 4]| Columns::right([9, 19, 8, 11].into_iter().zip(cells));
+    let head = columns(["CPU a byte", "95 %", "ns/byte", "throughput"]);
+    page.headings(Tone::Faint, "", &head);
+    for effect in &it.effects {
+        let share = effect.cpu.share;
+        let cells = [
+            share.map_or_else(String::new, |it| change(it.value)),
+            share.map_or_else(String::new, ends),
+            effect
+                .cpu
+                .amount
+                .map_or_else(String::new, |it| amount(it.value)),
+            effect
+                .rate
+                .share
+                .map_or_else(String::new, |it| change(it.value)),
+        ];
+        let cells = cells.each_ref().map(String::as_str);
+        let tone = match effect.cpu.verdict {
+            Verdict::Worse => Tone::Warning,
+            Verdict::Better => Tone::Good,
+            _ => Tone::Plain,
+        };
+        page.row(tone, 2, &of_terms(it, &effect.terms), &columns(cells));
+    }
+    let text = "Each value beside the first of its factor. With two: by how much more the first does together with \
+         the second than without. Intervals are those of the blocks' means; an effect counts where all of them \
+         together leave chance 5 %.";
+    page.paragraph(Tone::Faint, "", text);
+}
+
+fn costs(page: &mut Page, it: &NetExperiment) {
+    let costs = &it.costs;
+    page.section("What a byte, a packet, a call cost");
+    for cost in &costs.costs {
+        let Some(ns) = cost.ns else { continue };
+        let text = format!(
+            "{} ns  ({} to {})",
+            signed(ns.value),
+            signed(ns.low),
+            signed(ns.high)
+        );
+        page.row(Tone::Plain, 2, &format!("a {}", unit(cost.unit)), &text);
+    }
+    if let Some(refused) = costs.refused {
+        page.paragraph(
+            Tone::Warning,
+            "Refused: ",
+            &words::refusal(refused, costs.misfit),
+        );
+    }
+    for bound in &costs.bound {
+        let with: Vec<&str> = bound.with.iter().map(|&it| unit(it)).collect();
+        let text = format!(
+            "{}s have no cost of their own: their number follows from that of each {} in all combinations, or nearly \
+             so, and their cost is in there.",
+            unit(bound.unit),
+            with.join(" and ")
+        );
+        page.paragraph(Tone::Plain, "Not told apart: ", &text);
+    }
+    let text = match costs.misfit {
+        Some(misfit) => format!(
+            "CPU time as the sum of these, by least squares over {}; {} of it is left over.",
+            counted(costs.equations as u64, "combination"),
+            percent(misfit)
+        ),
+        None => {
+            "As many combinations as costs: nothing is left over by which the sum could be checked."
+                .to_owned()
+        }
+    };
+    page.paragraph(Tone::Faint, "", &text);
+}
+
+fn unresolved(page: &mut Page, it: &NetExperiment) {
+    page.section("What could not be told");
+    for idle in &it.check.idle {
+        let Some(factor) = it.factors.get(idle.factor) else {
+            continue;
+        };
+        let name = clean(&factor.name);
+        let text = match idle.while_at {
+            None => format!("{name} changed nothing that was in effect, whatever it was set to."),
+            Some(term) => format!(
+                "{name} changed nothing that was in effect while {}.",
+                of_terms(it, &[term])
+            ),
+        };
+        page.hanging(Tone::Plain, &text);
+    }
+    for terms in &it.check.nothing {
+        if terms.len() > 1 {
+            let text = format!(
+                "{} compares combinations that are the same.",
+                of_terms(it, terms)
+            );
+            page.hanging(Tone::Plain, &text);
+        }
+    }
+    for alias in &it.check.aliases {
+        let text = format!(
+            "{} is the same comparison as {}: no run tells them apart.",
+            of_terms(it, &alias.terms),
+            sum_of(it, &alias.is)
+        );
+        page.hanging(Tone::Plain, &text);
+    }
+    for needed in &it.plan.needed {
+        let by = match it.plan.pilot_blocks {
+            Some(pilot) => format!("by a pilot of {pilot} blocks"),
+            None => "by these blocks".to_owned(),
+        };
+        let text = format!(
+            "To tell {} apart takes {} ({by}; this had {}).",
+            percent(needed.share),
+            counted(needed.blocks, "block"),
+            grouped(it.plan.blocks)
+        );
+        page.hanging(Tone::Plain, &text);
+    }
+    windows(page, it);
+}
+
+/// What windows there is use for.
+fn windows(page: &mut Page, it: &NetExperiment) {
+    /// Of a shorter round trip there is no distance.
+    const NEAR: Nanos = Nanos::from_millis(1);
+    /// What a window holds that is not scaled.
+    const UNSCALED: f64 = 65_535.0;
+    let window = |rate: f64, trip: Nanos| rate / 8.0 * trip.as_secs_f64();
+    let told = it.cells.iter().filter_map(|cell| {
+        let (shortest, smoothed) = (cell.shortest_round_trip?, cell.round_trip?);
+        Some((window(cell.rate, shortest), cell.rate, shortest, smoothed))
+    });
+    let Some((bytes, rate, shortest, smoothed)) = told.max_by(|a, b| a.0.total_cmp(&b.0)) else {
+        if it.spec.protocol == Protocol::Udp {
+            return;
+        }
+        page.hanging(
+            Tone::Plain,
+            "The kernel told no round-trip time, so nothing is known of windows.",
+        );
+        return;
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bytes in flight are a small number above 0"
+    )]
+    let needed = size(bytes as u64);
+    let enough = if bytes <= UNSCALED {
+        "no more than a window without scaling holds (65.5 kB)"
+    } else {
+        "more than a window without scaling holds (65.5 kB)"
+    };
+    let far = if shortest < NEAR {
+        " What larger windows gain over distance is not to be seen on a link without delay."
+    } else {
+        ""
+    };
+    let text = format!(
+        "A round trip took {shortest} at best, {smoothed} with what waited in queues. At {} that needs a window of \
+         {needed}: {enough}.{far}",
+        bits(rate)
+    );
+    page.hanging(Tone::Plain, &text);
+}

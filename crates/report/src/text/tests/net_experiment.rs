@@ -1,0 +1,266 @@
+//! Pages about experiments with traffic.
+
+use ticktax_model::Nanos;
+use ticktax_model::net::{Link, Protocol, TrafficSpec};
+use ticktax_model::net_experiment::{
+    Alias, AliasPart, BlocksNeeded, BoundUnit, CostRefusal, CostUnit, CpuCost, DesignCheck,
+    ExperimentCell, ExperimentPlan, FactorEffect, FactorPlace, IdleFactor, MeasuredEffect,
+    NetExperiment, Term, UnitCost, UnitCosts, VariedFactor,
+};
+use ticktax_model::trial::{Effect, Verdict};
+
+use crate::{Format, TextStyle, render};
+
+fn factor(name: &str, place: FactorPlace, values: &[&str]) -> VariedFactor {
+    VariedFactor {
+        name: name.to_owned(),
+        place,
+        values: values.iter().map(|it| (*it).to_owned()).collect(),
+    }
+}
+
+fn cell(values: &[usize], same_as: usize, ns: f64) -> ExperimentCell {
+    ExperimentCell {
+        values: values.to_vec(),
+        facts: Vec::new(),
+        same_as,
+        runs: 10,
+        rate: 8e9 / ns,
+        cpu: CpuCost {
+            ns_per_byte: ns,
+            sender_ns_per_byte: ns * 0.4,
+            receiver_ns_per_byte: ns * 0.4,
+            softirq_ns_per_byte: ns * 0.2,
+        },
+        packets_per_byte: 1.0 / 1_448.0,
+        acks_per_byte: Some(0.000_02),
+        calls_per_byte: 2.0 / 65_536.0,
+        shortest_round_trip: Some(Nanos::from_micros(41)),
+        round_trip: Some(Nanos::from_micros(312)),
+    }
+}
+
+fn measured(value: f64, plus_minus: f64, unit: f64, verdict: Verdict) -> MeasuredEffect {
+    let effect = |scale: f64| Effect {
+        value: value * scale,
+        low: (value - plus_minus) * scale,
+        high: (value + plus_minus) * scale,
+    };
+    MeasuredEffect {
+        share: Some(effect(1.0)),
+        amount: Some(effect(unit)),
+        chance: Some(0.001),
+        verdict,
+    }
+}
+
+const fn term(factor: usize) -> Term {
+    Term { factor, value: 1 }
+}
+
+/// Small calls cost; a buffer that is capped does nothing.
+pub(crate) fn small_calls() -> NetExperiment {
+    NetExperiment {
+        tool_version: "0.1.0".to_owned(),
+        host: "vm".to_owned(),
+        link: Link::Veth {
+            mtu: 1_500,
+            shaping: None,
+        },
+        spec: TrafficSpec {
+            protocol: Protocol::Tcp,
+            call_bytes: 131_072,
+            rate: None,
+            length: Nanos::from_millis(300),
+        },
+        factors: vec![
+            factor("size", FactorPlace::Traffic, &["512", "65536"]),
+            factor("tcp_timestamps", FactorPlace::Namespace, &["0", "1"]),
+            factor("rcvbuf", FactorPlace::Socket, &["1M", "2M"]),
+        ],
+        plan: plan(),
+        no_books: None,
+        cells: vec![
+            cell(&[0, 0, 0], 0, 1.41),
+            cell(&[0, 0, 1], 0, 1.42),
+            cell(&[0, 1, 0], 2, 1.43),
+            cell(&[0, 1, 1], 2, 1.42),
+            cell(&[1, 0, 0], 4, 0.51),
+            cell(&[1, 0, 1], 4, 0.52),
+            cell(&[1, 1, 0], 6, 0.53),
+            cell(&[1, 1, 1], 6, 0.53),
+        ],
+        check: check(),
+        effects: effects(),
+        costs: costs(),
+    }
+}
+
+fn plan() -> ExperimentPlan {
+    ExperimentPlan {
+        blocks: 5,
+        planned: 5,
+        seed: 117,
+        resolution: 0.05,
+        pilot_blocks: None,
+        spread: Some(0.02),
+        needed: vec![
+            BlocksNeeded {
+                share: 0.05,
+                blocks: 4,
+            },
+            BlocksNeeded {
+                share: 0.01,
+                blocks: 61,
+            },
+        ],
+        run: Nanos::from_millis(300),
+        took: Nanos::from_secs(83),
+        ended_early: None,
+    }
+}
+
+fn check() -> DesignCheck {
+    DesignCheck {
+        cells: 8,
+        different: 4,
+        effects: 6,
+        rank: 3,
+        idle: vec![IdleFactor {
+            factor: 2,
+            while_at: None,
+        }],
+        nothing: vec![
+            vec![term(2)],
+            vec![term(0), term(2)],
+            vec![term(1), term(2)],
+        ],
+        aliases: Vec::new(),
+    }
+}
+
+fn effects() -> Vec<FactorEffect> {
+    let no = Verdict::NoDifferenceBeyond { bound: 0.012 };
+    let added = CpuCost {
+        ns_per_byte: -0.9,
+        sender_ns_per_byte: -0.6,
+        receiver_ns_per_byte: -0.2,
+        softirq_ns_per_byte: -0.1,
+    };
+    vec![
+        FactorEffect {
+            terms: vec![term(0)],
+            cpu: measured(-0.63, 0.013, 1.4, Verdict::Better),
+            rate: measured(1.8, 0.05, 5e9, Verdict::Better),
+            added,
+        },
+        FactorEffect {
+            terms: vec![term(1)],
+            cpu: measured(0.004, 0.008, 1.0, no),
+            rate: measured(-0.002, 0.008, 1e9, no),
+            added: CpuCost::default(),
+        },
+        FactorEffect {
+            terms: vec![term(0), term(1)],
+            cpu: measured(
+                0.02,
+                0.05,
+                1.0,
+                Verdict::CannotTell {
+                    more_blocks: Some(4),
+                },
+            ),
+            rate: measured(-0.01, 0.02, 1e9, no),
+            added: CpuCost::default(),
+        },
+    ]
+}
+
+fn costs() -> UnitCosts {
+    UnitCosts {
+        costs: vec![
+            UnitCost {
+                unit: CostUnit::Byte,
+                ns: Some(Effect {
+                    value: 0.49,
+                    low: 0.48,
+                    high: 0.5,
+                }),
+            },
+            UnitCost {
+                unit: CostUnit::Call,
+                ns: Some(Effect {
+                    value: 236.0,
+                    low: 230.0,
+                    high: 243.0,
+                }),
+            },
+        ],
+        bound: vec![
+            BoundUnit {
+                unit: CostUnit::Packet,
+                with: vec![CostUnit::Byte],
+            },
+            BoundUnit {
+                unit: CostUnit::Ack,
+                with: vec![CostUnit::Byte],
+            },
+        ],
+        equations: 4,
+        misfit: Some(0.012),
+        refused: None,
+    }
+}
+
+fn page(it: NetExperiment) -> String {
+    let page = render(&it.into(), Format::default(), &TextStyle::default());
+    assert!(
+        page.lines().all(|line| line.chars().count() <= 80),
+        "{page}"
+    );
+    page
+}
+
+#[test]
+fn an_experiment_says_what_costs_and_what_does_not_matter() {
+    insta::assert_snapshot!(page(small_calls()));
+}
+
+#[test]
+fn switches_that_are_tied_together_are_explained() {
+    let mut it = small_calls();
+    it.check.idle[0].while_at = Some(Term {
+        factor: 1,
+        value: 0,
+    });
+    it.check.nothing.clear();
+    it.check.aliases = vec![
+        Alias {
+            terms: vec![term(1), term(2)],
+            is: vec![AliasPart {
+                value: 2.0,
+                terms: vec![term(2)],
+            }],
+        },
+        Alias {
+            terms: vec![term(0), term(2)],
+            is: vec![
+                AliasPart {
+                    value: -1.0,
+                    terms: vec![term(0)],
+                },
+                AliasPart {
+                    value: 0.5,
+                    terms: vec![term(2)],
+                },
+            ],
+        },
+    ];
+    it.costs.costs.clear();
+    it.costs.misfit = Some(0.31);
+    it.costs.refused = Some(CostRefusal::Misfit);
+    it.plan.ended_early = Some("interrupted".to_owned());
+    (it.plan.blocks, it.plan.pilot_blocks) = (2, Some(3));
+    it.no_books = Some("nothing was traced, as asked for (--untraced)".to_owned());
+    insta::assert_snapshot!(page(it));
+}

@@ -1,0 +1,400 @@
+//! `ticktax net pair --vary`: what each setting costs.
+
+use std::process::ExitCode;
+
+use ticktax_experiment::traffic::{
+    Factors, Judged, MOST_RUNS, MeasuredRun, PILOT_BLOCKS, RunFigures, Setup, blocks_to_resolve,
+    judge, needed, spread,
+};
+use ticktax_experiment::trial::{DIFFERENCE, plan};
+use ticktax_model::net::{EndReport, Link, NetStatement, TrafficAccount, TrafficBooks};
+use ticktax_model::net_experiment::{
+    CpuCost, DesignCheck, ExperimentPlan, NetExperiment, UnitCosts,
+};
+use ticktax_model::{Cpu, Nanos};
+use ticktax_probes::clock::now;
+use ticktax_probes::net::{NetError, Place, SysctlError, Traffic, Tuning, has_sysctl};
+
+use super::{Watched, prepared};
+use crate::arguments::{NetWatchArguments, PairArguments, net_cpu};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::progress::Extent;
+use crate::terminal::{Terminal, require_writable};
+use crate::trial::drawn_seed;
+
+/// How long a run sends, without other wishes.
+const RUN: Nanos = Nanos::from_millis(300);
+/// Blocks, without other wishes.
+const BLOCKS: u64 = 5;
+/// About what a run takes beside its traffic: namespaces, the tracer, the end.
+const AROUND: Nanos = Nanos::from_secs(1);
+
+/// Runs the experiment.
+pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let (format, output) = typed.watch.output();
+    if let Some(output) = output {
+        require_writable(output)?;
+    }
+    let base = Setup {
+        link: typed.link.spec(),
+        ..typed.traffic.setup(Some(typed.link.mtu()), RUN)
+    };
+    let factors = Factors::read(&typed.experiment.vary, base);
+    let factors = factors.map_err(|error| Failure::Arguments(error.to_string()))?;
+    not_twice(typed, &factors)?;
+    let blocks = typed.experiment.blocks.unwrap_or(BLOCKS);
+    not_too_many(&factors, blocks)?;
+    let html = output::begin_page(typed.watch.html.as_deref())?;
+    let interrupt = Interrupt::listen()?;
+    let began = now();
+    let mut runner = Runner {
+        link: link(&factors, typed, &interrupt, terminal)?,
+        factors: &factors,
+        cpus: (net_cpu(typed.send_cpu), net_cpu(typed.recv_cpu)),
+        watch: &typed.watch,
+        interrupt: &interrupt,
+        terminal,
+        no_books: None,
+        is_first: true,
+    };
+    let seed = typed.experiment.seed.unwrap_or_else(drawn_seed);
+    let mut pilot = None;
+    let mut planned = blocks;
+    if let Some(resolution) = typed.experiment.resolve {
+        let told = runner.pilot(seed, resolution)?;
+        planned = told.blocks;
+        pilot = Some(told);
+    }
+    let measured = runner.blocks(planned, seed, "")?;
+    let ended_early = measured.ended_early;
+    let failed = measured.failed;
+    let mut document = NetExperiment {
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: ticktax_host::Proc::default().machine().host,
+        link: runner.link.clone(),
+        spec: factors.base().spec(),
+        factors: factors.varied(),
+        plan: ExperimentPlan {
+            blocks: measured.blocks,
+            planned,
+            seed,
+            resolution: typed.experiment.resolve.unwrap_or(DIFFERENCE),
+            pilot_blocks: pilot.as_ref().map(|_| PILOT_BLOCKS),
+            spread: pilot.as_ref().map(|it| it.spread),
+            needed: Vec::new(),
+            run: factors.base().length,
+            took: now() - began,
+            ended_early,
+        },
+        no_books: runner.no_books.clone(),
+        cells: Vec::new(),
+        check: DesignCheck::default(),
+        effects: Vec::new(),
+        costs: UnitCosts::default(),
+    };
+    if let Some(pilot) = pilot {
+        let resolution = document.plan.resolution;
+        document.plan.needed = needed(Some(pilot.spread), resolution, pilot.tests);
+    }
+    let runs = &measured.runs;
+    let document = judge(Judged {
+        factors: &factors,
+        runs,
+        document,
+    });
+    output::put(&document.into(), html, (format, output), terminal)?;
+    match failed {
+        None => Ok(ExitCode::SUCCESS),
+        Some(failure) => Err(failure),
+    }
+}
+
+/// Refuses a setting that is given by its own option as well as varied.
+fn not_twice(typed: &PairArguments, factors: &Factors) -> Result<(), Failure> {
+    let Some(twice) = typed.typed().find(|name| factors.varies(name)) else {
+        return Ok(());
+    };
+    let option = if twice == "protocol" { "udp" } else { twice };
+    Err(Failure::Arguments(format!(
+        "{twice}: --{option} sets what is varied: leave one of the two out"
+    )))
+}
+
+/// Refuses what would take for ever, before anything is run.
+fn not_too_many(factors: &Factors, blocks: u64) -> Result<(), Failure> {
+    let cells = factors.factorial().cells().len() as u64;
+    let runs = cells.saturating_mul(2).saturating_mul(blocks);
+    if runs <= MOST_RUNS {
+        return Ok(());
+    }
+    let each = (factors.base().length + AROUND).as_secs_f64();
+    let all = Nanos::from_secs(1).times(each * runs as f64);
+    Err(Failure::Arguments(format!(
+        "{blocks} blocks of {cells} combinations are {runs} runs, about {all}: {MOST_RUNS} at most; vary less at a \
+         time, or ask for fewer blocks or a coarser --resolve"
+    )))
+}
+
+/// What the traffic goes over; each value of each factor is set once there, so that what the kernel refuses is known
+/// before the first run.
+fn link(
+    factors: &Factors,
+    typed: &PairArguments,
+    interrupt: &Interrupt,
+    terminal: &Terminal,
+) -> Result<Link, Failure> {
+    let base = factors.base();
+    let (mtu, asked) = (typed.link.mtu(), typed.link.spec());
+    let plain = Place::Namespaces { mtu, link: asked };
+    let nothing = Tuning::default();
+    let (why, shaping) = match Traffic::both(base.spec(), plain, (None, None), &nothing) {
+        Ok(traffic) => (None, traffic.shaping()),
+        Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. }))
+            if asked.is_plain() =>
+        {
+            (Some(error.to_string()), None)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(why) = &why {
+        let needs = factors.of_namespaces();
+        if !needs.is_empty() {
+            return Err(Failure::Arguments(format!(
+                "cannot vary {}: {why}",
+                needs.join(", ")
+            )));
+        }
+        terminal.complain(&format_args!(
+            "over the loopback device only, without --mtu: {why}"
+        ));
+    }
+    let link = match why {
+        None => Link::Veth { mtu, shaping },
+        Some(why) => Link::Loopback { why },
+    };
+    let cells = factors.factorial().cells();
+    let single = |cell: &&Vec<usize>| cell.iter().filter(|value| **value > 0).count() <= 1;
+    for cell in cells.iter().filter(single) {
+        let setup = factors.setup(cell);
+        let tried = Traffic::both(
+            setup.spec(),
+            place(&link, &setup),
+            (None, None),
+            &setup.tuning,
+        )
+        .map_err(Failure::from)
+        .and_then(|mut traffic| prepared(&mut traffic, interrupt).map(|_| ()));
+        tried.map_err(whose)?;
+    }
+    Ok(link)
+}
+
+/// A sysctl that a new namespace lacks may be the machine's.
+fn whose(failure: Failure) -> Failure {
+    match failure {
+        Failure::Net(NetError::Sysctl(SysctlError::Absent { name }))
+            if has_sysctl(&name) == Ok(true) =>
+        {
+            Failure::Net(NetError::Sysctl(SysctlError::Shared { name }))
+        }
+        other => other,
+    }
+}
+
+fn place(link: &Link, setup: &Setup) -> Place {
+    match (link, setup.mtu) {
+        (Link::Veth { mtu, .. }, own) => Place::Namespaces {
+            mtu: own.unwrap_or(*mtu),
+            link: setup.link,
+        },
+        _ => Place::Loopback,
+    }
+}
+
+/// What a pilot said.
+struct Pilot {
+    spread: f64,
+    tests: usize,
+    blocks: u64,
+}
+
+/// The runs of whole blocks.
+struct Measured {
+    runs: Vec<MeasuredRun>,
+    blocks: u64,
+    ended_early: Option<String>,
+    failed: Option<Failure>,
+}
+
+struct Runner<'a> {
+    link: Link,
+    factors: &'a Factors,
+    cpus: (Option<Cpu>, Option<Cpu>),
+    watch: &'a NetWatchArguments,
+    interrupt: &'a Interrupt,
+    terminal: &'a Terminal,
+    no_books: Option<String>,
+    is_first: bool,
+}
+
+impl Runner<'_> {
+    /// Runs a few blocks of which only the spread is used: how many it takes.
+    fn pilot(&mut self, seed: u64, resolution: f64) -> Result<Pilot, Failure> {
+        // Another order than that of the blocks that count.
+        let measured = self.blocks(PILOT_BLOCKS, !seed, "pilot: ")?;
+        if let Some(failure) = measured.failed {
+            return Err(failure);
+        }
+        if measured.blocks < PILOT_BLOCKS {
+            return Err(NetError::Interrupted.into());
+        }
+        let no_spread = || {
+            Failure::Arguments(
+                "the pilot's blocks do not differ at all: no spread is known; name --blocks"
+                    .to_owned(),
+            )
+        };
+        let (spread, tests) = spread(self.factors, &measured.runs).ok_or_else(no_spread)?;
+        let blocks = blocks_to_resolve(spread, resolution, tests).ok_or_else(|| {
+            Failure::Arguments(format!(
+                "no number of blocks within reason finds {:.2} %: a block's effect spreads by {:.1} %; ask for a \
+                 coarser --resolve or a longer --for",
+                resolution * 100.0,
+                spread * 100.0
+            ))
+        })?;
+        not_too_many(self.factors, blocks)?;
+        self.terminal.remark(&format!(
+            "Pilot: a block's effect spreads by {:.1} %, so that {blocks} blocks find {:.1} %",
+            spread * 100.0,
+            resolution * 100.0
+        ));
+        Ok(Pilot {
+            spread,
+            tests,
+            blocks,
+        })
+    }
+
+    /// Runs so many blocks; ends before where Ctrl-C or a failure asks for it, and keeps whole blocks.
+    fn blocks(&mut self, blocks: u64, seed: u64, what: &str) -> Result<Measured, Failure> {
+        let cells = self.factors.factorial().cells();
+        let slots = plan(cells.len(), blocks, seed);
+        let bar = self
+            .terminal
+            .progress(Extent::Runs(slots.len() as u64), what);
+        let mut measured = Measured {
+            runs: Vec::new(),
+            blocks,
+            ended_early: None,
+            failed: None,
+        };
+        for (done, slot) in (0..).zip(&slots) {
+            let setup = self.factors.setup(&cells[slot.arm]);
+            let figures = self.one(&setup);
+            let failure = match figures {
+                _ if self.interrupt.signal().is_some() => None,
+                Ok(figures) => {
+                    measured.runs.push(MeasuredRun {
+                        block: slot.block,
+                        cell: slot.arm,
+                        figures,
+                    });
+                    bar.reach(done + 1);
+                    continue;
+                }
+                Err(failure) => Some(failure),
+            };
+            let why = failure.as_ref().map(ToString::to_string);
+            measured.ended_early = Some(why.unwrap_or_else(|| "interrupted".to_owned()));
+            measured.failed = failure;
+            measured.blocks = slot.block;
+            break;
+        }
+        bar.done();
+        measured.runs.retain(|run| run.block < measured.blocks);
+        if measured.blocks > 0 {
+            return Ok(measured);
+        }
+        Err(measured.failed.unwrap_or(NetError::Interrupted.into()))
+    }
+
+    /// One run.
+    fn one(&mut self, setup: &Setup) -> Result<RunFigures, Failure> {
+        let place = place(&self.link, setup);
+        let mut traffic = Traffic::both(setup.spec(), place, self.cpus, &setup.tuning)?;
+        let ends = prepared(&mut traffic, self.interrupt)?;
+        let watched = Watched::of(&mut traffic, &ends, self.watch, self.interrupt, None)?;
+        let outcome = traffic.finish()?;
+        if let Some(trouble) = outcome.trouble {
+            return Err(trouble.into());
+        }
+        let (facts, connection) = (outcome.facts.clone(), outcome.connection);
+        let statement = watched.statement(outcome, &ends, Some(self.link.clone()));
+        if self.is_first {
+            self.no_books.clone_from(&statement.no_books);
+            self.is_first = false;
+        } else if self.no_books.is_some() != statement.books.is_none() {
+            let why = statement
+                .no_books
+                .unwrap_or_else(|| "only some were".to_owned());
+            return Err(NetError::System {
+                what: "trace every run",
+                why: format!("{why}; leave the tracing out with --untraced"),
+            }
+            .into());
+        }
+        let bytes = statement.bytes();
+        let rate = statement.measured().and_then(EndReport::bits_hz);
+        let (Some(rate), Some(packets)) = (rate, statement.packets()) else {
+            return Err(NetError::System {
+                what: "measure a run",
+                why: "nothing arrived in its time: send longer with --for".to_owned(),
+            }
+            .into());
+        };
+        let each = |count: u64| count as f64 / bytes as f64;
+        let ends = [&statement.sender, &statement.receiver]
+            .into_iter()
+            .flatten();
+        Ok(RunFigures {
+            rate,
+            cpu: cost(&statement),
+            packets: each(packets),
+            calls: each(ends.map(|end| end.calls).sum()),
+            bytes,
+            facts,
+            connection,
+        })
+    }
+}
+
+/// CPU time a byte: of the accounts, or of the threads' own clocks where there are none.
+fn cost(statement: &NetStatement) -> CpuCost {
+    let bytes = statement.bytes() as f64;
+    let each = |time: Nanos| time.0 as f64 / bytes;
+    let (sender, receiver, all) = if let Some(books) = &statement.books {
+        by_account(books)
+    } else {
+        let of = |end: &Option<EndReport>| end.as_ref().map_or(Nanos::ZERO, |it| it.cpu);
+        let (sender, receiver) = (of(&statement.sender), of(&statement.receiver));
+        (sender, receiver, sender + receiver)
+    };
+    CpuCost {
+        ns_per_byte: each(all),
+        sender_ns_per_byte: each(sender),
+        receiver_ns_per_byte: each(receiver),
+        softirq_ns_per_byte: each(all - sender - receiver),
+    }
+}
+
+fn by_account(books: &TrafficBooks) -> (Nanos, Nanos, Nanos) {
+    let two = |a, b| books.time(a) + books.time(b);
+    (
+        two(TrafficAccount::SenderUser, TrafficAccount::SenderCall),
+        two(TrafficAccount::ReceiverUser, TrafficAccount::ReceiverCall),
+        books.of_traffic(),
+    )
+}

@@ -1,0 +1,278 @@
+//! Experiments with traffic between namespaces.
+
+use std::fs;
+use std::process::{Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_model::net_experiment::{CostUnit, NetExperiment, Term};
+use ticktax_model::trial::Verdict;
+
+use super::faults::{as_nobody, within_reach_of_nobody};
+use super::fixture::{check, ticktax};
+use super::nets::leaves_nothing_when_killed;
+
+const START: [&str; 7] = ["net", "pair", "--format", "json", "--seed", "1", "--for"];
+
+fn told(output: &Output) -> Result<NetExperiment, Failed> {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    check(output.status.success(), || complaint.clone().into_owned())?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn experiment(arguments: &[&str]) -> Result<NetExperiment, Failed> {
+    told(&ticktax(&START).args(arguments).output()?)
+}
+
+/// What an experiment says that cannot be, and its exit code.
+fn refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
+    let output = ticktax(&["net", "pair"]).args(arguments).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let is_refused = output.status.code() == Some(2) && output.stdout.is_empty();
+    let one_line = said.trim_end().lines().count() == 1 && !said.contains("os error");
+    check(is_refused && one_line && said.contains(why), || {
+        format!("{arguments:?}: {said}")
+    })
+}
+
+/// Calls of 512 bytes take several times the CPU time of calls of 64 KiB, on any machine.
+pub(crate) fn small_calls_cost() -> Result<(), Failed> {
+    let it = experiment(&["150ms", "--blocks", "3", "--vary", "size=512,65536"])?;
+    let why = || format!("{it:?}");
+    check(it.check.is_whole() && it.plan.blocks == 3, why)?;
+    check(it.no_books.is_none(), why)?;
+    let effect = it.effects.first().ok_or("no effect")?;
+    let share = effect.cpu.share.ok_or("no interval")?;
+    check(effect.cpu.verdict == Verdict::Better, why)?;
+    check(share.high < -0.3, why)?;
+    let mut costs = it.costs.costs.iter();
+    let call = costs.find(|cost| cost.unit == CostUnit::Call);
+    let ns = call.and_then(|cost| cost.ns).ok_or("no cost of a call")?;
+    // A system call, and little beside it.
+    check(ns.value > 20.0 && ns.value < 50_000.0, why)
+}
+
+/// What two settings have in effect tells that they are one.
+pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
+    // Without checksums no segmentation: of four combinations three differ.
+    let it = experiment(&[
+        "60ms",
+        "--blocks",
+        "2",
+        "--untraced",
+        "--vary",
+        "tx-checksum=0,1",
+        "--vary",
+        "tso=0,1",
+    ])?;
+    let why = || format!("{it:?}");
+    check((it.check.cells, it.check.different) == (4, 3), why)?;
+    check(it.check.rank < it.check.effects, why)?;
+    let off = Term {
+        factor: 0,
+        value: 0,
+    };
+    let mut idle = it.check.idle.iter();
+    check(
+        idle.any(|it| it.factor == 1 && it.while_at == Some(off)),
+        why,
+    )?;
+    // More than the kernel allows is what it allows.
+    let it = experiment(&[
+        "60ms",
+        "--blocks",
+        "2",
+        "--untraced",
+        "--vary",
+        "rcvbuf=512M,1024M",
+    ])?;
+    let why = || format!("{it:?}");
+    check(it.check.rank == 0 && it.effects.is_empty(), why)?;
+    check(it.cells[1].same_as == 0, why)
+}
+
+/// Each option is in effect as it was set, and nothing of it is outside of the namespaces.
+pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), Failed> {
+    let sysctl = || fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps");
+    let before = sysctl()?;
+    let it = experiment(&[
+        "60ms",
+        "--blocks",
+        "1",
+        "--untraced",
+        "--vary",
+        "tcp_timestamps=0,1",
+        "--vary",
+        "mss=536,1400",
+    ])?;
+    let why = || format!("{it:?}");
+    check(sysctl()? == before, why)?;
+    check(it.check.different == 4, why)?;
+    for cell in &it.cells {
+        let fact = |name: &str| {
+            let mut facts = cell.facts.iter().filter(|it| it.name == name);
+            facts.next().map(|it| it.value.clone())
+        };
+        let stamps = ["off", "on"][cell.values[0]];
+        check(fact("timestamps").as_deref() == Some(stamps), why)?;
+        // Timestamps take 12 bytes of a segment.
+        let data = [536, 1_400][cell.values[1]] - 12 * cell.values[0];
+        check(fact("segment data") == Some(data.to_string()), why)?;
+        check(cell.shortest_round_trip.is_some(), why)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn what_cannot_be_varied_is_refused_before_any_run() -> Result<(), Failed> {
+    refused(
+        &["--vary", "speed=1,2"],
+        "nothing of this name can be varied",
+    )?;
+    refused(
+        &["--vary", "net.ipv4.tcp_nothing=0,1"],
+        "there is no sysctl net.ipv4.tcp_nothing",
+    )?;
+    refused(
+        &["--vary", "net.ipv4.tcp_sack=0,many"],
+        "does not take `many`",
+    )?;
+    refused(
+        &["--vary", "net.ipv4.tcp_mem=1 2 3,4 5 6"],
+        "the whole machine's",
+    )?;
+    refused(
+        &["--vary", "congestion=cubic,fast"],
+        "congestion cannot be fast",
+    )?;
+    refused(&["--vary", "mss=10,1460"], "mss cannot be 10")?;
+    refused(&["--vary", "mtu=64,1500"], "an MTU of 64 bytes cannot be")?;
+    refused(&["--vary", "delay=0,301ms"], "0 to 300ms")?;
+    refused(
+        &["--vary", "tcp_sack=0,1", "--vary", "net.ipv4.tcp_sack=0,1"],
+        "tcp_sack is the same",
+    )?;
+    for (option, value, vary) in [
+        ("--size", "512", "size=512,1k"),
+        ("--mtu", "1500", "mtu=1500,9000"),
+        ("--rate", "1M", "rate=1M,max"),
+        ("--link-rate", "10M", "link-rate=10M,20M"),
+    ] {
+        refused(&[option, value, "--vary", vary], "leave one of the two out")?;
+    }
+    refused(&["--udp", "--vary", "protocol=tcp,udp"], "--udp sets what")?;
+    refused(
+        &["--vary", "size=1,2,3,4,5,6,7,8", "--blocks", "900"],
+        "14400 runs",
+    )
+}
+
+/// The pilot's spread says how many blocks are run, and so many are.
+pub(crate) fn a_pilot_says_how_many_blocks() -> Result<(), Failed> {
+    let vary = ["--untraced", "--vary", "size=512,65536", "--resolve", "60%"];
+    let output = ticktax(&START).arg("60ms").args(vary).output()?;
+    let it = told(&output)?;
+    let why = || format!("{it:?}");
+    let plan = &it.plan;
+    let mut needed = plan.needed.iter();
+    let needed = needed.find(|it| (it.share - plan.resolution).abs() < 1e-9);
+    check(
+        plan.pilot_blocks == Some(3) && (plan.resolution - 0.6).abs() < 1e-9,
+        why,
+    )?;
+    check(plan.spread.is_some_and(|spread| spread > 0.0), why)?;
+    check(plan.planned >= 2 && plan.blocks == plan.planned, why)?;
+    let needed = needed.ok_or("no number of blocks")?;
+    check(needed.blocks == plan.planned, why)?;
+    let runs: u64 = it.cells.iter().map(|cell| cell.runs).sum();
+    check(runs == 2 * 2 * plan.blocks, why)?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let remark = format!("so that {} blocks find 60.0 %", plan.planned);
+    check(said.contains(&remark), || said.clone())
+}
+
+/// A narrow link is a factor like others: less arrives over it.
+pub(crate) fn a_link_can_be_varied() -> Result<(), Failed> {
+    let vary = ["--blocks", "3", "--untraced", "--vary", "link-rate=10M,40M"];
+    let it = experiment(&[&["300ms"][..], &vary].concat())?;
+    let why = || format!("{it:?}");
+    let [narrow, wide] = &*it.cells else {
+        return Err(why().into());
+    };
+    check(narrow.rate < 10.5e6 && wide.rate < 42e6, why)?;
+    check(wide.rate > 2.0 * narrow.rate, why)
+}
+
+/// Devices, disciplines and namespaces go with the process, in whichever run it is, and nothing is to be undone.
+pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
+    leaves_nothing_when_killed(&[
+        "net",
+        "pair",
+        "--for",
+        "1h",
+        "--untraced",
+        "--link-rate",
+        "100M",
+        "--vary",
+        "tcp_sack=0,1",
+        "--vary",
+        "tso=0,1",
+    ])?;
+    let undone = ticktax(&["undo"]).output()?;
+    let said = String::from_utf8_lossy(&undone.stdout).into_owned();
+    check(undone.status.success(), || said.clone())?;
+    // The next one finds nothing in its way.
+    experiment(&["60ms", "--blocks", "1", "--untraced", "--vary", "tso=0,1"]).map(|_| ())
+}
+
+/// Over loopback sizes can be varied, and what is a namespace's cannot.
+pub(crate) fn without_rights_sockets_alone_are_varied() -> Result<(), Failed> {
+    let place = within_reach_of_nobody()?;
+    let run = |vary: &str| {
+        let mut command = as_nobody(place.path());
+        command
+            .args(START)
+            .args(["60ms", "--blocks", "1", "--vary", vary]);
+        command.output()
+    };
+    let it = told(&run("size=1k,64k")?)?;
+    check(it.no_books.is_some() && it.check.is_whole(), || {
+        format!("{it:?}")
+    })?;
+    let output = run("tcp_sack=0,1")?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(output.status.code() == Some(2), || said.clone())?;
+    check(
+        said.contains("cannot vary tcp_sack") && said.contains("CAP_NET_ADMIN"),
+        || said.clone(),
+    )
+}
+
+/// Ctrl-C leaves the blocks that are whole.
+pub(crate) fn an_interrupted_experiment_keeps_whole_blocks() -> Result<(), Failed> {
+    let child = ticktax(&START)
+        .args([
+            "50ms",
+            "--blocks",
+            "500",
+            "--untraced",
+            "--vary",
+            "size=1k,64k",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    // A block takes half a second on a quiet machine.
+    thread::sleep(Duration::from_secs(8));
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+    let it = told(&child.wait_with_output()?)?;
+    let why = || format!("{it:?}");
+    check(it.plan.ended_early.is_some(), why)?;
+    check(it.plan.blocks > 0 && it.plan.blocks < 500, why)?;
+    check(
+        it.cells.iter().all(|cell| cell.runs == 2 * it.plan.blocks),
+        why,
+    )
+}
