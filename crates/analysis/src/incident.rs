@@ -56,15 +56,15 @@ struct Seen {
 }
 
 impl IncidentAnalysis {
-    /// For a recording with this header, of which no row has come; `None` where no trigger made it.
-    pub fn new(header: &Header) -> Option<Self> {
+    /// For what these triggers made, all of a recording's or some of them, where no row has come; `None` where there are none.
+    pub fn new(triggers: &[Trigger]) -> Option<Self> {
         // What was measured tells more than that somebody asked.
         let weight = |it: &&Trigger| (it.kind.is_measured(), it.lasted);
-        let latest_of_equals = header.triggers.iter().rev();
+        let latest_of_equals = triggers.iter().rev();
         let trigger = latest_of_equals.max_by_key(weight)?.clone();
         let mut new = Self {
             trigger,
-            triggers: header.triggers.len() as u64,
+            triggers: triggers.len() as u64,
             from: Nanos::ZERO,
             spans: Vec::new(),
             edges: Vec::new(),
@@ -73,7 +73,7 @@ impl IncidentAnalysis {
         Some(new)
     }
 
-    /// The trigger that the incident is about, of those that made the recording: that of the longest delay.
+    /// The trigger that the incident is about: that of the longest delay.
     pub fn trigger(&self) -> &Trigger {
         &self.trigger
     }

@@ -22,7 +22,7 @@ pub use trigger::{
 pub struct Incident {
     /// When it was noticed, ms since 1970 on the wall clock: what lasted too long ended then, or still went on.
     pub at_unix_ms: i64,
-    /// What it is about. Where several triggers made one recording, that of the longest delay.
+    /// What it is about. Where several triggers made it, that of the longest delay.
     pub kind: TriggerKind,
     /// The thread that did not run; of a stretch the first that it kept from running, where one is known.
     pub thread: Option<IncidentThread>,
@@ -61,7 +61,7 @@ pub struct Incident {
     /// The words that came with a mark.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub words: String,
-    /// How many triggers made this recording.
+    /// How many triggers made it, all within some seconds.
     pub triggers: u64,
     /// How many of the recording's events were lost.
     pub events_lost: u64,
@@ -204,12 +204,20 @@ pub struct IncidentGroup {
     pub last_unix_ms: i64,
     /// The number of the last.
     pub last_number: u64,
+    /// When each was, ms since 1970, in order; of many the latest [`MAX_TIMES`](Self::MAX_TIMES).
+    #[serde(default)]
+    pub at_unix_ms: Vec<i64>,
     /// What triggered what had the time, where that was the same in all of them of which it is known.
     pub chain: Vec<String>,
     /// Of how many that is known.
     pub chain_count: u64,
     /// The periods that they keep to, the surest first.
     pub beats: Vec<Periodicity>,
+}
+
+impl IncidentGroup {
+    /// The most incidents of a group of which a list has the times.
+    pub const MAX_TIMES: usize = 256;
 }
 
 /// What was not kept for one reason.

@@ -3,7 +3,8 @@
 //! [`Recorder::start`] begins, and [`Recorder::next_event`] is then called again and again: it sleeps
 //! until a window of sums is due, or the kernel or a probe notices a trigger. The ring of every span and edge is not
 //! read before; then the seconds around the trigger become a [`FrozenWindow`], and recording goes on
-//! meanwhile and afterwards.
+//! meanwhile and afterwards. Where further triggers make that longer, it is handed out as it is as often as some of
+//! them have been waiting for as long as one alone would, and whole at its end.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -106,7 +107,8 @@ pub struct Recorder {
     /// When the table that is to be handed out was left.
     switched: Option<Nanos>,
     windows: u64,
-    stopped: bool,
+    /// Since when it is to end.
+    stopped: Option<Nanos>,
     last: RecorderStatus,
     last_counted: Counted,
     books: Vec<Books>,
@@ -180,7 +182,7 @@ impl Recorder {
             next_sums: begin + plan.window,
             switched: None,
             windows: 0,
-            stopped: false,
+            stopped: None,
             last: RecorderStatus {
                 events: 0,
                 suppressed: 0,
@@ -298,7 +300,7 @@ impl Recorder {
 
     /// Ends it: what is open is handed out as it is, then the last sums.
     pub fn stop(&mut self) {
-        self.stopped = true;
+        self.stopped.get_or_insert_with(now);
     }
 
     /// The next step; waits for it for `timeout` at most.
@@ -329,7 +331,7 @@ impl Recorder {
             if let Some(sums) = self.turn_sums(time) {
                 return RecorderEvent::Sums(Box::new(sums));
             }
-            if self.stopped && self.open.is_none() && self.switched.is_none() {
+            if self.stopped.is_some() && self.open.is_none() && self.switched.is_none() {
                 return RecorderEvent::Ended(self.end());
             }
             if time >= deadline || self.was_woken() {
@@ -366,7 +368,10 @@ impl Recorder {
             sums = sums.min(visit);
         }
         match &self.open {
-            Some((window, _)) => sums.min(self.next_reading).min(window.end() + SETTLE),
+            Some((window, _)) => {
+                let due = window.due().min(window.end());
+                sums.min(self.next_reading).min(due + SETTLE)
+            }
             None => sums,
         }
     }
@@ -410,6 +415,10 @@ impl Recorder {
         if let Some((window, _)) = &mut self.open {
             self.waiting.retain(|trigger| !window.add(trigger));
         }
+        if let Some(stopped) = self.stopped {
+            // On a busy machine there is always one more.
+            self.waiting.retain(|trigger| trigger.time <= stopped);
+        }
     }
 
     /// Sets thresholds that are percentiles, once in a minute.
@@ -425,7 +434,7 @@ impl Recorder {
     }
 
     /// Opens a window where something triggered, reads the ring where it is time, and hands the window out
-    /// once it is over.
+    /// once it is over, or before where more triggers made it longer than the first of them can wait.
     fn turn_window(&mut self, time: Nanos) -> Option<FrozenWindow> {
         let tracer = self.tracer.as_mut()?;
         if self.open.is_none()
@@ -448,25 +457,31 @@ impl Recorder {
             self.open = Some((window, capture));
         }
         let (window, capture) = self.open.as_mut()?;
-        let over = time >= window.end() + SETTLE || self.stopped;
+        let over = time >= window.end() + SETTLE || self.stopped.is_some();
         if !over && time >= self.next_reading {
             tracer.fill_capture(capture);
             self.next_reading = now() + reading_interval(tracer);
         }
-        if !over && !capture.is_full() {
+        if over || capture.is_full() {
+            let (window, capture) = self.open.take()?;
+            let frozen = self.freeze(window, capture, time)?;
+            self.not_before = frozen.header.after.at;
+            return Some(frozen);
+        }
+        if time < window.due() + SETTLE {
             return None;
         }
-        let (window, capture) = self.open.take()?;
-        let frozen = self.freeze(window, capture, time)?;
-        self.not_before = frozen.header.after.at;
-        Some(frozen)
+        let (mut window, mut capture) = self.open.take()?;
+        let seen = self.look(&mut window, &mut capture);
+        self.open = Some((window, capture));
+        seen
     }
 
     /// Has the tables of sums take turns, and hands out the one that was left.
     fn turn_sums(&mut self, time: Nanos) -> Option<SumsWindow> {
         self.tracer.as_ref()?;
         match self.switched {
-            _ if self.stopped => self.close_sums(),
+            _ if self.stopped.is_some() => self.close_sums(),
             None if time >= self.next_sums => {
                 // What was missed, while the machine was suspended or too busy, is one long window.
                 self.next_sums = time + self.plan.window;

@@ -82,6 +82,7 @@ impl Running {
         let cpu_before = own_thread_cpu_time();
         let mut before = proc.counters(now());
         before.throttling = victim.as_ref().and_then(Watched::throttling);
+        before.udp_sockets = victim.as_ref().map_or_else(Vec::new, Watched::udp_sockets);
         let late = match &mut tracer {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online),
             Err(_) => CpuList::default(),
@@ -158,6 +159,7 @@ impl Running {
             limitations: tracer.map_or_else(|_| Vec::new(), |tracer| tracer.limitations().to_vec()),
             process: match self.settings.plan.program {
                 Some(Program::Process(pid)) => Some(pid),
+                Some(Program::Thread(tid)) => self.proc.process_of(tid),
                 _ => None,
             },
             victim_begin: self.victim.as_ref().map(Watched::first_moment),
@@ -284,6 +286,8 @@ impl Running {
         let switches = switches.zip(self.switches);
         let mut after = self.proc.counters(now());
         after.throttling = self.victim.as_ref().and_then(Watched::throttling);
+        let sockets = self.victim.as_ref().map(Watched::udp_sockets);
+        after.udp_sockets = sockets.unwrap_or_default();
         after.keep_what_ran(&mut self.before);
         after.run_queue = (self.run_queue.samples > 0).then_some(self.run_queue);
         if let (Some(command), Some(signal)) = (&mut self.command, self.signal) {

@@ -1,17 +1,19 @@
 //! The folder in which a flight recorder keeps its incidents: a recording each, and an index of a line each.
 //!
 //! # What is on the disk
-//! A recording appears under its name complete or not at all, and its line follows; both are on the disk before the
-//! next incident is taken. Neither is open in between, so that the file system can be made read-only: lines then wait
-//! in memory, and are written once they can be. A recorder that was killed in between leaves a recording without a line, which is
-//! found again, or a hidden file without a name, which the next recorder removes. A last line without its end is
-//! never read, and the next recorder cuts it off.
+//! An incident's line comes first, with the name that its recording is to have, which may go on for seconds and hold
+//! further incidents. Then the recording appears under its name complete or not at all, and a line says so. Nothing is open in
+//! between, so that the file system can be made read-only: lines then wait
+//! in memory, and are written once they can be. A recorder that was killed leaves lines whose recording is not there, and
+//! a hidden file without a name, which the next recorder removes. A recording that no line names is
+//! found again. A last line without its end is never read, and the next recorder cuts it off.
 //!
 //! # What it may hold
 //! A [`Budget`] bounds how many recordings are written in an hour, how many are kept and how many bytes; then the
 //! oldest go, and their lines stay. The index is bounded by itself ([`INDEX_MAX`]).
 
 mod index;
+mod reading;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +30,10 @@ use ticktax_model::recording::{Header, RecordingError, RecordingWriter, Row, Row
 use ticktax_model::utc::Utc;
 
 use index::IndexFile;
+
+pub use reading::{add_found, read_incidents};
+
+use reading::{entry_of, unindexed};
 
 /// The bytes that an index has at most; when there are more, the older half of them is left out.
 pub const INDEX_MAX: u64 = 8 << 20;
@@ -102,16 +108,39 @@ pub struct IncidentStore {
     waiting: VecDeque<IndexLine>,
     /// Whether a line says since when it watches.
     watches: bool,
+    /// The recording that goes on.
+    current: Option<Current>,
 }
 
-/// What became of an incident.
+/// A recording that incidents were told of, and that is not written yet.
+#[derive(Debug)]
+struct Current {
+    /// When the first of them was noticed, ms since 1970.
+    at: i64,
+    /// The name that it is to have; `None` where the budget does not allow it.
+    name: Option<String>,
+    entries: Vec<IncidentEntry>,
+}
+
+/// An incident that is in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct Told {
     /// Its line.
     pub entry: IncidentEntry,
-    /// Where its recording lies, where it was kept.
+    /// Where its recording will be.
     pub path: Option<PathBuf>,
     /// Why something of it could not be written.
+    pub trouble: Option<String>,
+}
+
+/// What became of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its incidents, with its size or why it was not kept.
+    pub entries: Vec<IncidentEntry>,
+    /// Where it lies, where it was kept.
+    pub path: Option<PathBuf>,
+    /// Why something could not be written.
     pub trouble: Option<String>,
 }
 
@@ -157,8 +186,10 @@ impl IncidentStore {
             lost: BTreeMap::new(),
             waiting: VecDeque::new(),
             watches: false,
+            current: None,
         };
         store.take_stock(&contents, now);
+        store.heal(&contents).map_err(cannot)?;
         let unindexed = unindexed(folder, &contents).map_err(cannot)?;
         Ok((store, unindexed))
     }
@@ -181,14 +212,17 @@ impl IncidentStore {
 
     /// The recordings that are there, of those that the index knows.
     fn take_stock(&mut self, contents: &IncidentIndex, now: i64) {
+        let mut last = None;
         for entry in contents.entries() {
             let Some(name) = entry.recording.as_ref() else {
                 continue;
             };
-            if self.folder.join(name).is_file() {
-                self.kept
-                    .push_back((entry.number, name.clone(), entry.bytes));
-                self.bytes = self.bytes.saturating_add(entry.bytes);
+            if last.replace(name) == Some(name) {
+                continue;
+            }
+            if let Some(bytes) = size(&self.folder.join(name)) {
+                self.kept.push_back((entry.number, name.clone(), bytes));
+                self.bytes = self.bytes.saturating_add(bytes);
             }
             let at = entry.incident.at_unix_ms;
             if at <= now && at > now - HOUR_MS {
@@ -197,35 +231,18 @@ impl IncidentStore {
         }
     }
 
-    /// Writes the recording of an incident, if the budget allows, and its line. Nothing that goes wrong here ends the
-    /// recorder: what was not kept is counted, and said.
-    pub fn keep(
-        &mut self,
-        incident: Incident,
-        header: &Header,
-        (sources, rows): (&SourceTable, impl IntoIterator<Item = Row>),
-    ) -> Stored {
-        let at = incident.at_unix_ms;
-        while self
-            .lately
-            .front()
-            .is_some_and(|&then| then <= at - HOUR_MS || then > at)
-        {
-            self.lately.pop_front();
+    /// Puts an incident into the index, as one of the recording that goes on; the first begins one, if the budget allows.
+    /// Nothing that goes wrong here ends the recorder: what was not kept is counted, and said.
+    pub fn tell(&mut self, incident: Incident) -> Told {
+        if self.current.is_none() {
+            self.current = Some(self.begin(incident.at_unix_ms));
         }
-        let written = if self.lately.len() as u64 >= self.budget.per_hour {
-            Err((LossCause::PerHour, None))
-        } else {
-            self.write(at, header, (sources, rows))
-        };
-        let (recording, not_kept, mut trouble) = match written {
-            Ok(written) => (Some(written), None, None),
-            Err((cause, why)) => (None, Some(cause), why),
-        };
+        let name = self.current.as_ref().and_then(|it| it.name.clone());
+        let not_kept = name.is_none().then_some(LossCause::PerHour);
         let entry = IncidentEntry {
             number: self.next,
-            recording: recording.as_ref().map(|(name, _)| name.clone()),
-            bytes: recording.as_ref().map_or(0, |(_, bytes)| *bytes),
+            recording: name,
+            bytes: 0,
             not_kept,
             incident,
         };
@@ -233,19 +250,93 @@ impl IncidentStore {
         if let Some(cause) = not_kept {
             *self.lost.entry(cause).or_default() += 1;
         }
-        trouble = trouble.or(self.note(IndexLine::Incident(Box::new(entry.clone()))));
-        if let Some((name, bytes)) = recording {
-            self.kept.push_back((entry.number, name, bytes));
-            self.bytes = self.bytes.saturating_add(bytes);
-            self.lately.push_back(at);
-            trouble = trouble.or(self.make_room());
+        if let Some(current) = &mut self.current {
+            current.entries.push(entry.clone());
         }
-        let kept = self.kept.back().filter(|kept| kept.0 == entry.number);
-        Stored {
-            path: kept.map(|kept| self.folder.join(&kept.1)),
+        let trouble = self.note(IndexLine::Incident(Box::new(entry.clone())));
+        let name = entry.recording.as_ref();
+        Told {
+            path: name.map(|name| self.folder.join(name)),
             entry,
             trouble,
         }
+    }
+
+    /// A recording whose first incident was noticed at this time.
+    fn begin(&mut self, at: i64) -> Current {
+        while self
+            .lately
+            .front()
+            .is_some_and(|&then| then <= at - HOUR_MS || then > at)
+        {
+            self.lately.pop_front();
+        }
+        let allowed = (self.lately.len() as u64) < self.budget.per_hour;
+        Current {
+            at,
+            name: allowed.then(|| self.free_name(at)),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Says what became of a recording whose recorder was killed before it said so.
+    fn heal(&mut self, contents: &IncidentIndex) -> io::Result<()> {
+        let last = contents.entries().last().filter(|entry| entry.bytes == 0);
+        let Some(name) = last.and_then(|entry| entry.recording.as_ref()) else {
+            return Ok(());
+        };
+        let became = size(&self.folder.join(name)).ok_or(LossCause::Killed);
+        self.index.append(&what_became(name, became))
+    }
+
+    /// Writes the recording of the incidents that were told of since the last one, if the budget allows, and says so in the
+    /// index. Nothing that goes wrong here ends the recorder, as above.
+    pub fn record(
+        &mut self,
+        header: &Header,
+        (sources, rows): (&SourceTable, impl IntoIterator<Item = Row>),
+    ) -> Recorded {
+        let Some(Current { at, name, entries }) = self.current.take() else {
+            return Recorded::default();
+        };
+        let mut recorded = Recorded {
+            entries,
+            ..Recorded::default()
+        };
+        let Some(name) = name else {
+            return recorded;
+        };
+        let written = self.write(&name, header, (sources, rows));
+        let became = written.as_ref().copied().map_err(|(cause, _)| *cause);
+        for entry in &mut recorded.entries {
+            entry.settle(became);
+        }
+        let noted = self.settle(&name, became);
+        let number = recorded.entries.first().map_or(0, |entry| entry.number);
+        recorded.trouble = match written {
+            Ok(bytes) => {
+                self.kept.push_back((number, name, bytes));
+                self.bytes = self.bytes.saturating_add(bytes);
+                self.lately.push_back(at);
+                noted.or(self.make_room())
+            }
+            Err((cause, why)) => {
+                *self.lost.entry(cause).or_default() += recorded.entries.len() as u64;
+                why.or(noted)
+            }
+        };
+        let kept = self.kept.back().filter(|kept| kept.0 == number);
+        recorded.path = kept.map(|kept| self.folder.join(&kept.1));
+        recorded
+    }
+
+    /// Says in the index what became of a recording, in a line of its own where those of its incidents are written.
+    fn settle(&mut self, name: &str, became: Result<u64, LossCause>) -> Option<String> {
+        let waiting = self.waiting.iter_mut().filter_map(IndexLine::entry_mut);
+        for entry in waiting.filter(|entry| entry.names(name)) {
+            entry.settle(became);
+        }
+        self.note(what_became(name, became))
     }
 
     /// Adds the line of a recording that was found.
@@ -332,13 +423,13 @@ impl IncidentStore {
         None
     }
 
-    /// Writes a recording: its name and its bytes, or why not.
+    /// Writes a recording: its bytes, or why not.
     fn write(
         &self,
-        at: i64,
+        name: &str,
         header: &Header,
         (sources, rows): (&SourceTable, impl IntoIterator<Item = Row>),
-    ) -> Result<(String, u64), (LossCause, Option<String>)> {
+    ) -> Result<u64, (LossCause, Option<String>)> {
         let refused = |error: RecordingError| {
             let cause = match &error {
                 RecordingError::Write { full: true, .. } => LossCause::DiskFull,
@@ -346,24 +437,21 @@ impl IncidentStore {
             };
             (cause, Some(error.to_string()))
         };
-        let (name, path) = self.free_name(at);
+        let path = self.folder.join(name);
         let mut writer = RecordingWriter::create_private(&path).map_err(refused)?;
         for row in rows {
             writer.row(sources, &row);
         }
         writer.finish(header).map_err(refused)?;
-        let bytes = fs::metadata(&path).map_or(0, |facts| facts.len());
-        Ok((name, bytes))
+        Ok(fs::metadata(&path).map_or(0, |facts| facts.len()))
     }
 
     /// A name of this time that no file has; a clock that was set back may come to the same ms twice.
-    fn free_name(&self, at: i64) -> (String, PathBuf) {
+    fn free_name(&self, at: i64) -> String {
         let mut names =
             (at..).map(|at| format!("{PREFIX}{}{SUFFIX}", Utc::from_unix_ms(at).basic()));
         let free = names.find(|name| !self.folder.join(name).exists());
-        let name = free.unwrap_or_default();
-        let path = self.folder.join(&name);
-        (name, path)
+        free.unwrap_or_default()
     }
 
     /// Removes the oldest recordings while there are too many, or too many bytes. Says what could not be removed.
@@ -394,98 +482,34 @@ impl IncidentStore {
     }
 }
 
+/// The bytes of a recording that is there.
+fn size(path: &Path) -> Option<u64> {
+    let facts = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+    facts.map(|facts| facts.len())
+}
+
+/// The line about a recording that is there, with its bytes, or was not kept.
+fn what_became(name: &str, became: Result<u64, LossCause>) -> IndexLine {
+    let recording = name.to_owned();
+    match became {
+        Ok(bytes) => IndexLine::Recorded { recording, bytes },
+        Err(cause) => IndexLine::NotRecorded { recording, cause },
+    }
+}
+
 /// What is left of a line for which there is no room. The incident of a recording that is there is found again.
 fn count_of(line: &IndexLine) -> Option<IndexLine> {
     let (cause, count) = match line {
         IndexLine::Incident(entry) => (entry.not_kept?, 1),
         IndexLine::Removed { cause, .. } => (*cause, 1),
         IndexLine::Lost { cause, count } => (*cause, *count),
-        IndexLine::Began { .. } | IndexLine::Ended { .. } => return None,
+        // What became of a recording each of its incidents says itself, if there is room for that.
+        IndexLine::Recorded { .. }
+        | IndexLine::NotRecorded { .. }
+        | IndexLine::Began { .. }
+        | IndexLine::Ended { .. } => return None,
     };
     Some(IndexLine::Lost { cause, count })
-}
-
-/// What a folder of incidents holds, whoever writes to it meanwhile; and which recordings its index lacks.
-///
-/// # Errors
-/// There is no such folder, or it cannot be read.
-pub fn read_incidents(
-    folder: &Path,
-) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
-    let cannot = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => IncidentStoreError(format!(
-            "no incidents in {}: `ticktax record --trigger 'wait>5ms'` keeps them there",
-            folder.display()
-        )),
-        _ => IncidentStoreError::new("read the incidents in", folder, &error),
-    };
-    // The folder first: a recording that is written meanwhile is in the index by the time that is read, or in
-    // neither.
-    let names = recordings(folder).map_err(cannot)?;
-    let contents = match fs::read(folder.join(index::NAME)) {
-        Ok(bytes) => index::parse(&bytes),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => IncidentIndex::default(),
-        Err(error) => return Err(cannot(error)),
-    };
-    let unindexed = lacking(folder, names, &contents);
-    Ok((contents, unindexed))
-}
-
-/// Adds an incident that was found in a recording of which the index does not tell.
-pub fn add_found(contents: &mut IncidentIndex, found: &Unindexed, incident: Incident) {
-    let bytes = fs::metadata(&found.path).map_or(0, |facts| facts.len());
-    let entry = entry_of(found, contents.last_number() + 1, bytes, incident);
-    contents.lines.push(IndexLine::Incident(Box::new(entry)));
-    contents.found_again += 1;
-}
-
-fn entry_of(found: &Unindexed, number: u64, bytes: u64, incident: Incident) -> IncidentEntry {
-    let name = found.path.file_name();
-    IncidentEntry {
-        number,
-        recording: name.map(|name| name.to_string_lossy().into_owned()),
-        bytes,
-        not_kept: None,
-        incident,
-    }
-}
-
-/// Recordings that the index lacks.
-fn unindexed(folder: &Path, contents: &IncidentIndex) -> io::Result<Vec<Unindexed>> {
-    Ok(lacking(folder, recordings(folder)?, contents))
-}
-
-fn lacking(folder: &Path, names: Vec<(i64, String)>, contents: &IncidentIndex) -> Vec<Unindexed> {
-    let known: Vec<&str> = contents
-        .entries()
-        .filter_map(|entry| entry.recording.as_deref())
-        .collect();
-    let names = names.into_iter();
-    names
-        .filter(|(_, name)| !known.contains(&&**name))
-        .map(|(at_unix_ms, name)| Unindexed {
-            path: folder.join(name),
-            at_unix_ms,
-        })
-        .collect()
-}
-
-/// The recordings of a folder by their times.
-fn recordings(folder: &Path) -> io::Result<Vec<(i64, String)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let Ok(name) = entry?.file_name().into_string() else {
-            continue;
-        };
-        let time = name
-            .strip_prefix(PREFIX)
-            .and_then(|it| it.strip_suffix(SUFFIX));
-        if let Some(at) = time.and_then(Utc::from_basic) {
-            found.push((at.unix_ms(), name));
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
 }
 
 /// Removes what killed recorders left under hidden names. The folder's lock is held, so nobody writes to them.

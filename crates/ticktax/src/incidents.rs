@@ -10,7 +10,7 @@ use ticktax_model::disk;
 use ticktax_model::document::Document;
 use ticktax_model::incident::{Incident, IncidentIndex};
 use ticktax_model::recording::{RecordingError, RecordingReader, RowSink};
-use ticktax_report::{Unindexed, add_found, read_incidents};
+use ticktax_report::{Format, HtmlFile, RowsEnded, Unindexed, add_found, read_incidents};
 
 use crate::arguments::{
     FileArguments, FolderArguments, IncidentQuestion, IncidentsArguments, MarkArguments,
@@ -34,10 +34,10 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
     let since = typed
         .since
         .map(|since| since.unix_ms(wall_clock::unix_ms()));
-    let (document, wanted): (Document, Option<PathBuf>) = match typed.question {
+    let (document, kept, wanted): (Document, Option<PathBuf>, bool) = match typed.question {
         None | Some(IncidentQuestion::List) => {
             let name = folder.display().to_string();
-            (incident_list(&name, &index, since).into(), None)
+            (incident_list(&name, &index, since).into(), None, false)
         }
         Some(IncidentQuestion::Show { number, report }) => {
             let entry = index.entries().find(|entry| entry.number == number);
@@ -53,11 +53,14 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
                     "incident {number} has no recording any more: leave out --report"
                 )));
             }
-            (sheet.into(), path.filter(|_| report))
+            (sheet.into(), path, report)
         }
     };
-    output::put(&document, html, (typed.format, None), terminal)?;
-    match wanted {
+    match (html, &kept) {
+        (Some(page), Some(path)) => put_with_rows(&document, page, path, typed.format, terminal)?,
+        (html, _) => output::put(&document, html, (typed.format, None), terminal)?,
+    }
+    match kept.filter(|_| wanted) {
         None => Ok(ExitCode::SUCCESS),
         Some(path) => {
             terminal.print("")?;
@@ -72,6 +75,24 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
             report::show(RecordingReader::open(&path)?, &showing, terminal)
         }
     }
+}
+
+/// Prints an incident whose page has the timeline of its recording.
+fn put_with_rows(
+    document: &Document,
+    mut page: HtmlFile,
+    recording: &Path,
+    format: Format,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let mut recording = RecordingReader::open(recording)?;
+    let sources = recording.replay(&mut |sources, row| page.row(sources, row))?;
+    let ended = RowsEnded {
+        header: recording.header(),
+        sources: &sources,
+        document,
+    };
+    output::put_page(page.finish_with_rows(&ended), (document, format), terminal)
 }
 
 /// There is no such incident.
@@ -102,7 +123,7 @@ fn read(folder: &Path, terminal: &Terminal) -> Result<IncidentIndex, Failure> {
 /// What a recording tells that the index lacks; `None` where no trigger made it.
 pub(crate) fn explained(found: &Unindexed) -> Result<Option<Incident>, RecordingError> {
     let mut recording = RecordingReader::open(&found.path)?;
-    let Some(mut analysis) = IncidentAnalysis::new(recording.header()) else {
+    let Some(mut analysis) = IncidentAnalysis::new(&recording.header().triggers) else {
         return Ok(None);
     };
     let sources = recording.replay(&mut |sources, row| analysis.row(sources, row))?;

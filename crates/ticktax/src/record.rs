@@ -92,8 +92,8 @@ impl Ends<'_> {
 pub(crate) enum Step<'a> {
     /// A window of sums is over.
     Sums(&'a SumsWindow),
-    /// An incident is in the index.
-    Kept(&'a IncidentEntry),
+    /// Incidents were told of. Those are complete of which it is known what became of their recording.
+    Kept(&'a [IncidentEntry]),
 }
 
 /// Drives a recorder until a signal or the time ends it, and has its windows explained and kept. Returns for how long that was,
@@ -151,9 +151,8 @@ pub(crate) fn drive(
         }
         if let Some(frozen) = frozen {
             keeper.suppressed(recorder.status().suppressed, terminal);
-            if let Some(entry) = keeper.take(&frozen, terminal) {
-                on_step(Step::Kept(&entry), recorder, keeper);
-            }
+            let complete = keeper.take(&frozen, terminal);
+            on_step(Step::Kept(&complete), recorder, keeper);
         }
         for ask in asks.take() {
             recorder.trigger(ask.kind, &ask.words);

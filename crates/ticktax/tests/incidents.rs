@@ -5,20 +5,16 @@
     reason = "a test that cannot set itself up fails, and says why"
 )]
 
+mod common;
+
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use tempfile::TempDir;
-use ticktax_fixture::{books, header, process, whole};
-use ticktax_model::incident::{Trigger, TriggerKind};
-use ticktax_model::recording::{RecordingWriter, RowSink};
-use ticktax_model::utc::Utc;
-use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
 
-const MS: i64 = 1_000_000;
+use common::incidents::folder;
 
 fn ticktax(arguments: &[&str], folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
@@ -28,41 +24,6 @@ fn ticktax(arguments: &[&str], folder: &Path) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A recording in `folder` in which `game` waited 20 ms behind `by`, noticed at this time.
-fn put(folder: &Path, at_unix_ms: i64, by: &str) {
-    let mut sources = SourceTable::default();
-    let game = sources.intern(process(Owner::Program, "game", 10));
-    let other = sources.intern(process(Owner::Program, by, 20));
-    let mut header = header();
-    header.books.push(books(0, 0, 1_000 * MS));
-    header.triggers.push(Trigger {
-        kind: TriggerKind::Wait,
-        time: Nanos(520 * MS),
-        cpu: Some(Cpu(0)),
-        tid: 10,
-        pid: 10,
-        comm: "game".to_owned(),
-        lasted: Nanos(20 * MS),
-        above: None,
-    });
-    let name = format!("incident-{}.parquet", Utc::from_unix_ms(at_unix_ms).basic());
-    let mut writer = RecordingWriter::create_private(folder.join(name)).unwrap();
-    for (from, to, source) in [(0, 500, game), (500, 520, other), (520, 1_000, game)] {
-        writer.row(&sources, &whole(0, from * MS, (to - from) * MS, source));
-    }
-    writer.finish(&header).unwrap();
-}
-
-/// Recordings of which no index tells: a backup every minute, and something else once.
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for minute in 0..12 {
-        put(folder.path(), 1_763_812_800_000 + minute * 60_000, "backup");
-    }
-    put(folder.path(), 1_763_812_830_000, "indexer");
-    folder
 }
 
 #[test]
@@ -105,6 +66,31 @@ fn one_incident_is_explained_and_its_recording_reported() {
     let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains(said), "{page}");
     assert!(page.contains("The books balance."), "{page}");
+}
+
+#[test]
+fn the_page_of_an_incident_has_its_place_in_a_timeline() {
+    let folder = folder();
+    let page = folder.path().join("incident.html");
+    let html = page.to_str().unwrap();
+    let shown = ticktax(&["incidents", "show", "2", "--html", html], folder.path());
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let page = fs::read_to_string(page).unwrap();
+    let (answer, rest) = page.split_once("<nav").unwrap();
+    // 20 ms from 500 ms on, and half as much on either side.
+    assert!(
+        answer.contains("href=\"#timeline=490000000,530000000,0\""),
+        "{answer}"
+    );
+    assert!(rest.contains("id=\"timeline-zoom\""));
+    // Of all of them there is none.
+    let list = folder.path().join("list.html");
+    let listed = ticktax(
+        &["incidents", "list", "--html", list.to_str().unwrap()],
+        folder.path(),
+    );
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+    assert!(!fs::read_to_string(list).unwrap().contains("timeline-zoom"));
 }
 
 #[test]

@@ -105,6 +105,10 @@ fn group(
         first_unix_ms: first.map_or(0, |entry| entry.incident.at_unix_ms),
         last_unix_ms: last.map_or(0, |entry| entry.incident.at_unix_ms),
         last_number: last.map_or(0, |entry| entry.number),
+        at_unix_ms: incidents()
+            .skip(entries.len().saturating_sub(IncidentGroup::MAX_TIMES))
+            .map(|it| it.at_unix_ms)
+            .collect(),
         chain: chain.cloned().unwrap_or_default(),
         chain_count: known,
         beats,
@@ -175,7 +179,10 @@ fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
             IndexLine::Began { at_unix_ms } => runs.push((*at_unix_ms, *at_unix_ms)),
             IndexLine::Ended { at_unix_ms } => extend(&mut runs, *at_unix_ms),
             IndexLine::Incident(entry) => extend(&mut runs, entry.incident.at_unix_ms),
-            IndexLine::Removed { .. } | IndexLine::Lost { .. } => {}
+            IndexLine::Recorded { .. }
+            | IndexLine::NotRecorded { .. }
+            | IndexLine::Removed { .. }
+            | IndexLine::Lost { .. } => {}
         }
     }
     runs.sort_unstable();
@@ -214,7 +221,11 @@ fn not_kept(index: &IncidentIndex) -> Vec<NotKept> {
             },
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            IndexLine::Began { .. } | IndexLine::Ended { .. } => continue,
+            // What became of a recording is told of each of its incidents.
+            IndexLine::Recorded { .. }
+            | IndexLine::NotRecorded { .. }
+            | IndexLine::Began { .. }
+            | IndexLine::Ended { .. } => continue,
         };
         let sum = counts.entry(cause).or_default();
         *sum = sum.saturating_add(count);

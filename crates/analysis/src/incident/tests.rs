@@ -45,7 +45,7 @@ impl Cast {
         let mut header: Header = header();
         header.books.push(books(0, 0, 1_000 * MS));
         header.triggers = triggers.to_vec();
-        let mut analysis = IncidentAnalysis::new(&header).expect("a trigger made it");
+        let mut analysis = IncidentAnalysis::new(&header.triggers).expect("a trigger made it");
         replay(&self.sources, rows, &mut analysis);
         analysis.finish(&header, &self.sources, 1_700_000_000_000)
     }
@@ -382,7 +382,7 @@ fn the_longest_delay_is_told_and_a_mark_only_where_nothing_was_measured() {
 
 #[test]
 fn a_recording_of_no_trigger_is_of_no_incident() {
-    assert!(IncidentAnalysis::new(&header()).is_none());
+    assert!(IncidentAnalysis::new(&[]).is_none());
 }
 
 #[test]

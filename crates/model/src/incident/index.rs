@@ -21,11 +21,25 @@ pub enum IndexLine {
         /// When, ms since 1970.
         at_unix_ms: i64,
     },
-    /// An incident.
+    /// An incident. Where it names a recording, a line that follows says what became of that.
     Incident(Box<IncidentEntry>),
+    /// A recording is there, whole.
+    Recorded {
+        /// Its file's name.
+        recording: String,
+        /// The file's size.
+        bytes: u64,
+    },
+    /// A recording that incidents name was not kept.
+    NotRecorded {
+        /// The name that its file was to have.
+        recording: String,
+        /// Why.
+        cause: LossCause,
+    },
     /// A recording was removed, so that the folder keeps to its budget.
     Removed {
-        /// The number of its incident.
+        /// The number of its first incident.
         number: u64,
         /// Why.
         cause: LossCause,
@@ -38,6 +52,9 @@ pub enum IndexLine {
         count: u64,
     },
 }
+
+/// More incidents than one recording has: some seconds lie between two.
+const SHARED: usize = 16;
 
 /// What a folder's index holds, and what was found beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,9 +76,49 @@ impl IncidentIndex {
         })
     }
 
+    /// Adds the next line. What it says of a recording is put into the incidents that name it.
+    pub fn add(&mut self, line: IndexLine) {
+        let (name, became) = match &line {
+            IndexLine::Recorded { recording, bytes } => (recording, Ok(*bytes)),
+            IndexLine::NotRecorded { recording, cause } => (recording, Err(*cause)),
+            _ => return self.lines.push(line),
+        };
+        // They are among the last ones.
+        let entries = self.lines.iter_mut().rev().filter_map(IndexLine::entry_mut);
+        for entry in entries.take(SHARED).filter(|entry| entry.names(name)) {
+            entry.settle(became);
+        }
+        self.lines.push(line);
+    }
+
     /// The highest number of an incident; 0 where there is none.
     pub fn last_number(&self) -> u64 {
         self.entries().map(|entry| entry.number).max().unwrap_or(0)
+    }
+}
+
+impl IndexLine {
+    /// The incident that it tells of.
+    pub fn entry_mut(&mut self) -> Option<&mut IncidentEntry> {
+        match self {
+            Self::Incident(entry) => Some(entry),
+            _ => None,
+        }
+    }
+}
+
+impl IncidentEntry {
+    /// Whether its recording has, or is to have, this name.
+    pub fn names(&self, recording: &str) -> bool {
+        self.recording.as_deref() == Some(recording)
+    }
+
+    /// Notes what became of its recording: its bytes, or why it was not kept.
+    pub fn settle(&mut self, became: Result<u64, LossCause>) {
+        match became {
+            Ok(bytes) => self.bytes = bytes,
+            Err(cause) => (self.recording, self.not_kept) = (None, Some(cause)),
+        }
     }
 }
 
@@ -70,9 +127,10 @@ impl IncidentIndex {
 pub struct IncidentEntry {
     /// Its number in the folder, from 1 on.
     pub number: u64,
-    /// The name of its recording's file, where that was kept.
+    /// The name of its recording's file, where that was kept or is still going on. Incidents that follow each other closely
+    /// have one recording.
     pub recording: Option<String>,
-    /// The size of that file.
+    /// The size of that file; 0 before it is there.
     pub bytes: u64,
     /// Why the recording was not kept, where it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +145,7 @@ pub struct IncidentEntry {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum LossCause {
-    /// More incidents in an hour than recordings are kept of.
+    /// More recordings in an hour than are kept.
     PerHour,
     /// More recordings than are kept.
     Count,
@@ -97,6 +155,8 @@ pub enum LossCause {
     DiskFull,
     /// The recording could not be written for another reason.
     NotWritten,
+    /// The recorder was killed before the recording was written.
+    Killed,
     /// Triggers that the kernel did not hand out, or that a recording does not name: there were too many.
     Suppressed,
     /// The index itself had grown too long: its oldest incidents were left out.
@@ -105,12 +165,13 @@ pub enum LossCause {
 
 impl LossCause {
     /// Every cause.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::PerHour,
         Self::Count,
         Self::Bytes,
         Self::DiskFull,
         Self::NotWritten,
+        Self::Killed,
         Self::Suppressed,
         Self::IndexFull,
     ];
@@ -123,6 +184,7 @@ impl LossCause {
             Self::Bytes => "bytes",
             Self::DiskFull => "disk_full",
             Self::NotWritten => "not_written",
+            Self::Killed => "killed",
             Self::Suppressed => "suppressed",
             Self::IndexFull => "index_full",
         }

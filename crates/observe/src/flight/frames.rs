@@ -307,7 +307,7 @@ impl Recorder {
     /// Looks after the programs whose time has come; what their rhythm is to be found in. Not while a window is kept, which
     /// has the memory.
     pub(super) fn turn_frames(&mut self, time: Nanos) -> Option<ProgramWindow> {
-        if self.open.is_some() || self.stopped {
+        if self.open.is_some() || self.stopped.is_some() {
             return None;
         }
         let pid = self.programs.visit(time, &self.proc);

@@ -7,7 +7,7 @@ use ticktax_model::machine::Counters;
 use ticktax_model::recording::{Coverage, Header, Level, ToolCost};
 use ticktax_model::victim::{Target, VictimHeader};
 use ticktax_model::{Nanos, SourceTable};
-use ticktax_trace::Capture;
+use ticktax_trace::{Capture, Frozen};
 
 use super::window::Window;
 use super::{FrozenWindow, Recorder};
@@ -21,16 +21,61 @@ impl Recorder {
     /// What was recorded of the window, up to `time` where it is not over. `None` once the recorder has ended.
     pub(super) fn freeze(
         &mut self,
-        window: Window,
+        mut window: Window,
         capture: Capture,
         time: Nanos,
     ) -> Option<FrozenWindow> {
         let cpu_before = own_thread_cpu_time();
         let tracer = self.tracer.as_mut()?;
-        let (begin, asked) = (window.begin(), window.end().min(time));
-        let about = whom(&window.triggers);
+        let asked = window.end().min(time);
+        let told = window.tell(Nanos::MAX);
+        let about = whom(&window.triggers).map(|it| it.pid);
         let mut sources = SourceTable::default();
-        let frozen = tracer.freeze(capture, asked, about.map(|it| it.pid), &mut sources);
+        let frozen = tracer.freeze(capture, asked, about, &mut sources);
+        let header = self.header(&window, &frozen, (asked, cpu_before))?;
+        Some(FrozenWindow {
+            header,
+            told,
+            over: true,
+            sources,
+            rows: frozen.rows,
+            left_out: window.left_out,
+        })
+    }
+
+    /// What has been recorded of a window that goes on until its triggers were due that nobody was told of. What the
+    /// program's threads did off their CPUs is not among it: that is the whole window's.
+    pub(super) fn look(
+        &mut self,
+        window: &mut Window,
+        capture: &mut Capture,
+    ) -> Option<FrozenWindow> {
+        let cpu_before = own_thread_cpu_time();
+        let tracer = self.tracer.as_mut()?;
+        let due = window.due();
+        let told = window.tell(due);
+        let mut sources = SourceTable::default();
+        let frozen = tracer.look(capture, due, None, &mut sources);
+        let header = self.header(window, &frozen, (due, cpu_before))?;
+        Some(FrozenWindow {
+            header,
+            told,
+            over: false,
+            sources,
+            rows: frozen.rows,
+            left_out: std::mem::take(&mut window.left_out),
+        })
+    }
+
+    /// The header of a window up to `asked`, or as far as there was room.
+    fn header(
+        &self,
+        window: &Window,
+        frozen: &Frozen,
+        (asked, cpu_before): (Nanos, Nanos),
+    ) -> Option<Header> {
+        let tracer = self.tracer.as_ref()?;
+        let begin = window.begin();
         // What is later belongs to the next window.
         let end = frozen.full.unwrap_or(asked).max(begin);
         let machine = self.started.machine.clone();
@@ -41,7 +86,7 @@ impl Recorder {
             reason: NoGaps::NoProbe,
         });
         let late = frozen.books.iter().map(|books| books.begin).max();
-        limitations.extend(late.and_then(|late| too_short(&window, late)));
+        limitations.extend(late.and_then(|late| too_short(window, late)));
         limitations.extend(frozen.full.map(|_| Limitation::WindowCutShort {
             asked: window.end() - begin,
             kept: end - begin,
@@ -60,14 +105,14 @@ impl Recorder {
         let (before, after) = (at(begin, window.clocks), at(end, clock_offsets()));
         limitations.extend(clock_limitations(&before, &after));
         let ahead = window.clocks.or(after.clocks).unwrap_or_default().wall;
-        let mut header = Header {
+        Some(Header {
             machine,
             began_unix: (begin + ahead).0 / 1_000_000_000,
-            books: frozen.books,
+            books: frozen.books.clone(),
             coverage: Coverage {
                 attached: tracer.attached().to_vec(),
                 limitations,
-                lost: frozen.lost,
+                lost: frozen.lost.clone(),
                 every_entry_watched: tracer.every_entry_watched(),
             },
             before,
@@ -80,16 +125,10 @@ impl Recorder {
                 apart: self.collector.as_ref().is_some_and(Collector::is_apart),
                 ..ToolCost::default()
             },
-            victim: about.map(|trigger| victim(trigger, begin)),
+            victim: whom(&window.triggers).map(|trigger| victim(trigger, begin)),
             policies: self.proc.special_policies(),
+            triggers: window.triggers.clone(),
             ..Header::new(world, Level::Kernel, env!("CARGO_PKG_VERSION"))
-        };
-        header.triggers = window.triggers;
-        Some(FrozenWindow {
-            header,
-            sources,
-            rows: frozen.rows,
-            left_out: window.left_out,
         })
     }
 }

@@ -177,16 +177,20 @@ pub struct SumsWindow {
     pub rows: Vec<Row>,
 }
 
-/// Everything that was recorded around some triggers.
+/// Everything that was recorded around some triggers, as far as it has come.
 #[derive(Clone, Debug)]
 pub struct FrozenWindow {
     /// As of any recording; [`Header::triggers`] are in it.
     pub header: Header,
+    /// How many of these, from the first on, windows that were handed out before had as well.
+    pub told: usize,
+    /// Whether it is over. Else recording goes on, and another comes that holds all of this.
+    pub over: bool,
     /// The sources that the rows name.
     pub sources: SourceTable,
     /// Made when they are asked for, as often as that is.
     pub rows: FrozenRows,
-    /// Triggers within it that are not in the header: there were too many.
+    /// Triggers within it that are not in the header: there were too many. Those of windows before are not among them.
     pub left_out: u64,
 }
 
@@ -197,7 +201,7 @@ pub enum RecorderEvent<'a> {
     Started(&'a RecorderStarted),
     /// A window of sums is over.
     Sums(Box<SumsWindow>),
-    /// Something triggered, and what is to be kept after it has passed.
+    /// Something triggered, and what is to be kept after it has passed, or the time after which it is to be told of.
     Frozen(Box<FrozenWindow>),
     /// A program's frames are to be looked for in these: [`Recorder::set_rhythm`](super::Recorder::set_rhythm) takes
     /// what was found.

@@ -4,8 +4,11 @@ use ticktax_model::Nanos;
 use ticktax_model::incident::Trigger;
 use ticktax_model::machine::ClockOffsets;
 
-/// Triggers that one window names.
+/// Triggers that are told of at once.
 const TRIGGERS: usize = 256;
+
+/// Later than any time.
+const FAR: Nanos = Nanos(i64::MAX / 2);
 
 /// What is kept around a trigger.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +24,11 @@ pub(super) struct Window {
     begin: Nanos,
     end: Nanos,
     margins: Margins,
+    /// Those that somebody was told of.
     pub(super) triggers: Vec<Trigger>,
-    /// Triggers that it does not name.
+    /// Those that nobody was told of yet.
+    pending: Vec<Trigger>,
+    /// Triggers that it does not name, since somebody was last told.
     pub(super) left_out: u64,
     /// Where the other clocks stood when it was opened: they may be set, or the machine suspended, before it ends.
     pub(super) clocks: Option<ClockOffsets>,
@@ -41,7 +47,8 @@ impl Window {
             begin,
             end,
             margins,
-            triggers: vec![first],
+            triggers: Vec::new(),
+            pending: vec![first],
             left_out: 0,
             clocks: None,
         }
@@ -63,12 +70,29 @@ impl Window {
         let longest = self.begin + self.margins.longest;
         let end = (trigger.time + self.margins.after).min(longest);
         self.end = self.end.max(end);
-        if self.triggers.len() < TRIGGERS {
-            self.triggers.push(trigger.clone());
+        if self.pending.len() < TRIGGERS {
+            self.pending.push(trigger.clone());
         } else {
             self.left_out += 1;
         }
         true
+    }
+
+    /// When somebody is to be told of it, however long it becomes: once the margin after the first of the triggers that
+    /// nobody was told of has passed; [`FAR`] where there are none.
+    pub(super) fn due(&self) -> Nanos {
+        let first = self.pending.iter().map(|trigger| trigger.time).min();
+        first.map_or(FAR, |first| first + self.margins.after)
+    }
+
+    /// Has the triggers up to `until` be those that somebody was told of, too. Returns how many were before.
+    pub(super) fn tell(&mut self, until: Nanos) -> usize {
+        let before = self.triggers.len();
+        let all = std::mem::take(&mut self.pending).into_iter();
+        let (now, later): (Vec<_>, Vec<_>) = all.partition(|trigger| trigger.time <= until);
+        self.triggers.extend(now);
+        self.pending = later;
+        before
     }
 }
 
@@ -77,7 +101,7 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::incident::{Trigger, TriggerKind};
 
-    use super::{Margins, TRIGGERS, Window};
+    use super::{FAR, Margins, TRIGGERS, Window};
 
     const MARGINS: Margins = Margins {
         before: Nanos::from_secs(2),
@@ -112,7 +136,7 @@ mod tests {
         assert!(window.add(&at(9_000, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
         assert!(!window.add(&at(13_501, 5)));
-        assert_eq!(window.triggers.len(), 3);
+        assert_eq!((window.tell(FAR), window.triggers.len()), (0, 3));
     }
 
     #[test]
@@ -123,10 +147,45 @@ mod tests {
             time += 10;
         }
         assert_eq!(millis(&window), (8_000, 18_000));
-        assert_eq!(window.triggers.len() as u64 + window.left_out, 802);
-        assert_eq!(window.triggers.len(), TRIGGERS);
+        assert_eq!((window.tell(FAR), window.triggers.len()), (0, TRIGGERS));
+        assert_eq!(TRIGGERS as u64 + window.left_out, 802);
         let next = Window::new(at(time, 1), MARGINS, window.end());
         assert_eq!(millis(&next), (18_000, time + 2_000));
+    }
+
+    #[test]
+    fn each_trigger_is_due_as_if_it_were_alone_however_many_follow() {
+        let mut window = Window::new(at(10_000, 20), MARGINS, Nanos::ZERO);
+        let mut told = Vec::new();
+        // Every 300 ms from the first on, and looked at every 10 ms.
+        for millis in (10_010..=17_900).step_by(10) {
+            if millis % 300 == 100 {
+                assert!(window.add(&at(millis, 5)));
+            }
+            let now = Nanos::from_millis(millis);
+            if now >= window.due() && now < window.end() {
+                let before = window.tell(window.due());
+                let new = &window.triggers[before..];
+                assert!(!new.is_empty());
+                assert!(new.iter().all(|it| now - it.time <= MARGINS.after));
+                told.push((millis, new.len()));
+            }
+        }
+        assert_eq!(told, [(12_000, 7), (14_100, 7), (16_200, 7)]);
+        assert_eq!(millis(&window), (7_980, 17_980));
+        let before = window.tell(FAR);
+        assert_eq!(before, told.iter().map(|(_, new)| new).sum::<usize>());
+        assert_eq!(window.due(), FAR);
+    }
+
+    #[test]
+    fn a_trigger_that_is_seen_late_is_due_by_its_own_time() {
+        let mut window = Window::new(at(10_000, 1), MARGINS, Nanos::ZERO);
+        assert!(window.add(&at(11_999, 1)));
+        assert_eq!(window.tell(window.due()), 0);
+        assert_eq!((window.triggers.len(), window.due()), (2, FAR));
+        assert!(window.add(&at(11_500, 1)));
+        assert_eq!(window.due(), Nanos::from_millis(13_500));
     }
 
     #[test]

@@ -105,7 +105,11 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
             IndexLine::Incident(_) => (LossCause::IndexFull, 1),
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            IndexLine::Began { .. } | IndexLine::Ended { .. } => continue,
+            // What became of recordings is told of the incidents that are left out.
+            IndexLine::Recorded { .. }
+            | IndexLine::NotRecorded { .. }
+            | IndexLine::Began { .. }
+            | IndexLine::Ended { .. } => continue,
         };
         let sum: &mut u64 = counts.entry(cause).or_default();
         *sum = sum.saturating_add(count);
@@ -128,7 +132,7 @@ pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
     let lines = whole_lines(bytes).split(|&it| it == b'\n');
     for line in lines.filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {
-            Ok(line) => contents.lines.push(line),
+            Ok(line) => contents.add(line),
             Err(_) => contents.damaged += 1,
         }
     }

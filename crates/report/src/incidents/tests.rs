@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use ticktax_fixture::{books, header, process, whole};
 use ticktax_model::incident::{
-    Incident, IncidentIndex, IncidentThread, IndexLine, LossCause, Trigger, TriggerKind,
+    Incident, IncidentEntry, IncidentIndex, IncidentThread, IndexLine, LossCause, Trigger,
+    TriggerKind,
 };
 use ticktax_model::recording::{Header, RecordingReader, Row};
 use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
 
 use super::index::{NAME, parse};
-use super::{Budget, IncidentStore, Stored, Unindexed, add_found, read_incidents};
+use super::{Budget, IncidentStore, Recorded, Unindexed, add_found, read_incidents};
 
 const NOON: i64 = 1_763_812_800_000;
 
@@ -54,9 +55,28 @@ fn frozen() -> (Header, SourceTable, Vec<Row>) {
     (header, sources, vec![whole(0, 0, 1_000_000, game)])
 }
 
+/// An incident with a recording of its own.
+struct Stored {
+    entry: IncidentEntry,
+    path: Option<PathBuf>,
+    trouble: Option<String>,
+}
+
 fn keep(store: &mut IncidentStore, at: i64) -> Stored {
+    let told = store.tell(incident(at));
+    let recorded = record(store);
+    let [entry] = <[IncidentEntry; 1]>::try_from(recorded.entries).expect("one");
+    assert_eq!(entry.number, told.entry.number);
+    Stored {
+        entry,
+        path: recorded.path,
+        trouble: told.trouble.or(recorded.trouble),
+    }
+}
+
+fn record(store: &mut IncidentStore) -> Recorded {
     let (header, sources, rows) = frozen();
-    store.keep(incident(at), &header, (&sources, rows))
+    store.record(&header, (&sources, rows))
 }
 
 fn open(folder: &Path, budget: Budget) -> (IncidentStore, Vec<Unindexed>) {
@@ -156,8 +176,9 @@ fn an_index_that_ends_anywhere_is_healed_and_a_torn_line_is_never_read() {
         let lines = ends.iter().filter(|&&end| end < length).count();
         let (read, unindexed) = read_incidents(dir.path()).expect("it can be read");
         assert_eq!((read.lines.len(), read.damaged), (lines, 0), "{length}");
-        // The first line says that the recorder began.
-        assert_eq!(unindexed.len(), 3 - lines.saturating_sub(1), "{length}");
+        // The first line says that the recorder began, and then each incident has two.
+        let known = lines.saturating_sub(1).div_ceil(2);
+        assert_eq!(unindexed.len(), 3 - known, "{length}");
         let (mut store, found) = open(dir.path(), Budget::default());
         assert_eq!(found, unindexed, "{length}");
         for it in &found {
@@ -167,6 +188,7 @@ fn an_index_that_ends_anywhere_is_healed_and_a_torn_line_is_never_read() {
         let (healed, unindexed) = read_incidents(dir.path()).expect("it can be read");
         assert_eq!((healed.damaged, unindexed.len()), (0, 0), "{length}");
         assert_eq!(numbers(&healed), [1, 2, 3], "{length}");
+        assert!(healed.entries().all(|entry| entry.bytes > 0), "{length}");
     }
 }
 
@@ -257,7 +279,7 @@ fn what_cannot_be_noted_is_noted_later() {
         count: 6,
     };
     assert_eq!(index.lines.iter().filter(|line| **line == lost).count(), 1);
-    assert_eq!(index.lines.len(), 5);
+    assert_eq!(index.lines.len(), 7);
 }
 
 #[test]
@@ -438,4 +460,79 @@ fn a_folder_that_cannot_be_is_told_in_a_line() {
         .expect_err("nothing")
         .to_string();
     assert!(error.starts_with("no incidents in "), "{error}");
+}
+
+#[test]
+fn incidents_are_told_of_while_the_recording_that_they_share_goes_on() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    let first = store.tell(incident(NOON));
+    let name = "incident-20251122T120000.000Z.parquet".to_owned();
+    assert_eq!(first.path, Some(dir.path().join(&name)));
+    let (index, unindexed) = read_incidents(dir.path()).expect("it can be read");
+    let told = |index: &IncidentIndex| -> Vec<(u64, Option<String>, bool)> {
+        let entries = index.entries();
+        entries
+            .map(|it| (it.number, it.recording.clone(), it.bytes > 0))
+            .collect()
+    };
+    assert_eq!(unindexed, []);
+    assert_eq!(told(&index), [(1, Some(name.clone()), false)]);
+    store.tell(incident(NOON + 2_500));
+    let recorded = record(&mut store);
+    assert_eq!(recorded.path, Some(dir.path().join(&name)));
+    assert_eq!(recorded.entries.len(), 2);
+    let (index, _) = read_incidents(dir.path()).expect("it can be read");
+    let both = [(1, Some(name.clone()), true), (2, Some(name.clone()), true)];
+    assert_eq!(told(&index), both);
+    // The next one has another.
+    keep(&mut store, NOON + 5_000);
+    drop(store);
+    assert_eq!(names(dir.path()).len(), 3);
+    // It counts once, here and after a restart.
+    let budget = Budget {
+        count: 2,
+        ..Budget::default()
+    };
+    let (mut store, _) = open(dir.path(), budget);
+    assert_eq!(store.kept.len(), 2);
+    keep(&mut store, NOON + 9_000);
+    assert_eq!(store.lost().collect::<Vec<_>>(), [(LossCause::Count, 1)]);
+    assert!(!dir.path().join(name).exists());
+}
+
+#[test]
+fn a_recording_that_a_killed_recorder_did_not_write_is_counted_once_for_each_incident() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    keep(&mut store, NOON);
+    store.tell(incident(NOON + 20_000));
+    store.tell(incident(NOON + 22_500));
+    drop(store);
+    for _ in 0..2 {
+        drop(open(dir.path(), Budget::default()));
+        let (index, unindexed) = read_incidents(dir.path()).expect("it can be read");
+        let became: Vec<_> = index.entries().map(|it| it.not_kept).collect();
+        let killed = Some(LossCause::Killed);
+        assert_eq!((became, unindexed), (vec![None, killed, killed], vec![]));
+        assert!(index.entries().skip(1).all(|it| it.recording.is_none()));
+    }
+}
+
+#[test]
+fn a_recording_that_cannot_be_written_is_said_in_lines_that_were_written_before_and_in_those_that_wait()
+ {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    let path = store.tell(incident(NOON)).path.expect("it is allowed");
+    fs::create_dir_all(path.join("in the way")).expect("it is ours");
+    let blocked = Blocked::index_of(dir.path());
+    assert!(store.tell(incident(NOON + 2_000)).trouble.is_some());
+    let recorded = record(&mut store);
+    assert!(recorded.trouble.is_some() && recorded.path.is_none());
+    blocked.end();
+    store.close(NOON + 5_000).expect("lines");
+    let (index, _) = read_incidents(dir.path()).expect("it can be read");
+    let became: Vec<_> = index.entries().map(|it| it.not_kept).collect();
+    assert_eq!(became, [Some(LossCause::NotWritten); 2]);
 }

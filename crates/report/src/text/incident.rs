@@ -137,7 +137,7 @@ fn foot(page: &mut Page, list: &IncidentList) {
     }
     if list.found_again > 0 {
         let found = counted(list.found_again, "recording");
-        let text = format!("{found} of which the index does not tell: a recorder was killed");
+        let text = format!("{found} of which the index does not tell");
         page.paragraph(Tone::Warning, "found: ", &text);
     }
     if list.damaged > 0 {
@@ -152,7 +152,10 @@ fn foot(page: &mut Page, list: &IncidentList) {
 /// What was not kept, and why.
 fn lost(lost: &NotKept) -> String {
     let one = match lost.cause {
-        LossCause::PerHour | LossCause::DiskFull | LossCause::NotWritten => "recording",
+        LossCause::PerHour | LossCause::DiskFull | LossCause::NotWritten | LossCause::Killed => {
+            let incidents = counted(lost.count, "incident");
+            return format!("{incidents} without a recording: {}", why(lost.cause));
+        }
         LossCause::Count | LossCause::Bytes => "old recording",
         LossCause::Suppressed => "trigger",
         LossCause::IndexFull => "old incident",
@@ -168,6 +171,7 @@ fn why(cause: LossCause) -> &'static str {
         LossCause::Bytes => "more bytes than --max-bytes",
         LossCause::DiskFull => "the disk was full",
         LossCause::NotWritten => "it could not be written",
+        LossCause::Killed => "the recorder was killed before it was written",
         LossCause::Suppressed => "more of them than are handed out",
         LossCause::IndexFull => "the index had grown too long",
     }
@@ -355,7 +359,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
     if incident.triggers > 1 {
         let more = counted(incident.triggers - 1, "other trigger");
-        let text = format!("{more} fired in this window");
+        let text = format!("{more} fired within seconds");
         page.paragraph(Tone::Faint, "also      ", &text);
     }
     if incident.events_lost > 0 {
@@ -397,6 +401,9 @@ fn whereabouts(sheet: &IncidentSheet) -> String {
             format!("{path} ({size}); `ticktax report {path}` prints its books")
         }
         (None, Some(cause)) => format!("not kept: {}", why(cause)),
+        (None, None) if sheet.entry.recording.is_some() && sheet.entry.bytes == 0 => {
+            "not written yet".to_owned()
+        }
         (None, None) => "not there any more".to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use ticktax_analysis::incident::incident_list;
 use ticktax_model::Nanos;
 use ticktax_model::facts::{BeatFact, WindowLength};
+use ticktax_model::incident::IncidentEntry;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Books, Loss, Row};
 use ticktax_model::totals::IncidentTotals;
@@ -210,7 +211,7 @@ impl Agent {
                     }
                     self.keep_facts(&closed, terminal);
                 }
-                Step::Kept(entry) => self.note([entry.row()]),
+                Step::Kept(entries) => self.note(entries.iter().map(IncidentEntry::row)),
             }
             self.show();
         };

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use ticktax_analysis::incident::{IncidentAnalysis, incident_sheet};
 use ticktax_model::Nanos;
-use ticktax_model::incident::{IncidentEntry, IncidentSheet, LossCause, NotKept};
+use ticktax_model::incident::{Incident, IncidentEntry, IncidentSheet, LossCause, NotKept};
 use ticktax_model::recording::RowSink;
 use ticktax_model::totals::IncidentTotals;
 use ticktax_model::utc::Utc;
 use ticktax_observe::FrozenWindow;
-use ticktax_report::{Budget, IncidentStore, Stored, incident_line, read_incidents};
+use ticktax_report::{Budget, IncidentStore, incident_line, read_incidents};
 
 use super::journal::Journal;
 use crate::failure::Failure;
@@ -86,51 +86,48 @@ impl Keeper {
         }
     }
 
-    /// Explains, keeps and tells a window. Returns its line of the index; `None` where no trigger made it.
+    /// Explains and tells what is new of a window, and keeps it where it is over. Returns the lines of the index that are
+    /// complete by that.
     pub(crate) fn take(
         &mut self,
         frozen: &FrozenWindow,
         terminal: &Terminal,
-    ) -> Option<IncidentEntry> {
-        let FrozenWindow {
-            header,
-            sources,
-            rows,
-            left_out,
-        } = frozen;
-        self.lose(LossCause::Suppressed, *left_out, terminal);
-        let mut analysis = IncidentAnalysis::new(header)?;
-        for row in rows {
-            analysis.row(sources, &row);
+    ) -> Vec<IncidentEntry> {
+        self.lose(LossCause::Suppressed, frozen.left_out, terminal);
+        if let Some(incident) = explained_anew(frozen) {
+            self.tell(incident, terminal);
         }
-        // By the wall clock as it stood then: it may have been set since, or the machine suspended.
-        let clocks = header.before.clocks;
-        let time = analysis.trigger().time;
-        let at = clocks.map_or_else(
-            || wall_clock::unix_ms_at(time),
-            |it| (time + it.wall).0 / 1_000_000,
-        );
-        let incident = analysis.finish(header, sources, at);
-        let stored = self.store.keep(incident, header, (sources, rows));
+        if !frozen.over {
+            return Vec::new();
+        }
+        let (sources, rows) = (&frozen.sources, &frozen.rows);
+        let recorded = self.store.record(&frozen.header, (sources, rows));
+        if let Some(why) = &recorded.trouble {
+            terminal.complain(why);
+        }
+        recorded.entries
+    }
+
+    /// Puts an incident into the index, and prints its line.
+    fn tell(&mut self, incident: Incident, terminal: &Terminal) {
+        let told = self.store.tell(incident);
         self.count += 1;
-        self.totals.add(&stored.entry.incident);
-        if let Err(error) = terminal.print(&self.line(&stored)) {
+        self.totals.add(&told.entry.incident);
+        if let Err(error) = terminal.print(&self.line(&told.entry)) {
             terminal.complain(&error);
         }
-        if let Some(why) = &stored.trouble {
+        if let Some(why) = &told.trouble {
             terminal.complain(why);
         }
         if let Some(journal) = &mut self.journal
-            && let Some(why) = journal.write(&stored.entry, stored.path.as_deref())
+            && let Some(why) = journal.write(&told.entry, told.path.as_deref())
         {
             terminal.complain(&why);
         }
-        Some(stored.entry)
     }
 
     /// An incident in a line: when, its number, what happened, and what it is one of.
-    fn line(&self, stored: &Stored) -> String {
-        let entry = &stored.entry;
+    fn line(&self, entry: &IncidentEntry) -> String {
         let at = Utc::from_unix_ms(entry.incident.at_unix_ms);
         let what = incident_line(&entry.incident);
         let index = read_incidents(self.store.folder()).ok();
@@ -171,6 +168,28 @@ impl Keeper {
         }
         lost
     }
+}
+
+/// What happened by the triggers of which nobody was told yet; `None` where there are none.
+fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
+    let FrozenWindow {
+        header,
+        sources,
+        rows,
+        ..
+    } = frozen;
+    let mut analysis = IncidentAnalysis::new(header.triggers.get(frozen.told..)?)?;
+    for row in rows {
+        analysis.row(sources, &row);
+    }
+    // By the wall clock as it stood then: it may have been set since, or the machine suspended.
+    let clocks = header.before.clocks;
+    let time = analysis.trigger().time;
+    let at = clocks.map_or_else(
+        || wall_clock::unix_ms_at(time),
+        |it| (time + it.wall).0 / 1_000_000,
+    );
+    Some(analysis.finish(header, sources, at))
 }
 
 /// What a line says of the others that are alike.

@@ -50,6 +50,7 @@ fn boot(
         program,
         arguments: &arguments,
         programs,
+        beside: &[],
         // What it wrote says why it failed.
         accepted: &[1],
         settings: GuestSettings {
@@ -269,9 +270,9 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
         "{length} s of {seconds:?}: {minutes:?}"
     );
     let lengths: BTreeMap<i64, Nanos> = minutes.windows.iter().copied().collect();
-    for ((begin, cpu), time) in &minutes.of_window {
-        // Sums come within a moment of the window's ends.
-        let most = lengths[begin] + Nanos::from_secs(2);
+    for (window @ (begin, cpu), time) in &minutes.of_window {
+        // Sums come within a moment of the window's ends; what was going on when it began came in with all its time.
+        let most = lengths[begin] + minutes.longest[window] + Nanos::from_secs(2);
         assert!(*time <= most, "CPU {cpu} at {begin}: {time} of {most}");
     }
 }

@@ -5,6 +5,7 @@ mod frames;
 mod kinds;
 mod recorder;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -23,6 +24,7 @@ use recorder::{Recorder, Victim, incidents, triggers_of};
 pub(crate) use faults::{
     a_folder_that_becomes_read_only_is_said_and_stops_nothing, a_full_disk_is_said_and_counted,
     a_killed_recorder_leaves_a_folder_that_goes_on, triggers_without_end_are_counted,
+    what_prolongs_a_recording_does_not_hold_up_its_lines,
 };
 pub(crate) use frames::{
     a_lost_frame_is_caught_with_who_had_its_cpu, a_program_that_ends_loses_no_more_frames,
@@ -108,7 +110,13 @@ pub(crate) fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
 /// The sorts of triggers that somebody asked for, among the recordings of a folder.
 fn asked(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
     let mut kinds = Vec::new();
+    let mut seen = HashSet::new();
     for line in incidents(folder)? {
+        // One that follows closely is in the same recording, and that is written a moment after its lines.
+        let name = line["recording"].as_str().unwrap_or_default().to_owned();
+        if !folder.join(&name).is_file() || !seen.insert(name) {
+            continue;
+        }
         let triggers = triggers_of(folder, &line)?.into_iter();
         kinds.extend(
             triggers

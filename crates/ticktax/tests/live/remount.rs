@@ -8,27 +8,32 @@ use serde_json::Value;
 
 use super::fixture::{Place, check};
 
-/// In a mount namespace of its own, which goes with it. Nothing is open for writing once an incident's line is printed;
-/// what else has a file open there, a moment of the kernel's, is waited for.
+/// In a mount namespace of its own, which goes with it. Nothing is open for writing once what became of an incident's recording
+/// is known; what else has a file open there, a moment of the kernel's, is waited for.
 const SCRIPT: &str = r#"
     mount -t tmpfs none "$1" || exit 9
-    "$2" record --trigger signal --dir "$1/i" >"$3" & recorder=$!
+    "$2" record --trigger signal --dir "$1/i" >"$3" 2>"$3.err" & recorder=$!
+    wait_for() { until eval "$1"; do kill -0 $recorder || exit 8; sleep 0.1; done; }
     keep() {
         until "$ticktax" mark "$1" --dir "$folder" 2>/dev/null; do
             kill -0 $recorder || exit 8; sleep 0.1
         done
-        until grep -q "marked: $1" "$lines"; do kill -0 $recorder || exit 8; sleep 0.1; done
+        wait_for 'grep -q "marked: $2" "$lines"' "$1"
     }
     ticktax="$2" folder="$1/i" lines="$3"
     keep first
+    wait_for 'grep -q "line.:.recorded" "$folder/index.jsonl"'
     tries=0
     until mount -o remount,ro "$1"; do
         tries=$((tries + 1)); [ $tries -lt 100 ] || { kill $recorder; exit 7; }; sleep 0.1
     done
     keep second
+    # Of its line, and of its recording.
+    wait_for '[ "$(grep -c read-only "$lines.err")" -ge 2 ]'
     mount -o remount,rw "$1" || exit 6
     keep third
     kill -TERM $recorder; wait $recorder; code=$?
+    cat "$lines.err" >&2
     cat "$folder/index.jsonl"; exit $code
 "#;
 

@@ -100,6 +100,9 @@ fn group(kind: TriggerKind, (program, by): (&str, &str), count: u64) -> Incident
         first_unix_ms: AT - 1_240_000,
         last_unix_ms: AT,
         last_number: 41,
+        at_unix_ms: (1..=i64::try_from(count).unwrap_or(1))
+            .map(|place| AT - 1_240_000 + 1_240_000 * place / i64::try_from(count).unwrap_or(1))
+            .collect(),
         chain: Vec::new(),
         chain_count: 0,
         beats: Vec::new(),
@@ -110,15 +113,15 @@ fn shown(document: impl Into<Document>) -> String {
     page(&document.into(), &TextStyle::default()).into()
 }
 
-#[test]
-fn the_list() {
+/// Incidents of five groups.
+pub(crate) fn list() -> IncidentList {
     let backup = IncidentGroup {
         chain: waited().chain,
         chain_count: 40,
         beats: vec![beat()],
         ..group(TriggerKind::Wait, ("gamesrv", "backup"), 42)
     };
-    let list = IncidentList {
+    IncidentList {
         folder: "/var/lib/ticktax/incidents".to_owned(),
         since_unix_ms: Some(AT - 86_400_000),
         watched: Nanos::from_secs(86_000),
@@ -143,8 +146,12 @@ fn the_list() {
         ],
         found_again: 1,
         damaged: 2,
-    };
-    insta::assert_snapshot!(shown(list));
+    }
+}
+
+#[test]
+fn the_list() {
+    insta::assert_snapshot!(shown(list()));
 }
 
 #[test]

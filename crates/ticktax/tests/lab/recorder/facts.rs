@@ -7,6 +7,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use ticktax_lab::qemu::Outcome;
 use ticktax_model::Nanos;
+use ticktax_model::histogram::Histogram;
 
 use super::guest::FACTS_FILE;
 
@@ -19,6 +20,8 @@ pub(super) struct Accounts {
     pub(super) time: BTreeMap<i16, Nanos>,
     /// The same of each window.
     pub(super) of_window: BTreeMap<(i64, i16), Nanos>,
+    /// What the longest interval of each is shorter than: it counts where it ends, so it may have begun in the window before.
+    pub(super) longest: BTreeMap<(i64, i16), Nanos>,
 }
 
 impl Accounts {
@@ -56,6 +59,15 @@ impl Accounts {
         self.windows.insert((begin, long("window_ns")));
         *self.time.entry(cpu).or_default() += long("time_ns");
         *self.of_window.entry((begin, cpu)).or_default() += long("time_ns");
+        let Field::Bytes(blob) = field("histogram") else {
+            panic!("{row}");
+        };
+        let histogram = Histogram::from_blob(blob.data()).unwrap();
+        let mut lengths = histogram.counts().iter();
+        let longest = lengths.rposition(|&count| count > 0);
+        let longest = longest.map(|bucket| Histogram::lower(bucket + 1));
+        let of_window = self.longest.entry((begin, cpu)).or_default();
+        *of_window = longest.into_iter().fold(*of_window, Nanos::max);
     }
 
     /// How long all windows were together.

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use libtest_mimic::Failed;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -14,6 +15,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
 use ticktax_model::{Cpu, Nanos};
+use ticktax_probes::clock::now;
 
 use super::recorder::{Recorder, incidents};
 use crate::fixture::{Place, check, injector, ticktax};
@@ -26,6 +28,13 @@ pub(crate) fn a_killed_recorder_leaves_a_folder_that_goes_on() -> Result<(), Fai
     check(recorder.line()?.ends_with("marked: first"), || {
         "no mark".to_owned()
     })?;
+    // Its line comes first, and its recording a moment later.
+    while fs::read_dir(&folder)?
+        .flatten()
+        .all(|it| !is_recording(&it))
+    {
+        thread::sleep(Duration::from_millis(10));
+    }
     recorder.mark("second")?;
     recorder.signal(Signal::SIGKILL)?;
     recorder.child.wait()?;
@@ -70,16 +79,16 @@ pub(crate) fn a_folder_that_becomes_read_only_is_said_and_stops_nothing() -> Res
     let place = Place::new();
     let folder = place.file("incidents");
     // A mount of the folder over itself: whoever opens a file there from now on finds it read-only.
-    let script = "\"$2\" record --trigger signal --dir \"$1\" >\"$3\" & recorder=$!; \
+    let script = "\"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
          trap 'kill $recorder 2>/dev/null' EXIT; \
          told() { until grep -q \"$2\" \"$1\"; do kill -0 $recorder || exit 9; sleep 0.1; done; }; \
          until \"$2\" mark first --dir \"$1\" 2>/dev/null; do kill -0 $recorder || exit 9; sleep 0.1; done; \
-         told \"$3\" 'marked: first'; \
+         told \"$3\" 'marked: first'; told \"$1/index.jsonl\" 'line.:.recorded'; \
          mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" || exit 9; \
-         kill -USR1 $recorder; told \"$3\" 'by a signal'; \
+         kill -USR1 $recorder; told \"$3\" 'by a signal'; told \"$3.err\" 'parquet.*read-only'; \
          umount \"$1\" || exit 9; \
          \"$2\" mark last --dir \"$1\" || exit 9; told \"$3\" 'marked: last'; \
-         kill -TERM $recorder; wait $recorder; code=$?; \
+         kill -TERM $recorder; wait $recorder; code=$?; cat \"$3.err\" >&2; \
          \"$2\" incidents --dir \"$1\" --format json; exit $code";
     let (complaint, list) = beside_mounts(script, &folder, &place)?;
     check(complaint.contains("read-only"), || complaint.clone())?;
@@ -94,11 +103,14 @@ pub(crate) fn a_folder_that_becomes_read_only_is_said_and_stops_nothing() -> Res
         .find(|it| it["kind"] == "mark")
         .map(|it| &it["count"]);
     check(marks.is_some_and(|it| *it == 2), || list.to_string())?;
-    let recordings = fs::read_dir(&folder)?.flatten();
-    let recordings =
-        recordings.filter(|it| it.path().extension().is_some_and(|it| it == "parquet"));
+    let recordings = fs::read_dir(&folder)?.flatten().filter(is_recording);
     let recordings = recordings.count();
     check(recordings == 2, || format!("{recordings} recordings"))
+}
+
+fn is_recording(entry: &fs::DirEntry) -> bool {
+    let path = entry.path();
+    path.extension().is_some_and(|it| it == "parquet")
 }
 
 /// Runs a script in a mount namespace of its own, with the folder, the command and a file for its lines as arguments:
@@ -118,6 +130,51 @@ fn beside_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String, 
     check(status.success(), || format!("{status}: {complaint}"))?;
     check(!complaint.contains("os error"), || complaint.clone())?;
     Ok((complaint, serde_json::from_slice(&stdout)?))
+}
+
+/// Marks make one window longer and longer, so that its recording ends after the last of them. What they are is told as if
+/// each were alone.
+pub(crate) fn what_prolongs_a_recording_does_not_hold_up_its_lines() -> Result<(), Failed> {
+    const MARKS: usize = 20;
+    let place = Place::new();
+    let folder = place.file("incidents");
+    let mut recorder = Recorder::start(&folder, "signal")?;
+    let place_of_marks = folder.clone();
+    let marks = thread::spawn(move || {
+        let mark = |number: usize| {
+            let words = number.to_string();
+            let mut command = ticktax(&["mark", &words, "--dir"]);
+            let status = command.arg(&place_of_marks).status();
+            let at = now();
+            thread::sleep(Duration::from_millis(300));
+            status.is_ok_and(|status| status.success()).then_some(at)
+        };
+        (0..MARKS).map(mark).collect::<Option<Vec<Nanos>>>()
+    });
+    let mut lines = Vec::new();
+    let mut told = 0;
+    while told < MARKS as u64 {
+        let line = recorder.line()?;
+        let number = line.rsplit(' ').next().and_then(|it| it.parse().ok());
+        let number: usize = number.ok_or_else(|| format!("no mark: {line}"))?;
+        lines.push((number, now()));
+        let found = incidents(&folder)?;
+        let triggers = found.iter().map(|it| it["incident"]["triggers"].as_u64());
+        told = triggers.map(Option::unwrap_or_default).sum();
+    }
+    recorder.end()?;
+    let found = incidents(&folder)?;
+    let names: Vec<&Value> = found.iter().map(|it| &it["recording"]).collect();
+    // Where the machine held up a mark for two seconds, there is another one.
+    let recordings = fs::read_dir(&folder)?.flatten().filter(is_recording);
+    let shared = recordings.count() < names.len();
+    check(shared, || format!("{names:?}"))?;
+    let marked = marks.join().ok().flatten().ok_or("a mark was refused")?;
+    let waited = lines.iter().map(|(number, at)| *at - marked[*number]);
+    let waited: Vec<Nanos> = waited.collect();
+    check(waited.iter().all(|it| *it <= Nanos::from_secs(3)), || {
+        format!("{waited:?}")
+    })
 }
 
 /// A thread that wants one CPU all the time, as any program may. It ends with the test.

@@ -1,0 +1,47 @@
+//! Incidents in a folder.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use ticktax_fixture::{books, header, process, whole};
+use ticktax_model::incident::{Trigger, TriggerKind};
+use ticktax_model::recording::{RecordingWriter, RowSink};
+use ticktax_model::utc::Utc;
+use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
+
+const MS: i64 = 1_000_000;
+
+/// A recording in `folder` in which `game` waited 20 ms behind `by`, noticed at this time.
+fn put(folder: &Path, at_unix_ms: i64, by: &str) {
+    let mut sources = SourceTable::default();
+    let game = sources.intern(process(Owner::Program, "game", 10));
+    let other = sources.intern(process(Owner::Program, by, 20));
+    let mut header = header();
+    header.books.push(books(0, 0, 1_000 * MS));
+    header.triggers.push(Trigger {
+        kind: TriggerKind::Wait,
+        time: Nanos(520 * MS),
+        cpu: Some(Cpu(0)),
+        tid: 10,
+        pid: 10,
+        comm: "game".to_owned(),
+        lasted: Nanos(20 * MS),
+        above: None,
+    });
+    let name = format!("incident-{}.parquet", Utc::from_unix_ms(at_unix_ms).basic());
+    let mut writer = RecordingWriter::create_private(folder.join(name)).unwrap();
+    for (from, to, source) in [(0, 500, game), (500, 520, other), (520, 1_000, game)] {
+        writer.row(&sources, &whole(0, from * MS, (to - from) * MS, source));
+    }
+    writer.finish(&header).unwrap();
+}
+
+/// Recordings of which no index tells: a backup every minute, and something else once.
+pub(crate) fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for minute in 0..12 {
+        put(folder.path(), 1_763_812_800_000 + minute * 60_000, "backup");
+    }
+    put(folder.path(), 1_763_812_830_000, "indexer");
+    folder
+}
