@@ -1,7 +1,11 @@
 //! What repeats: the part of a statement that is about beats.
 
+mod sample;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use sample::{EventSample, PeriodSpectrum};
 
 use crate::limitation::Limitation;
 use crate::recording::ProbeKind;
@@ -24,6 +28,9 @@ pub struct BeatStatement {
     pub family_alarm: f64,
     /// What could not be searched, and why.
     pub unknown: Vec<Limitation>,
+    /// The periods that stand out among the events of the sources that were sampled; `None` where none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spectrum: Option<PeriodSpectrum>,
 }
 
 /// What kind of source beats.
@@ -127,6 +134,9 @@ pub struct BeatLine {
     /// What makes gaps in which the kernel ran nothing, where every way into it was watched.
     #[serde(default)]
     pub outside: Option<Outside>,
+    /// Some of its source's events, of which phases can be drawn; `None` of all but the costliest beats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<EventSample>,
 }
 
 /// How surely a beat follows the kernel's tick: its events begin just after ticks, rather than half a

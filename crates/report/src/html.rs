@@ -1,4 +1,5 @@
-//! Documents as pages for a browser: one file that fetches nothing and runs nothing.
+//! Documents as pages for a browser: one file that fetches nothing and runs nothing but, where it has a timeline, the
+//! script that zooms in it.
 //!
 //! A page begins with the first screen's answer and goes on with its sections, both made of the blocks that the text
 //! page is made of. Below are all figures of the document, whatever it is, as tables by its schema, and the document
@@ -14,16 +15,18 @@ mod policy;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 use std::fmt::Write;
 
 use ticktax_model::document::{Document, DocumentKind};
 
-use crate::text::block::Block;
+use crate::text::block::{Block, Row};
 use crate::text::page as written;
 use crate::{TextStyle, View, json};
 use escape::text;
 use plots::Plot;
+use timeline::{Drawn, Timeline};
 
 pub use file::HtmlFile;
 pub(crate) use file::HtmlFormat;
@@ -37,17 +40,52 @@ struct Part {
     blocks: Vec<Block>,
 }
 
+impl Part {
+    /// Without links into a timeline that there is none of.
+    fn unlink(&mut self) {
+        for block in &mut self.blocks {
+            if let Block::Line { place, .. }
+            | Block::Text { place, .. }
+            | Block::Row(Row { place, .. }) = block
+            {
+                *place = None;
+            }
+        }
+    }
+}
+
 /// A document as a page for a browser, which may be sent to whoever asks: no command in it names processes, which are
 /// gone by then.
+#[cfg(test)]
 pub(crate) fn page(document: &Document) -> String {
-    let (parts, plots) = (parts(document), plots::of(document));
+    page_with(document, None)
+}
+
+/// The same with the timeline of the recording that it was made of, where there is one.
+fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
+    let (mut parts, mut plots) = (parts(document), plots::of(document));
+    if timeline.is_none() {
+        for part in &mut parts {
+            part.unlink();
+        }
+    }
+    if let Some(drawn) = &mut timeline {
+        plots.push(Plot {
+            id: "timeline",
+            title: "Timeline",
+            html: std::mem::take(&mut drawn.html),
+        });
+    }
     let title = format!("ticktax: {}", document.kind().name().replace('-', " "));
     let mut out = String::with_capacity(256 * 1024);
-    head(&mut out, &title);
+    head(&mut out, &title, timeline.is_some());
     out.push_str("<main>\n");
     for (place, part) in parts.iter().enumerate() {
         section(&mut out, &id(place), &part.title, |out| {
             blocks::write(out, &part.title, &part.blocks);
+            if let (0, Some(drawn)) = (place, &timeline) {
+                out.push_str(&drawn.triggers);
+            }
         });
         // Where to go on, below the answer.
         if place == 0 {
@@ -63,17 +101,25 @@ pub(crate) fn page(document: &Document) -> String {
         figures::write(out, document);
     });
     out.push_str("</main>\n");
+    let runs = match timeline {
+        Some(_) => "runs nothing but its own script, which draws the timeline",
+        None => "runs nothing",
+    };
     let _ = writeln!(
         out,
-        "<footer>\n<p>Written by ticktax {}. This page fetches nothing and runs nothing. The document, as <code>--format \
+        "<footer>\n<p>Written by ticktax {}. This page fetches nothing and {runs}. The document, as <code>--format \
          json</code> prints it, is in its element <code>ticktax-document</code>.</p>\n</footer>",
         env!("CARGO_PKG_VERSION")
     );
     let _ = writeln!(
         out,
-        "<script type=\"application/json\" id=\"ticktax-document\">\n{}</script>\n</body>\n</html>",
+        "<script type=\"application/json\" id=\"ticktax-document\">\n{}</script>",
         escape::json(&json(document))
     );
+    if let Some(Drawn { data, .. }) = timeline {
+        let _ = writeln!(out, "{data}<script>{}</script>", timeline::SCRIPT);
+    }
+    out.push_str("</body>\n</html>\n");
     out
 }
 
@@ -164,8 +210,14 @@ fn id(place: usize) -> String {
     }
 }
 
-fn head(out: &mut String, title: &str) {
-    let (title, policy) = (text(title), policy::policy(STYLE));
+fn head(out: &mut String, title: &str, has_timeline: bool) {
+    let (script, more) = if has_timeline {
+        (Some(timeline::SCRIPT), timeline::STYLE)
+    } else {
+        (None, "")
+    };
+    let style = format!("{STYLE}{more}");
+    let (title, policy) = (text(title), policy::policy(&style, script));
     let _ = write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -173,7 +225,7 @@ fn head(out: &mut String, title: &str) {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\
-         <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{style}</style>\n</head>\n<body>\n\
          <header>\n<h1>{title}</h1>\n</header>\n"
     );
 }

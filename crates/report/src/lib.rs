@@ -18,12 +18,13 @@ mod perfetto;
 mod rows;
 mod text;
 mod view;
+mod wakeups;
 
 pub use facts::{FactsFolder, FactsSettings};
 pub use format::{Format, render};
 pub use html::HtmlFile;
 pub use incidents::{
-    Budget, INDEX_MAX, IncidentStore, IncidentStoreError, Stored, Unindexed, add_found,
+    Budget, INDEX_MAX, IncidentStore, IncidentStoreError, Recorded, Told, Unindexed, add_found,
     read_incidents,
 };
 pub use json::{json, schema};

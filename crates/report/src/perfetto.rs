@@ -19,11 +19,12 @@ use prost::Message;
 use ticktax_model::beats::BeatLine;
 use ticktax_model::document::Document;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::recording::{Edge, Effect, PacedFrame, Row, RowSink};
+use ticktax_model::recording::{PacedFrame, Row, RowSink};
 use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Cpu, Kind, Nanos, SourceTable, Span, Thread};
 
 use crate::limitation;
+use crate::wakeups::WakeUps;
 pub(crate) use file::TraceFormat;
 use proto::{
     DebugAnnotation, EventType, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
@@ -52,10 +53,7 @@ struct Perfetto<W> {
     held: HashMap<Cpu, Vec<Span>>,
     /// Of each thread, the wait that ended last, until the thread's next span is known.
     waits: HashMap<i32, Span>,
-    /// Of each thread, the latest wake-up, until the thread's next span is known.
-    woken: HashMap<i32, Span>,
-    /// When each thread's latest span began.
-    ran: HashMap<i32, Nanos>,
+    wake_ups: WakeUps,
     flows: u64,
     /// When the first row began.
     begin: Option<Nanos>,
@@ -73,8 +71,7 @@ impl<W: Write> Perfetto<W> {
             declared: HashSet::new(),
             held: HashMap::new(),
             waits: HashMap::new(),
-            woken: HashMap::new(),
-            ran: HashMap::new(),
+            wake_ups: WakeUps::default(),
             flows: 0,
             begin: None,
             sums: 0,
@@ -159,22 +156,10 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Keeps a wake-up until the span that it led to. One that comes after that span, from another
-    /// CPU, is left out: it must not seem to lead to the span after.
-    fn edge(&mut self, edge: &Edge) {
-        if let Effect::Woke(tid) = edge.effect
-            && self.ran.get(&tid).is_none_or(|ran| *ran < edge.span.start)
-        {
-            self.woken.insert(tid, edge.span);
-        }
-    }
-
     /// Writes the wake-up that led to a thread's `span` on the track of the CPU that it came from.
     /// Returns its flow.
     fn woke(&mut self, sources: &SourceTable, thread: &Thread, span: &Span) -> Option<u64> {
-        self.ran.insert(thread.tid, span.start);
-        let woken = self.woken.remove(&thread.tid);
-        let by = woken.filter(|by| by.start <= span.start)?;
+        let by = self.wake_ups.that_led_to(thread.tid, span)?;
         self.flows += 1;
         let flow = self.flows;
         let event = TrackEvent {
@@ -430,7 +415,7 @@ impl<W: Write> RowSink for Perfetto<W> {
             Row::Span(span) => self.span(sources, span),
             Row::Sum(_) => self.sums += 1,
             Row::Frame(frame) => self.frame(sources, frame),
-            Row::Edge(edge) => self.edge(edge),
+            Row::Edge(edge) => self.wake_ups.edge(edge),
         }
     }
 }

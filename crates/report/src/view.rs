@@ -21,6 +21,8 @@ pub enum Section {
     Time,
     /// What the probe lost, and to what.
     Noise,
+    /// What delayed packets.
+    Net,
     /// What repeats.
     Repeats,
     /// The tick's bill.
@@ -42,6 +44,7 @@ impl Section {
     pub const ALL: &[Self] = &[
         Self::Time,
         Self::Noise,
+        Self::Net,
         Self::Repeats,
         Self::Tick,
         Self::Accounting,
@@ -54,6 +57,7 @@ impl Section {
     const STATEMENT: &[Self] = &[
         Self::Time,
         Self::Noise,
+        Self::Net,
         Self::Repeats,
         Self::Tick,
         Self::Accounting,
@@ -89,6 +93,7 @@ impl Section {
         match self {
             Self::Time => "time",
             Self::Noise => "noise",
+            Self::Net => "net",
             Self::Repeats => "repeats",
             Self::Tick => "tick",
             Self::Accounting => "accounting",
@@ -106,6 +111,7 @@ impl Section {
             Self::Noise => {
                 "CPU noise (spin probe), or wake-up latency (sleep probe): the probe's gaps"
             }
+            Self::Net => "What delayed packets on their way to the threads that they woke",
             Self::Repeats => "What repeats: periods and their sources",
             Self::Tick => "What the timer tick costs",
             Self::Accounting => "What top shows, beside what was traced or measured",

@@ -10,13 +10,19 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
-use ticktax_fixture::{books, header, process, whole};
+use ticktax_experiment::trial::judge;
+use ticktax_fixture::{books, header, process, row, timed_trial, whole};
+use ticktax_model::document::Document;
+use ticktax_model::kernels::{KernelBuild, KernelComparison, KernelsStatement};
 use ticktax_model::recording::{RecordingWriter, RowSink};
-use ticktax_model::{Owner, SourceTable};
+use ticktax_model::{Kind, Owner, Source, SourceTable};
+use ticktax_report::HtmlFile;
 
+use common::traffic::receiver;
 use common::{GAME, complaint, simulate, text, ticktax};
 
 /// What opens pages.
@@ -30,15 +36,22 @@ fn main() -> ExitCode {
         trial("a_page_needs_a_file", a_page_needs_a_file),
         trial("what_fails_leaves_no_page", what_fails_leaves_no_page),
     ];
+    let made = Arc::new(OnceLock::new());
     for (name, check) in [
         ("browser::pages_render_and_fetch_nothing", "render"),
         ("browser::pages_are_for_everybody", "access"),
         ("browser::pages_fit_a_phone", "phone"),
         ("browser::pages_can_be_printed", "print"),
+        ("browser::timelines_go_down_to_a_microsecond", "timeline"),
     ] {
-        let in_browser = Trial::test(name, move || in_browser(check));
+        let made = Arc::clone(&made);
+        let in_browser = Trial::test(name, move || {
+            checked(check, &made.get_or_init(Pages::new).files)
+        });
         trials.push(in_browser.with_ignored_flag(!is_there));
     }
+    let large = Trial::test("browser::a_timeline_may_have_a_million_spans", large);
+    trials.push(large.with_ignored_flag(!is_there));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -52,18 +65,19 @@ fn trial(name: &str, run: fn()) -> Trial {
 /// A folder with what verbs are asked about.
 struct Things {
     folder: tempfile::TempDir,
+    incidents: tempfile::TempDir,
 }
 
 impl Things {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let things = Self { folder };
+        let incidents = common::incidents::folder();
+        let things = Self { folder, incidents };
         fs::write(things.path("game.toml"), GAME.replace("30s", "4s")).unwrap();
         simulate(&things.path("game.toml"), &things.path("game.parquet"));
         hostile(&things.path("hostile.parquet"));
         fs::write(things.path("a.txt"), "1\n2\n3\n4\n5\n6\n7\n9\n").unwrap();
         fs::write(things.path("b.txt"), "11\n12\n13\n14\n15\n16\n17\n19\n").unwrap();
-        fs::create_dir(things.path("incidents")).unwrap();
         things
     }
 
@@ -75,6 +89,7 @@ impl Things {
     fn asked(&self) -> Vec<(&'static str, Vec<String>)> {
         let line = |name, line: &str| {
             let word = |word: &str| match word.strip_prefix('@') {
+                Some("incidents") => self.incidents.path().to_string_lossy().into_owned(),
                 Some(file) => self.path(file).to_string_lossy().into_owned(),
                 None => word.to_owned(),
             };
@@ -85,6 +100,14 @@ impl Things {
             line("statement", "report @hostile.parquet"),
             line("pace", "report @game.parquet"),
             line("beats", "beats @game.parquet"),
+            line(
+                "pace",
+                "pace --rate 200 --work 200us --for 1s --save @loop.parquet",
+            ),
+            line(
+                "pace-comparison",
+                "pace --rate 200 --work 200us --for 400ms --vary sleep=nanosleep,timerfd",
+            ),
             line("changes", "compare @game.parquet @game.parquet"),
             line("numbers", "compare @a.txt @b.txt"),
             line(
@@ -95,10 +118,19 @@ impl Things {
                 "sweep",
                 "sweep @game.toml --vary hz=100,250 --results @sweep.parquet",
             ),
+            line(
+                "sweep",
+                "sweep @game.toml --vary hz=100,250,1000 --results @ranked.parquet --best task.game.fps",
+            ),
             line("cases", "case list"),
             line("case-sheet", "case show tcp-cpu-cost"),
             line("case", "case run tcp-cpu-cost"),
+            line("case", "case run frame-rate-vs-hz"),
+            line("case", "case run every-30.999-seconds"),
+            line("case-fit", "case fit idle-cost-vs-hz"),
+            line("kernels", "lab list"),
             line("incidents", "incidents list --dir @incidents"),
+            line("incident", "incidents show 1 --dir @incidents"),
             line("knobs", "knob list"),
             line("knob", "knob show vm.swappiness"),
             line("knob-readings", "knob get vm.swappiness"),
@@ -121,9 +153,110 @@ impl Things {
             );
             (name, page)
         });
-        made.collect()
+        made.chain(self.traffic()).chain(self.by_hand()).collect()
+    }
+
+    /// Pages of both ends of traffic.
+    fn traffic(&self) -> Vec<(&'static str, PathBuf)> {
+        let pages = ["received.html", "sent.html"].map(|name| self.path(name));
+        let [received, sent] = pages.each_ref().map(|page| page.to_str().unwrap());
+        let (child, address) = receiver(&["--html", received]);
+        let output = ticktax(&[
+            "net",
+            "send",
+            &address,
+            "--untraced",
+            "--for",
+            "300ms",
+            "--html",
+            sent,
+        ]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        pages.into_iter().map(|page| ("net", page)).collect()
+    }
+
+    /// Pages of documents whose verbs need root or guests.
+    fn by_hand(&self) -> Vec<(&'static str, PathBuf)> {
+        let slots: Vec<(u64, u64, usize)> = (0..8)
+            .flat_map(|block| {
+                [0, 1, 1, 0]
+                    .into_iter()
+                    .enumerate()
+                    .map(move |it| (block, it))
+            })
+            .map(|(block, (place, arm))| (block, place as u64, arm))
+            .collect();
+        let times: Vec<f64> = (0..slots.len())
+            .map(|run| 2e9 + 1e7 * ((run * 7) % 5) as f64)
+            .collect();
+        let documents: [Document; 4] = [
+            judge(timed_trial(&slots, &times, 0.1), &[]).into(),
+            serde_json::from_str::<KernelComparison>(LOOPS)
+                .unwrap()
+                .into(),
+            serde_json::from_str::<KernelsStatement>(ON_KERNELS)
+                .unwrap()
+                .into(),
+            serde_json::from_str::<KernelBuild>(BUILT).unwrap().into(),
+        ];
+        let write = |document: &Document| {
+            let name = document.kind().name();
+            let page = self.path(&format!("{name}.html"));
+            HtmlFile::create(&page).unwrap().finish(document).unwrap();
+            (name, page)
+        };
+        documents.iter().map(write).collect()
     }
 }
+
+/// A loop on two kernels beside the model of each.
+const LOOPS: &str = r#"{
+    "verb": "pace --rate 35", "clock": {"kind": "host"},
+    "tolerance": {"rate_share": 0.01, "wait_period_share": 0.01, "sampled_share": 0.005},
+    "cells": [
+        {"kernel": "hz250", "hz": 250, "cmdline": "nohz=off", "sleep": "nanosleep", "rule": "deadline",
+         "period_ns": 28571428, "work_ns": 1000000,
+         "measured": {"rate_hz": 35.0, "wait_ns": 81000.0, "overshot_hz": 0.0, "used_share": 0.035, "sampled_share": 0.031},
+         "predicted": {"rate_hz": [34.9, 35.1], "wait_ns": [60000.0, 120000.0], "overshot_hz": [0.0, 0.0],
+                       "sampled_share": [0.03, 0.036], "wide": false},
+         "differs": []},
+        {"kernel": "<b>hz1000", "hz": 1000, "cmdline": "", "sleep": "timerfd", "rule": "fixed",
+         "period_ns": 28571428, "work_ns": 1000000,
+         "measured": {"rate_hz": 33.1, "wait_ns": 61000.0, "overshot_hz": 0.1, "used_share": 0.033, "sampled_share": null},
+         "predicted": null, "differs": []}
+    ],
+    "published": [{"hz": 200, "rate_hz": 29.0, "shown_share": 0.005}]
+}"#;
+
+/// What kernels did of a case, in the unit of the publication and in another.
+const ON_KERNELS: &str = r#"{
+    "head": {"name": "frames", "title": "Frames", "source": "a page", "mechanism": "rounding"},
+    "release": "6.1.0", "clock": {"kind": "instructions", "each_ns": 4},
+    "tables": [
+        {"what": "frames", "cmdline": "nohz=off", "unit": "1/s", "kernel_unit": "1/s", "expectation": "the model of this kernel",
+         "allowed": {"of": 0.5},
+         "rows": [
+            {"hz": 1000, "published": [33.8, 33.8], "modelled": 34.01, "expected": [35.6, 35.7], "fit": true, "kernel": 35.61},
+            {"hz": 200, "published": [29.0, 29.5], "modelled": 28.57, "expected": [33.3, 33.4], "fit": false, "kernel": 30.1}]},
+        {"what": "an idle guest", "cmdline": "", "unit": "MHz", "kernel_unit": "instructions a second",
+         "expectation": "a straight line", "allowed": null,
+         "rows": [{"hz": 100, "published": [20.0, 20.0], "modelled": null, "expected": null, "fit": false, "kernel": 169000.0}]}
+    ],
+    "remarks": []
+}"#;
+
+/// A kernel that was compiled, and one that the cache had.
+const BUILT: &str = r#"{
+    "source": "<b>linux-source", "config": "rt.config",
+    "kernels": [
+        {"name": "hz1000+rt", "release": "6.1.170", "hz": 1000, "origin": "linux-6.1.170-0123456789ab built as ba9876543210",
+         "image": "/var/cache/ticktax/lab/kernels/hz1000+rt/vmlinuz", "compiled": true, "took_ns": 187600000000},
+        {"name": "hz250+rt", "release": "6.1.170", "hz": 250, "origin": "linux-6.1.170-0123456789ab built as 0123abcd4567",
+         "image": "/var/cache/ticktax/lab/kernels/hz250+rt/vmlinuz", "compiled": false, "took_ns": 2000000}
+    ]
+}"#;
 
 /// A recording of programs whose names would be more than names.
 fn hostile(recording: &Path) {
@@ -207,10 +340,25 @@ fn what_fails_leaves_no_page() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Has every page checked in one browser.
-fn in_browser(check: &str) -> Result<(), Failed> {
-    let things = Things::new();
-    let pages = things.pages().into_iter().map(|(_, page)| page);
+/// The pages of all documents, for as long as a test looks at them.
+struct Pages {
+    files: Vec<PathBuf>,
+    _things: Things,
+}
+
+impl Pages {
+    fn new() -> Self {
+        let things = Things::new();
+        let files = things.pages().into_iter().map(|(_, page)| page).collect();
+        Self {
+            files,
+            _things: things,
+        }
+    }
+}
+
+/// Has pages checked in one browser.
+fn checked(check: &str, pages: &[PathBuf]) -> Result<(), Failed> {
     let output = Command::new("node")
         .args([CHECK, check])
         .args(pages)
@@ -221,4 +369,43 @@ fn in_browser(check: &str) -> Result<(), Failed> {
     } else {
         Err(said.into())
     }
+}
+
+/// Threads and interrupts of two CPUs, a million spans of them.
+fn large() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let (recording, page) = (
+        folder.path().join("large.parquet"),
+        folder.path().join("large.html"),
+    );
+    let mut sources = SourceTable::default();
+    let mut header = header();
+    let irq = sources.intern(Source::kernel(Kind::Irq, "eth0", ""));
+    let threads: Vec<_> = (100..108)
+        .map(|pid| sources.intern(process(Owner::Program, &format!("server{pid}"), pid)))
+        .collect();
+    let rounds: i64 = 250_000;
+    header.books = vec![books(0, 0, rounds * 20_000), books(1, 0, rounds * 20_000)];
+    let mut writer = RecordingWriter::create(&recording)?;
+    for round in 0..rounds {
+        for (cpu, thread) in (0..).zip(threads.iter().skip(usize::try_from(round % 7)?).take(2)) {
+            let start = round * 20_000;
+            writer.row(
+                &sources,
+                &whole(cpu, start + 3_000 + round % 999, 2_000, irq),
+            );
+            writer.row(&sources, &row(cpu, start, 20_000, 18_000, *thread));
+        }
+    }
+    writer.finish(&header)?;
+    let (recording, html) = (recording.to_string_lossy(), page.to_string_lossy());
+    let output = ticktax(&["report", &recording, "--html", &html]);
+    if !output.status.success() {
+        return Err(text(&output.stderr).into());
+    }
+    let length = fs::metadata(&page)?.len();
+    if length > 15_000_000 {
+        return Err(format!("{length} bytes").into());
+    }
+    checked("large", &[page])
 }

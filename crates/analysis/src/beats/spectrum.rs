@@ -34,17 +34,40 @@ pub(super) struct Candidate {
 /// Peaks of the spectrum of `times` (ns from the window's begin, sorted), which span `span` ns,
 /// between two periods.
 pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
-    let mut planner = RealFftPlanner::new();
     let mut found = Vec::new();
+    each_scale(times, span, (shortest, longest), |mut local| {
+        local.sort_by(|a, b| b.strength.total_cmp(&a.strength));
+        local.truncate(KEPT);
+        found.append(&mut local);
+    });
+    found.sort_by(|a, b| b.strength.total_cmp(&a.strength));
+    found
+}
+
+/// All of them, in no order.
+pub(super) fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    each_scale(times, span, (shortest, longest), |mut local| {
+        found.append(&mut local);
+    });
+    found
+}
+
+/// Calls `take` with the local maxima of every scale between two periods.
+fn each_scale(
+    times: &[f64],
+    span: f64,
+    (shortest, longest): (f64, f64),
+    mut take: impl FnMut(Vec<Candidate>),
+) {
+    let mut planner = RealFftPlanner::new();
     let mut low = shortest;
     while low < longest {
         let bin = low / BINS;
         let scale = Scale::measure(times, span, bin, &mut planner);
-        scale.peaks(low * 0.97, (low * SCALE).min(longest) * 1.03, &mut found);
+        take(scale.peaks(low * 0.97, (low * SCALE).min(longest) * 1.03));
         low *= SCALE;
     }
-    found.sort_by(|a, b| b.strength.total_cmp(&a.strength));
-    found
 }
 
 /// The averaged spectrum at one bin width.
@@ -109,8 +132,8 @@ impl Scale {
         }
     }
 
-    /// Adds the strongest local maxima between two periods.
-    fn peaks(&self, shortest: f64, longest: f64, found: &mut Vec<Candidate>) {
+    /// The local maxima between two periods.
+    fn peaks(&self, shortest: f64, longest: f64) -> Vec<Candidate> {
         let first = index(1.0 / (longest * self.step)).max(2);
         let last = index(1.0 / (shortest * self.step)).min(self.power.len().saturating_sub(2));
         let mut local = Vec::new();
@@ -140,9 +163,7 @@ impl Scale {
                 });
             }
         }
-        local.sort_by(|a, b| b.strength.total_cmp(&a.strength));
-        local.truncate(KEPT);
-        found.append(&mut local);
+        local
     }
 
     /// The noise around frequency `i`: the median power of the half-octave about it, which clusters

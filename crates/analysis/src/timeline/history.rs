@@ -219,6 +219,33 @@ impl History {
         carved(&pieces, &long)
     }
 
+    /// What a CPU did during `span`, in order, each cut to it: interrupts however short, and threads and
+    /// idling outside of them. It may be long ago.
+    pub(crate) fn did_within(&self, span: &Span) -> Vec<Piece> {
+        let (begin, end) = (span.start, span.end());
+        let first = self.rows.partition_point(|row| row.end <= begin);
+        // Whoever has the CPU at the end has a row that ends after those of what interrupted it until then.
+        let rows = self.rows.range(first..);
+        let rows = rows.take_while(|row| !(row.on_cpu && row.start >= end));
+        let cut = |row: &Recent| Piece {
+            start: row.start.max(begin),
+            end: row.end.min(end),
+            source: row.source,
+        };
+        let (on_cpu, others): (Vec<&Recent>, Vec<&Recent>) = rows
+            .filter(|row| row.start < end)
+            .partition(|row| row.on_cpu);
+        let mut outermost: Vec<&Recent> = Vec::new();
+        for row in others.into_iter().rev() {
+            if outermost.last().is_none_or(|outer| row.start < outer.start) {
+                outermost.push(row);
+            }
+        }
+        let interrupts: Vec<Piece> = outermost.into_iter().rev().map(cut).collect();
+        let pieces: Vec<Piece> = on_cpu.into_iter().map(cut).collect();
+        carved(&pieces, &interrupts)
+    }
+
     /// Interrupts during `span` of [`LONG_INTERRUPT`] and more, in order, each cut to it; of those that
     /// nest the outermost.
     fn interrupts_during(&self, span: &Span) -> Vec<Piece> {
@@ -337,6 +364,31 @@ mod tests {
             .map(|piece| (piece.start.0 / 1_000, piece.end.0 / 1_000, piece.source.0))
             .collect();
         assert_eq!(had, [(100, 200, 0), (200, 600, 2), (600, 700, 0)]);
+    }
+
+    /// The same of which nothing is too short to be told.
+    #[test]
+    fn what_a_cpu_did_holds_short_interrupts_too() {
+        let mut history = History::new(Keep::LONG);
+        let mut put = |start: i64, dur: i64, source, on_cpu| {
+            let span = span(Nanos(start), Nanos(dur));
+            let source = SourceId(source);
+            history.push(&Span { source, ..span }, on_cpu, false);
+        };
+        put(50, 5, 1, false);
+        put(300, 150, 1, false);
+        put(200, 400, 2, false);
+        put(690, 20, 1, false);
+        put(0, 1_000, 0, true);
+        put(1_000, 100, 0, true);
+        let did = history.did_within(&span(Nanos(100), Nanos(600)));
+        let did: Vec<(i64, i64, u32)> = did
+            .iter()
+            .map(|piece| (piece.start.0, piece.end.0, piece.source.0))
+            .collect();
+        let expected = [(100, 200, 0), (200, 600, 2), (600, 690, 0), (690, 700, 1)];
+        assert_eq!(did, expected);
+        assert_eq!(history.did_within(&span(Nanos(1_200), Nanos(5))), []);
     }
 
     #[test]

@@ -5,7 +5,8 @@ mod table;
 use std::fmt::Write;
 
 use super::escape::{running, text};
-use crate::text::block::{Block, Row};
+use crate::html::timeline;
+use crate::text::block::{Block, Place, Row};
 use crate::text::page::{TIE, Tone};
 
 /// Writes blocks, which are about what has this title.
@@ -23,13 +24,14 @@ pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
             Block::Line {
                 tone: Tone::Strong,
                 text,
+                ..
             } => {
                 heading(out, text);
                 title = text;
                 1
             }
-            Block::Line { tone, text } => {
-                paragraph(out, *tone, text);
+            Block::Line { tone, text, place } => {
+                paragraph(out, *tone, text, *place);
                 1
             }
             Block::Row(row) => match table::length(rest) {
@@ -76,9 +78,22 @@ fn heading(out: &mut String, words: &str) {
     let _ = writeln!(out, "<h3>{}</h3>", text(words.trim()));
 }
 
-fn paragraph(out: &mut String, tone: Tone, words: &str) {
-    let (class, words) = (class(tone), running(words.trim()));
-    let _ = writeln!(out, "<p class=\"{class}\">{words}</p>");
+fn paragraph(out: &mut String, tone: Tone, words: &str, place: Option<Place>) {
+    let (class, words, link) = (class(tone), running(words.trim()), link(place));
+    let _ = writeln!(out, "<p class=\"{class}\">{words}{link}</p>");
+}
+
+/// The link to a place in the timeline.
+fn link(place: Option<Place>) -> String {
+    place.map_or_else(String::new, |place| {
+        let at = place.at.as_secs_f64();
+        let target = target(place);
+        format!(" <a href=\"{target}\" aria-label=\"timeline at {at:.6} s\">timeline</a>")
+    })
+}
+
+fn target(place: Place) -> String {
+    timeline::target(place.at, place.length, place.cpu)
 }
 
 /// A line with cells that is part of no table: what it is about, and what is to be said of it.
@@ -158,8 +173,10 @@ fn texts(out: &mut String, kind: Label, blocks: &[Block]) -> usize {
                 tone,
                 label,
                 text: words,
+                place,
             } => {
-                let (class, words) = (class(*tone), running(words.trim()));
+                let words = running(words.trim()) + &link(*place);
+                let class = class(*tone);
                 // `writeln!` to a `String` cannot fail.
                 let _ = match kind {
                     Label::None => writeln!(out, "<p class=\"{class}\">{words}</p>"),

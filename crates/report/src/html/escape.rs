@@ -87,6 +87,20 @@ pub(super) fn attribute(raw: &str) -> String {
     out
 }
 
+/// The same for what is no markup, as a script draws it: what cannot be seen is named, and what is very long lacks its
+/// middle.
+pub(super) fn plain(raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len());
+    for c in shortened(raw).chars() {
+        if is_hidden(c) {
+            name_of(&mut out, c);
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// JSON for a `script` element that is data: nothing in it ends the element, and it reads back as the same.
 pub(super) fn json(json: &str) -> String {
     let mut out = String::with_capacity(json.len() + 64);
@@ -153,7 +167,7 @@ fn is_right_to_left(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{attribute, json, prose, running, text};
+    use super::{attribute, json, plain, prose, running, text};
 
     #[test]
     fn markup_is_text() {
@@ -181,6 +195,7 @@ mod tests {
              <span class=\"hidden\">⟨U+000A⟩</span>"
         );
         assert_eq!(attribute("\u{2066}x"), "⟨U+2066⟩x");
+        assert_eq!(plain("<\u{2066}x>"), "<⟨U+2066⟩x>");
     }
 
     #[test]

@@ -8,11 +8,12 @@ use ticktax_model::disk::{Temporary, creation_words, words};
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Row, RowSink};
 
+use super::{Timeline, page_with};
 use crate::rows::{FileFormat, Finished, RowFile, RowFileError, RowsEnded};
 
 /// What the option does.
 const ABOUT: &str = "Write the page as one HTML file as well, for a browser: with every section, every figure and \
-    the document itself; nothing is fetched";
+    the document itself, and a timeline where there are rows; nothing is fetched";
 
 /// A page for a browser, in the making. Where it is dropped before it is finished, nothing of it is left and what was
 /// there before is as it was.
@@ -20,6 +21,7 @@ const ABOUT: &str = "Write the page as one HTML file as well, for a browser: wit
 pub struct HtmlFile {
     path: PathBuf,
     temporary: Temporary,
+    timeline: Timeline,
 }
 
 impl HtmlFile {
@@ -44,8 +46,11 @@ impl HtmlFile {
                 path.display()
             ))
         })?;
-        let path = path.to_owned();
-        Ok(Self { path, temporary })
+        Ok(Self {
+            path: path.to_owned(),
+            temporary,
+            timeline: Timeline::default(),
+        })
     }
 
     /// Writes the page of a document, and puts the file under its name.
@@ -53,11 +58,24 @@ impl HtmlFile {
     /// # Errors
     /// The disk is full, or does not work.
     pub fn finish(self, document: &Document) -> Result<Finished, RowFileError> {
-        let Self { path, temporary } = self;
+        self.write(&page_with(document, None))
+    }
+
+    /// The same of a document that was made of rows, with a timeline of those that came.
+    ///
+    /// # Errors
+    /// The disk is full, or does not work.
+    pub fn finish_with_rows(mut self, ended: &RowsEnded<'_>) -> Result<Finished, RowFileError> {
+        let timeline = std::mem::take(&mut self.timeline);
+        self.write(&page_with(ended.document, timeline.finish(ended)))
+    }
+
+    fn write(self, page: &str) -> Result<Finished, RowFileError> {
+        let Self {
+            path, temporary, ..
+        } = self;
         let write = |temporary: Temporary| -> io::Result<()> {
-            temporary
-                .handle()?
-                .write_all(super::page(document).as_bytes())?;
+            temporary.handle()?.write_all(page.as_bytes())?;
             temporary.appear()
         };
         write(temporary).map_err(|error| {
@@ -92,12 +110,13 @@ impl FileFormat for HtmlFormat {
 }
 
 impl RowSink for HtmlFile {
-    /// A page is made of the document alone.
-    fn row(&mut self, _: &SourceTable, _: &Row) {}
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        self.timeline.row(sources, row);
+    }
 }
 
 impl RowFile for HtmlFile {
     fn finish(self: Box<Self>, ended: &RowsEnded<'_>) -> Result<Finished, RowFileError> {
-        HtmlFile::finish(*self, ended.document)
+        self.finish_with_rows(ended)
     }
 }

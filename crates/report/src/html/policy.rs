@@ -2,16 +2,20 @@
 
 use sha2::{Digest, Sha256};
 
-/// The policy of a page with this style, and nothing else that a browser would run or fetch.
-pub(super) fn policy(style: &str) -> String {
+/// The policy of a page with this style and, where it has one, this script, and nothing else that a browser would run
+/// or fetch.
+pub(super) fn policy(style: &str, script: Option<&str>) -> String {
+    let digest = |text: &str| base64(&Sha256::digest(text));
+    let script = script.map(|script| format!("script-src 'sha256-{}'; ", digest(script)));
     format!(
-        "default-src 'none'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
-        base64(&Sha256::digest(style))
+        "default-src 'none'; style-src 'sha256-{}'; {}img-src data:; base-uri 'none'; form-action 'none'",
+        digest(style),
+        script.unwrap_or_default()
     )
 }
 
 /// The bytes in base 64 (RFC 4648), padded.
-fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
@@ -49,8 +53,12 @@ mod tests {
 
     /// The digest of nothing, which RFC 6234 has.
     #[test]
-    fn the_style_is_named_by_its_digest() {
+    fn style_and_script_are_named_by_their_digests() {
         let empty = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
-        assert!(policy("").contains(&format!("style-src 'sha256-{empty}'")));
+        let (without, with) = (policy("", None), policy("", Some("")));
+        assert!(
+            without.contains(&format!("style-src 'sha256-{empty}'")) && !without.contains("script")
+        );
+        assert!(with.contains(&format!("script-src 'sha256-{empty}'")));
     }
 }

@@ -1,7 +1,9 @@
 //! Pages for a browser, read as one would read them.
 
+mod agreement;
 mod plots;
 mod reader;
+mod timeline;
 
 use proptest::prelude::*;
 use ticktax_model::document::Document;
@@ -13,8 +15,10 @@ use crate::text::block::{Block, Written};
 use crate::text::page as written;
 use crate::text::tests::properties::distorted;
 use crate::text::tests::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
-use crate::text::tests::{beats, changes, grids, incidents, pace, screens, trials, victims};
-use crate::{Format, TextStyle, View, json, render};
+use crate::text::tests::{
+    beats, changes, grids, incidents, kernels, pace, screens, trials, victims,
+};
+use crate::{TextStyle, View, json};
 use reader::{Read, read};
 
 /// Documents of many kinds.
@@ -31,6 +35,11 @@ fn documents() -> Vec<Document> {
         changes::moved().into(),
         grids::statement().into(),
         incidents::sheet(incidents::waited()).into(),
+        incidents::list().into(),
+        kernels::loops().into(),
+        plots::a_case().into(),
+        plots::on_kernels().into(),
+        plots::predicted().into(),
         pace::a_loop().into(),
         pace::with_rhythm().into(),
         trials::two_arms().into(),
@@ -160,54 +169,6 @@ fn tables_have_captions_and_headings_and_units() {
 fn a_page_without_a_document_to_speak_of_is_a_page() {
     let html = page(&empty().into());
     assert!(read(&html).text.contains("Nothing was recorded."), "{html}");
-}
-
-/// What a reader sees of ten figures, in each format.
-#[test]
-fn every_format_has_the_same_figures() {
-    let statement = kernel_level();
-    let document: Document = statement.clone().into();
-    let full = TextStyle {
-        view: View::Full,
-        width: 200,
-        ..TextStyle::default()
-    };
-    let lines = render(&document, Format::default(), &full);
-    let html = page(&document);
-    let Read { rows, .. } = read(&html);
-    let metrics = Format::named("openmetrics").unwrap();
-    let metrics = render(&document, metrics, &full);
-    let named: Vec<_> = statement.accounts.iter().filter(|it| !it.sampled).collect();
-    for account in &named[..10] {
-        let shown = account.time.to_string();
-        let name = crate::text::tests::name_of(account);
-        let line = lines
-            .lines()
-            .find(|line| line.trim_start().starts_with(&name));
-        // What is too little for a line of its own is in none of the two.
-        if let Some(line) = line {
-            assert!(line.contains(&shown), "{line}: {shown}");
-            let row = rows.iter().find(|row| row.first() == Some(&name));
-            let row = row.unwrap_or_else(|| panic!("{name} of {rows:#?}"));
-            assert_eq!(row[1], shown, "{row:?}");
-        }
-        let exact = account.time.0.to_string();
-        let row = rows
-            .iter()
-            .find(|row| row.contains(&account.name) && row.contains(&exact));
-        assert!(row.is_some(), "{} {exact} of {rows:#?}", account.name);
-        let of_account = |line: &&str| {
-            line.starts_with("ticktax_account_seconds")
-                && line.contains(&format!("name=\"{}\"", account.name))
-        };
-        let seconds: f64 = metrics
-            .lines()
-            .filter(of_account)
-            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
-            .find(|seconds| (seconds - account.time.as_secs_f64()).abs() < 1e-9)
-            .unwrap_or_else(|| panic!("{} in {metrics}", account.name));
-        assert!(seconds > 0.0);
-    }
 }
 
 fn a_statement() -> impl Strategy<Value = Statement> {

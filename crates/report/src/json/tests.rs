@@ -42,14 +42,16 @@ fn a_time_is_named_with_its_unit() {
 
 #[test]
 fn a_real_number_is_named_with_its_unit() {
-    const UNITS: [&str; 7] = [
+    const UNITS: [&str; 9] = [
         "_ns",
         "_hz",
         "_ppm",
+        "_nats",
         "_probability",
         "share",
         "fps",
         "cores",
+        "_per_byte",
     ];
     // What a person reads beside a unit of its own, or what has none.
     const WITHOUT: [&str; 38] = [

@@ -1,19 +1,17 @@
 // Opens pages in Chromium and prints a line for each thing that is wrong with one: `node check.mjs CHECK FILE...`.
 // `node check.mjs available` ends with 0 where there is all that this takes.
 
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
+import { launch, program } from "./chromium.mjs";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const PROGRAMS = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 const PHONE = { width: 390, height: 844 };
 const DESK = { width: 1280, height: 900 };
 /** The rules of axe-core that a page has to keep to. */
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"];
 
-const program = PROGRAMS.find((path) => path && existsSync(path));
 const [check, ...files] = process.argv.slice(2);
 
 /** Opens a file in a page of its own; what the browser says of it goes into `wrong`. */
@@ -43,6 +41,87 @@ const tooWide = (page) =>
     return root.scrollWidth > root.clientWidth ? `${root.scrollWidth} of ${root.clientWidth} px` : "";
   });
 
+/** Waits until the timeline is drawn; what then waits for a range that is as asked, and returns what is shown. */
+async function drawn(page) {
+  const root = page.locator("#timeline-zoom[data-drawn]");
+  await root.waitFor({ timeout: 60_000 });
+  const shown = async () => {
+    const [from, to] = (await root.getAttribute("data-range")).split(",").map(Number);
+    return { from, to, length: to - from };
+  };
+  return async (is = () => true) => {
+    for (let wait = 0; wait < 1_000 && !is(await shown()); wait++) await page.waitForTimeout(20);
+    return shown();
+  };
+}
+
+/** Each of the longest times on a CPU is there under its link: who it was, when, and for how long. */
+async function spansAreThere(page, range, wrong) {
+  const rows = page.locator(".timeline-tables div:has(> h3:text('programs')) tbody tr");
+  for (const row of await rows.all()) {
+    const [at, long, cpu, who] = await row.locator("th, td").allInnerTexts();
+    const [, from, to] = /=(-?\d+),(-?\d+),/.exec(await row.locator("a").getAttribute("href"));
+    await row.locator("a").click();
+    // The whole run may begin at the same instant, so the length is waited for as well.
+    const length = Number(to) - Number(from);
+    const shown = await range((it) => it.from === Math.max(0, Number(from)) && Math.abs(it.length - length) <= 1);
+    // A span at the recording's end is not in the middle.
+    const middle = (Number(at) * 1e9 + length / 4 - shown.from) / shown.length;
+    const stage = page.locator(".timeline-stage");
+    await stage.scrollIntoViewIfNeeded();
+    const box = await stage.boundingBox();
+    const left = 92;
+    let said = "";
+    const heights = Array.from({ length: Math.ceil((box.height - 52) / 12) }, (_, step) => box.height - 12 - 12 * step);
+    // On a busy machine the pointer may be further than what is shown of it: then more frames are waited for.
+    for (const [frames, y] of [1, 4, 16].flatMap((frames) => heights.map((y) => [frames, y]))) {
+      if (said.includes(`CPU ${cpu}\n`)) break;
+      await page.mouse.move(box.x + left + (box.width - left) * middle, box.y + y);
+      said = await page.evaluate(async (frames) => {
+        for (let frame = 0; frame < frames; frame++) await new Promise(requestAnimationFrame);
+        const tip = document.querySelector(".timeline-tip");
+        return tip.hidden ? "" : tip.textContent.replaceAll("\u00a0", " ");
+      }, frames);
+      if (!said.startsWith(who.slice(0, 40))) said = "";
+    }
+    const found = / ?at ([\d.]+) s: ([\d.]+ \S+)/.exec(said) ?? [];
+    const isThere = Math.abs(Number(found[1]) - Number(at)) < 1e-6 && found[2]?.replace(",", "") === long.replaceAll("\u00a0", " ");
+    if (!isThere) wrong.push(`the timeline does not show ${who.slice(0, 40)} at ${at} for ${long}: ${said}`);
+  }
+}
+
+/** Without a script, the whole run is drawn. */
+async function withoutScript(browser, file, wrong) {
+  const page = await open(browser, file, { javaScriptEnabled: false }, wrong);
+  const still = await page.locator("svg.timeline-plot").isVisible();
+  if (!still || (await page.locator("#timeline-zoom").isVisible())) wrong.push("without a script the run is not drawn");
+  await page.context().close();
+}
+
+/** A finger finds out what is under it, and two zoom. */
+async function onTouch(browser, file, wrong) {
+  const page = await open(browser, file, { viewport: PHONE, hasTouch: true }, wrong);
+  const range = await drawn(page);
+  const stage = page.locator(".timeline-stage");
+  await stage.scrollIntoViewIfNeeded();
+  const box = await stage.boundingBox();
+  await page.touchscreen.tap(box.x + box.width / 2, box.y + box.height - 15);
+  await page.waitForTimeout(100);
+  const said = await page.locator(".timeline-said").textContent();
+  if (!/CPU \d/.test(said)) wrong.push(`a tap finds nothing: ${said}`);
+  const whole = await range();
+  const touch = await page.context().newCDPSession(page);
+  const y = box.y + box.height / 2;
+  const fingers = (type, ...xs) =>
+    touch.send("Input.dispatchTouchEvent", { type, touchPoints: xs.map((x, id) => ({ x: box.x + x, y, id })) });
+  await fingers("touchStart", 150, 200);
+  for (const apart of [10, 20, 30, 40]) await fingers("touchMove", 150 - apart, 200 + apart);
+  await fingers("touchEnd");
+  const pinched = await range((it) => it.length < whole.length);
+  if (!(pinched.length < 0.6 * whole.length)) wrong.push(`a pinch does not zoom: ${JSON.stringify(pinched)}`);
+  await page.context().close();
+}
+
 const CHECKS = {
   /** It shows the answer first, its links lead somewhere, both themes are there, names have done nothing. */
   async render(browser, file, wrong) {
@@ -53,13 +132,14 @@ const CHECKS = {
       const seen = await page.evaluate(() => ({
         first: document.querySelector("main > section")?.id,
         answer: document.querySelector("#answer")?.innerText.trim().split("\n").length ?? 0,
-        scripts: [...document.scripts].filter((it) => it.type !== "application/json").length,
+        scripts: [...document.scripts].filter((it) => !/json|plain/.test(it.type)).length,
+        timeline: document.querySelectorAll("#timeline-zoom").length,
         data: JSON.parse(document.getElementById("ticktax-document").textContent).document,
-        pictures: document.querySelectorAll("img, iframe, object, embed, form, input, svg:not(.bar, .interval, .plot, .sample)").length,
+        pictures: document.querySelectorAll("img, iframe, object, embed, form, input, svg:not(.bar, .strip, .plot, .sample, .timeline-patterns)").length,
         hostile: "hostile" in window || document.title.includes("hostile"),
       }));
       if (seen.first !== "answer" || seen.answer < 1) wrong.push(`no answer first: ${JSON.stringify(seen)}`);
-      if (seen.scripts || seen.pictures || seen.hostile || !seen.data) {
+      if (seen.scripts !== seen.timeline || seen.pictures || seen.hostile || !seen.data) {
         wrong.push(`a name is more than text: ${JSON.stringify(seen)}`);
       }
       for (const link of await page.locator("nav a").all()) {
@@ -106,6 +186,68 @@ const CHECKS = {
     await page.context().close();
   },
 
+  /** Its timeline, where it has one, is zoomed and moved by wheel, keys, fingers and links, down to single spans. */
+  async timeline(browser, file, wrong) {
+    if (!readFileSync(file, "utf8").includes('id="timeline-zoom"')) return;
+    await withoutScript(browser, file, wrong);
+    await onTouch(browser, file, wrong);
+    const page = await open(browser, file, {}, wrong);
+    const stage = page.locator(".timeline-stage");
+    const range = await drawn(page);
+    const whole = await range();
+    const expect = (is, words, found) => is || wrong.push(`the timeline: ${words}: ${JSON.stringify(found)} of ${JSON.stringify(whole)}`);
+    await stage.scrollIntoViewIfNeeded();
+    const box = await stage.boundingBox();
+    await page.mouse.move(box.x + box.width / 2, box.y + 60);
+    await page.mouse.wheel(0, -240);
+    await page.waitForTimeout(100);
+    expect((await range()).length === whole.length, "the wheel zooms before it was clicked", await range());
+    await stage.focus();
+    await stage.scrollIntoViewIfNeeded();
+    const now = await stage.boundingBox();
+    await page.mouse.move(now.x + now.width / 2, now.y + 60);
+    await page.mouse.wheel(0, -240);
+    const wheeled = await range((it) => it.length < whole.length);
+    expect(wheeled.length < 0.6 * whole.length && wheeled.from > whole.from, "the wheel does not zoom", wheeled);
+    await page.mouse.down();
+    await page.mouse.move(now.x + now.width / 2 - 200, now.y + 60, { steps: 4 });
+    await page.mouse.up();
+    const dragged = await range((it) => it.from > wheeled.from);
+    expect(dragged.from > wheeled.from && Math.abs(dragged.length - wheeled.length) < 2, "dragging does not move", dragged);
+    await page.keyboard.press("ArrowLeft");
+    expect((await range((it) => it.from < dragged.from)).from < dragged.from, "the left arrow does not move", await range());
+    await page.keyboard.press("Home");
+    expect((await range((it) => it.length === whole.length)).length === whole.length, "Home is not the whole run", await range());
+    for (let step = 0; step < 40; step++) await page.keyboard.press("+");
+    const closest = await range((it) => it.length <= 1_000);
+    expect(closest.length === 1_000, "it does not go down to a microsecond", closest);
+    await page.waitForFunction(() => /1.00.µs/.test(document.querySelector(".timeline-said").textContent));
+    const ring = await stage.evaluate((it) => getComputedStyle(it).outlineStyle);
+    expect(ring !== "none", "the focus is not seen", ring);
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press(".");
+    const read = await page.locator(".timeline-said").textContent();
+    expect(/ at [\d.]+ s: |no further span/.test(read.replaceAll("\n", " ").replaceAll("\u00a0", " ")), "no span is read out", read);
+    await spansAreThere(page, range, wrong);
+    await page.context().close();
+  },
+
+  /** A large one is opened, and drawn on the way down. */
+  async large(browser, file, wrong) {
+    const page = await open(browser, file, {}, wrong);
+    const range = await drawn(page);
+    await page.locator(".timeline-stage").focus();
+    for (let step = 0; step < 30; step++) {
+      const before = await range();
+      await page.keyboard.press("+");
+      await range((it) => it.length < before.length || it.length <= 1_000);
+    }
+    if ((await range()).length !== 1_000) wrong.push(`it stops at ${(await range()).length} ns`);
+    await page.keyboard.press("Home");
+    await spansAreThere(page, range, wrong);
+    await page.context().close();
+  },
+
   /** On paper are the answer and its sections, in black, and nothing beside the paper. */
   async print(browser, file, wrong) {
     const page = await open(browser, file, { colorScheme: "dark", viewport: { width: 718, height: 1000 } }, wrong);
@@ -113,9 +255,11 @@ const CHECKS = {
     const seen = await page.evaluate(() => ({
       ground: getComputedStyle(document.body).backgroundColor,
       answer: document.querySelector("#answer").checkVisibility(),
+      zoom: document.querySelector("#timeline-zoom")?.checkVisibility() ?? false,
+      still: document.querySelector("svg.timeline-plot")?.checkVisibility() ?? true,
       links: document.querySelector("nav").checkVisibility(),
     }));
-    if (seen.ground !== "rgb(255, 255, 255)" || !seen.answer || seen.links) wrong.push(JSON.stringify(seen));
+    if (seen.ground !== "rgb(255, 255, 255)" || !seen.answer || seen.links || seen.zoom || !seen.still) wrong.push(JSON.stringify(seen));
     const wide = await tooWide(page);
     if (wide) wrong.push(`it is wider than A4: ${wide}`);
     const paper = await page.pdf({ format: "A4" });
@@ -125,11 +269,7 @@ const CHECKS = {
 };
 
 if (check === "available") process.exit(program ? 0 : 1);
-const browser = await chromium.launch({
-  executablePath: program,
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync"],
-});
+const browser = await launch();
 for (const file of files) {
   const wrong = [];
   try {

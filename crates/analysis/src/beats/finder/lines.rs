@@ -1,6 +1,7 @@
 //! From beats of sources to the lines of a statement: what is one thing becomes one line.
 
 mod gaps;
+mod sample;
 
 use ticktax_model::beats::{BeatGaps, BeatLine, BeatStatement, Periodicity};
 use ticktax_model::limitation::Limitation;
@@ -35,12 +36,15 @@ pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) ->
     let mut lines = Lines::new(finder, found, streams.len() * SEARCHES);
     lines.origin = header.begin().or(finder.first).unwrap_or_default();
     lines.own_rhythm = own_rhythm;
+    let mut beats = lines.make();
+    let spectrum = lines.sample(&mut beats);
     BeatStatement {
-        beats: lines.make(),
+        beats,
         searched: streams.len() as u64,
         window: finder.last - finder.first.unwrap_or(finder.last),
         family_alarm: FAMILY,
         unknown: unknown(finder, header, &streams),
+        spectrum,
     }
 }
 
@@ -211,7 +215,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn make(mut self) -> Vec<BeatLine> {
+    fn make(&mut self) -> Vec<BeatLine> {
         self.tell_together();
         let nameless = self.tie_gaps();
         let mut lines: Vec<BeatLine> = Vec::new();
@@ -349,6 +353,7 @@ impl<'a> Lines<'a> {
             alias: None,
             same_period: Vec::new(),
             outside: None,
+            sample: None,
         }
     }
 

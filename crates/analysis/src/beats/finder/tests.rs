@@ -1,5 +1,6 @@
 //! What the finder makes of whole recordings, made up with a known truth.
 
+mod sample;
 mod sums;
 
 use ticktax_fixture::{SplitMix64, books, process, replay, whole};

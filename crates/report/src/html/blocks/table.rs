@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::class;
+use super::{class, target};
 use crate::html::escape::{attribute, text};
 use crate::text::block::{Block, Cell, Row};
 use crate::text::page::Tone;
@@ -65,7 +65,7 @@ pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     for block in blocks.iter().skip(usize::from(head.is_some())) {
         match block {
             Block::Row(row) => body(out, row, &columns),
-            Block::Line { tone, text } | Block::Text { tone, text, .. } => {
+            Block::Line { tone, text, .. } | Block::Text { tone, text, .. } => {
                 between(out, *tone, text, columns.len() + 1);
             }
             _ => {}
@@ -94,10 +94,20 @@ fn body(out: &mut String, row: &Row, columns: &[usize]) {
     let (class, name) = (class(row.tone), text(row.name.trim()));
     let _ = write!(out, "<tr class=\"{class}\">");
     let _ = write!(out, "<th scope=\"row\" class=\"in{depth}\">{name}</th>");
+    let last = row.cells.iter().rposition(|cell| !cell.text.is_empty());
     for &column in columns {
-        let _ = match row.cells.get(column) {
-            Some(cell) => write!(out, "<td{}>{}</td>", side(cell), text(&cell.text)),
-            None => write!(out, "<td></td>"),
+        let place = row.place.filter(|_| last == Some(column));
+        let _ = match (row.cells.get(column), place) {
+            (Some(cell), Some(place)) => {
+                let (target, words) = (target(place), text(&cell.text));
+                write!(
+                    out,
+                    "<td{}><a href=\"{target}\">{words}<span class=\"unseen\"> in the timeline</span></a></td>",
+                    side(cell)
+                )
+            }
+            (Some(cell), None) => write!(out, "<td{}>{}</td>", side(cell), text(&cell.text)),
+            (None, _) => write!(out, "<td></td>"),
         };
     }
     out.push_str("</tr>\n");

@@ -1,73 +1,111 @@
 //! The effects of a trial's arms with their intervals, on one scale.
 
-use std::fmt::Write;
-
-use ticktax_model::trial::{Comparison, Effect, Scale, TrialStatement};
+use ticktax_model::trial::{
+    ArmFigures, Comparison, Effect, NumbersComparison, Scale, TrialStatement, Unit as TrialUnit,
+};
 
 use super::Plot;
+use super::axis::{Axis, Unit};
+use super::strips::{Mark, Strips};
 use crate::html::escape::text;
 
 /// A line for each metric of each arm whose effect is a share; nothing where there is none.
 pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
-    let relative = |it: &&Comparison| it.scale == Scale::Relative;
-    let all = statement.comparisons.iter().filter(relative);
-    let all: Vec<(&Comparison, Effect)> = all
-        .filter_map(|it| it.effect.map(|effect| (it, effect)))
+    let arms = &statement.trial.arms;
+    let label = |arm: usize| arms.get(arm).map_or("", |arm| &*arm.label);
+    let rows = statement.comparisons.iter();
+    let rows = rows.map(|it| (format!("{} of {}", it.metric, label(it.arm)), it));
+    let first = arms.first().map_or("A", |arm| &*arm.label);
+    let html = shares(rows.collect(), first)?;
+    Some(Plot {
+        id: "effects",
+        title: TITLE,
+        html,
+    })
+}
+
+const TITLE: &str = "Effects and their intervals";
+
+fn shares(rows: Vec<(String, &Comparison)>, first: &str) -> Option<String> {
+    let relative = rows
+        .into_iter()
+        .filter(|(_, it)| it.scale == Scale::Relative);
+    let all: Vec<(String, Effect)> = relative
+        .filter_map(|(name, it)| it.effect.map(|effect| (name, effect)))
         .collect();
     let widest = all.iter().map(|(_, effect)| effect.bound());
     let widest = widest.fold(0.0, f64::max);
     if widest <= 0.0 || !widest.is_finite() {
         return None;
     }
-    let arms = &statement.trial.arms;
-    let first = arms.first().map_or("A", |arm| &*arm.label);
-    let mut html = format!(
-        "<p class=\"legend\">Effects of metrics that are compared as shares of {first}, with their 95 % intervals: a mark at \
-         the effect, a line over its interval, a thin line at no effect. From {0} to {1}.</p>\n\
-         <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"Effects and their intervals\">\n<table>\n\
-         <caption class=\"unseen\">Effects and their intervals</caption>\n<thead>\n<tr><td></td>\
-         <th scope=\"col\">effect (%)</th><th scope=\"col\">from (%)</th><th scope=\"col\">to (%)</th><td></td></tr>\n\
-         </thead>\n<tbody>\n",
-        percents(-widest),
-        percents(widest),
-        first = text(first)
-    );
-    for (it, effect) in all {
-        let arm = arms.get(it.arm).map_or("", |arm| &*arm.label);
-        // Writing to a `String` cannot fail.
-        let _ = write!(
-            html,
-            "<tr><th scope=\"row\">{} of {}</th>",
-            text(&it.metric),
-            text(arm)
-        );
-        for value in [effect.value, effect.low, effect.high] {
-            let _ = write!(html, "<td>{:+.2}</td>", 100.0 * value);
-        }
-        html.push_str("<td>");
-        interval(&mut html, &effect, widest);
-        html.push_str("</td></tr>\n");
+    let axis = Axis::linear("effect", (-widest, widest), Unit::Share);
+    let columns = ["effect (%)", "from (%)", "to (%)"];
+    let mut table = Strips::new(TITLE, &columns, &["effect"], vec![axis]).with_zero();
+    for (name, effect) in all {
+        let cells = [effect.value, effect.low, effect.high];
+        let cells = cells.map(|value| format!("{:+.2}", 100.0 * value));
+        let mark = Mark {
+            over: Some((effect.low, effect.high)),
+            ..Mark::at(0, effect.value)
+        };
+        table.row(&name, &cells, &[&[mark]]);
     }
-    html.push_str("</tbody>\n</table>\n</div>\n");
+    Some(format!(
+        "<p class=\"legend\">Effects of metrics that are compared as shares of {}, with their 95 % intervals: a shape at \
+         the effect, a line over its interval, a thick line at no effect.</p>\n{}",
+        text(first),
+        table.finish()
+    ))
+}
+
+/// Two lists of numbers: the effect, and the values of both.
+pub(super) fn of_numbers(statement: &NumbersComparison) -> Option<Plot> {
+    let it = &statement.comparison;
+    let (a, b) = (it.first.as_ref()?, it.second.as_ref()?);
+    let (unit, factor, words) = match statement.unit {
+        TrialUnit::Ns => (Unit::Time, 1.0, "value"),
+        TrialUnit::S => (Unit::Time, 1e9, "value"),
+        TrialUnit::Share => (Unit::Share, 1.0, "value"),
+        TrialUnit::Hz => (Unit::Number, 1.0, "value (1/s)"),
+        TrialUnit::PerMinute => (Unit::Number, 1.0, "value (1/min)"),
+        TrialUnit::None => (Unit::Number, 1.0, "value"),
+    };
+    let low = a.min.min(b.min) * factor;
+    let high = a.max.max(b.max) * factor;
+    let axis = Axis::linear(words, (low, high), unit);
+    let columns = ["n", "smallest", "median", "mean", "largest"];
+    let mut table = Strips::new("Both lists", &columns, &["list"], vec![axis]);
+    for (list, figures) in [(&statement.first, a), (&statement.second, b)] {
+        let name = list
+            .name
+            .as_ref()
+            .map_or_else(String::new, |name| format!(", {name}"));
+        table.row(
+            &format!("{}{name}", list.file),
+            &cells(figures),
+            &[&[Mark {
+                over: Some((figures.min * factor, figures.max * factor)),
+                ..Mark::at(0, figures.mean * factor)
+            }]],
+        );
+    }
+    let mut html = "<p class=\"legend\">A shape at the mean, a line from the smallest value to the largest.</p>\n".to_owned();
+    html.push_str(&table.finish());
+    let effect = shares(vec![(it.metric.clone(), it)], &statement.first.file);
+    html.push_str(&effect.unwrap_or_default());
     Some(Plot {
         id: "effects",
-        title: "Effects and their intervals",
+        title: "Both lists and their difference",
         html,
     })
 }
 
-fn percents(share: f64) -> String {
-    format!("{:+.2} %", 100.0 * share)
-}
-
-fn interval(out: &mut String, effect: &Effect, widest: f64) {
-    let at = |value: f64| 100.0 + 96.0 * value / widest;
-    let (low, high, mark) = (at(effect.low), at(effect.high), at(effect.value));
-    let _ = write!(
-        out,
-        "<svg class=\"interval\" viewBox=\"0 0 200 16\" aria-hidden=\"true\" focusable=\"false\">\
-         <path class=\"zero\" d=\"M100 0V16\"/><path class=\"over\" d=\"M{low:.2} 8H{high:.2}\"/>\
-         <rect class=\"part\" x=\"{:.2}\" y=\"3\" width=\"3\" height=\"10\"/></svg>",
-        mark - 1.5
-    );
+fn cells(figures: &ArmFigures) -> [String; 5] {
+    [
+        figures.count.to_string(),
+        figures.min.to_string(),
+        figures.median.to_string(),
+        figures.mean.to_string(),
+        figures.max.to_string(),
+    ]
 }

@@ -1,6 +1,10 @@
 //! What is drawn says what the document says.
 
+use ticktax_model::Nanos;
+use ticktax_model::case::{CaseHead, CaseNotes, CaseStatement, Line, RowKind};
 use ticktax_model::document::Document;
+use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
+use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow, PredictionStatement};
 use ticktax_model::statement::Statement;
 
 use super::reader::read;
@@ -8,7 +12,9 @@ use crate::html::escape::text;
 use crate::html::plots::of;
 use crate::text::account_name;
 use crate::text::tests::samples::{empty, kernel_level};
-use crate::text::tests::{accounting, pace, trials};
+use crate::text::tests::{
+    accounting, beats, changes, grids, incidents, kernels, pace, trials, victims,
+};
 
 /// The plot of this name, as HTML.
 fn plot(document: &Document, id: &str) -> String {
@@ -99,7 +105,7 @@ fn effects_are_on_one_scale_with_their_intervals() {
     let statement = trials::two_arms();
     let html = plot(&statement.clone().into(), "effects");
     let effects = statement.comparisons.iter().filter_map(|it| it.effect);
-    let drawn = html.matches("class=\"over\"").count();
+    let drawn = html.matches("class=\"over c0\"").count();
     assert!(drawn > 0 && drawn <= effects.count(), "{html}");
     assert!(html.contains("-3.9"), "{html}");
 }
@@ -118,4 +124,267 @@ fn every_plot_has_its_numbers_as_text() {
             );
         }
     }
+}
+
+fn head() -> CaseHead {
+    CaseHead {
+        name: "frame-rate".to_owned(),
+        title: "Frames <by> tick rate".to_owned(),
+        source: "a page".to_owned(),
+        mechanism: "rounding".to_owned(),
+    }
+}
+
+/// A case with a row of each kind, and one whose range is open.
+pub(super) fn a_case() -> CaseStatement {
+    let line = |at: &str, kind, published, modelled, residual| Line {
+        series: "frames".to_owned(),
+        unit: "FPS".to_owned(),
+        at: at.to_owned(),
+        quote: None,
+        published,
+        derived: Some([Some(30.0), Some(31.0)]),
+        modelled,
+        kind,
+        residual,
+        allowed: 0.5,
+        fails: None,
+        only_with: Vec::new(),
+    };
+    CaseStatement {
+        head: head(),
+        constants: Vec::new(),
+        lines: vec![
+            line(
+                "HZ=100",
+                RowKind::Fit,
+                Some([Some(25.0), Some(25.0)]),
+                Some(25.0),
+                Some(0.0),
+            ),
+            line(
+                "HZ=250",
+                RowKind::Predicted,
+                Some([Some(30.0), None]),
+                Some(28.5),
+                Some(-1.5),
+            ),
+            line("HZ=300", RowKind::NotComparable, None, Some(31.0), None),
+        ],
+        measured: Vec::new(),
+        here: Vec::new(),
+        hold_out: Vec::new(),
+        sensitivity: Vec::new(),
+        remarks: Vec::new(),
+        notes: CaseNotes::default(),
+    }
+}
+
+/// The same on kernels, in another unit.
+pub(super) fn on_kernels() -> KernelsStatement {
+    let row = |hz, kernel| KernelRow {
+        hz,
+        published: Some((24.0, 25.0)),
+        modelled: Some(25.0),
+        expected: Some((2.0e6, 2.5e6)),
+        fit: hz == 100,
+        kernel,
+    };
+    KernelsStatement {
+        head: head(),
+        release: Some("6.1.170".to_owned()),
+        clock: GuestClock::Host,
+        tables: vec![KernelTable {
+            what: "a frame".to_owned(),
+            cmdline: "nohz=off".to_owned(),
+            unit: "FPS".to_owned(),
+            kernel_unit: "ns".to_owned(),
+            expectation: "the model of this kernel".to_owned(),
+            allowed: Some(Allowance::Of(1e5)),
+            rows: vec![row(100, 2.2e6), row(250, 4.1e6)],
+        }],
+        remarks: Vec::new(),
+    }
+}
+
+/// What was measured, and what is predicted of it and of another setting.
+pub(super) fn predicted() -> PredictionStatement {
+    let row = |origin, settings: &[&str], value, interval| PredictionRow {
+        origin,
+        settings: settings.iter().map(ToString::to_string).collect(),
+        figures: vec![Figure {
+            measure: Measure::Fps,
+            value,
+            interval,
+        }],
+    };
+    PredictionStatement {
+        control: None,
+        tool_version: "0".to_owned(),
+        load: "a.parquet".to_owned(),
+        recorded: true,
+        machine: None,
+        program: Some("game".to_owned()),
+        length: Nanos::from_secs(10),
+        runs: 39,
+        coverage: 0.95,
+        seed: 1,
+        rows: vec![
+            row(Origin::Measured, &[], 32.9, None),
+            row(Origin::Predicted, &[], 33.0, Some((32.8, 33.2))),
+            row(Origin::Predicted, &["hz=1000"], 34.5, Some((34.4, 34.6))),
+        ],
+        taken: Vec::new(),
+        assumed: Vec::new(),
+        left_out: Vec::new(),
+    }
+}
+
+/// How often words are in a plot.
+fn count(html: &str, words: &str) -> usize {
+    html.matches(words).count()
+}
+
+#[test]
+fn a_dot_is_drawn_for_each_sampled_event() {
+    let statement = beats::a_server();
+    let html = plot(&statement.clone().into(), "phases");
+    let samples = statement.beats.iter().filter_map(|it| it.sample.as_ref());
+    let events: usize = samples.clone().map(|it| it.began.len()).sum();
+    assert_eq!(count(&html, "h0"), events, "{html}");
+    assert_eq!(count(&html, "<figure>"), samples.count());
+    assert!(
+        html.contains("1. kworker wb_workfn, CPU 3: every 30.99"),
+        "{html}"
+    );
+}
+
+#[test]
+fn peaks_have_the_numbers_of_their_beats() {
+    let statement = beats::a_server();
+    let html = plot(&statement.clone().into(), "spectrum");
+    let (_, stems) = html.split_once("class=\"stems\" d=\"").unwrap();
+    let (stems, rest) = stems.split_once('"').unwrap();
+    assert_eq!(
+        stems.matches('M').count(),
+        statement.spectrum.unwrap().periods.len()
+    );
+    for number in ["1", "2"] {
+        assert!(rest.contains(&format!(">{number}</text>")), "{html}");
+    }
+    // The half of a period is no peak of its own.
+    assert!(html.contains("<td>30999000000</td><td>43.0</td>"), "{html}");
+}
+
+#[test]
+fn waits_of_a_program_are_a_curve() {
+    let statement = victims::with_victim(kernel_level());
+    let html = plot(&statement.into(), "curves");
+    assert!(html.contains("woken to running, game"), "{html}");
+    assert!(
+        html.contains("<td>16240</td><td>–</td><td>3210</td><td>812000</td><td>4100000</td>"),
+        "{html}"
+    );
+}
+
+#[test]
+fn kinds_of_rows_and_of_numbers_are_kept_apart() {
+    let html = plot(&a_case().into(), "published");
+    let place = |words: &str| {
+        html.find(words)
+            .unwrap_or_else(|| panic!("{words} of {html}"))
+    };
+    let predicted = place(">predicted</th>");
+    let (fit, neither) = (place(">fit</th>"), place(">not comparable</th>"));
+    assert!(predicted < fit && fit < neither);
+    let rows = [place(">HZ=250<"), place(">HZ=100<"), place(">HZ=300<")];
+    assert!(
+        predicted < rows[0]
+            && rows[0] < fit
+            && fit < rows[1]
+            && rows[1] < neither
+            && neither < rows[2]
+    );
+    assert!(
+        html.contains("30 or more") && html.contains("-1.5, missed"),
+        "{html}"
+    );
+    // A shape a kind in the key, and one for each number.
+    for (kind, marks) in [(0, 3), (1, 4), (2, 4)] {
+        assert_eq!(
+            count(&html, &format!("class=\"mark c{kind}\"")),
+            marks,
+            "{kind} of {html}"
+        );
+    }
+    assert!(html.contains("frames (FPS)"), "{html}");
+}
+
+#[test]
+fn kernels_are_judged_in_words() {
+    let html = plot(&on_kernels().into(), "kernels");
+    for words in [
+        "calibrates</td>",
+        "off</td>",
+        "kernel (ns)",
+        "published (FPS)",
+        "expected: the model of this kernel",
+    ] {
+        assert!(html.contains(words), "{words} of {html}");
+    }
+    // Two units, two axes.
+    assert_eq!(count(&html, "class=\"strip axis\""), 2, "{html}");
+    let html = plot(&kernels::loops().into(), "cells");
+    assert_eq!(count(&html, "class=\"strip axis\""), 3, "{html}");
+}
+
+#[test]
+fn predictions_have_intervals_and_say_what_they_are() {
+    let html = plot(&predicted().into(), "predicted");
+    assert_eq!(count(&html, "class=\"over c2\""), 2, "{html}");
+    assert!(
+        html.contains("measured as it was") && html.contains("predicted hz=1000"),
+        "{html}"
+    );
+    assert!(
+        html.contains("<td>33.00</td><td>32.80</td><td>33.20</td>"),
+        "{html}"
+    );
+}
+
+#[test]
+fn changes_and_waits_of_both() {
+    let statement = changes::moved();
+    let html = plot(&statement.clone().into(), "changed");
+    assert_eq!(
+        count(&html, "<th scope=\"row\">"),
+        statement.accounts.len(),
+        "{html}"
+    );
+    assert!(html.contains("points"), "{html}");
+    // One percentile is no curve.
+    let plots = of(&statement.into());
+    assert!(plots.iter().all(|plot| plot.id != "waits"));
+}
+
+#[test]
+fn every_run_that_counts_has_a_mark() {
+    let statement = trials::two_arms();
+    let html = plot(&statement.clone().into(), "runs");
+    assert!(html.contains("block 1</th>"), "{html}");
+    assert!(count(&html, "class=\"mark c0\"") >= 2, "{html}");
+}
+
+#[test]
+fn points_of_a_sweep_and_incidents_are_drawn_where_they_are() {
+    let html = plot(&grids::statement().into(), "points");
+    assert!(html.contains("#3 hz=1000 task.game.work=1.5ms"), "{html}");
+    assert_eq!(count(&html, "class=\"mark c0\""), 4, "{html}");
+    let list = incidents::list();
+    let times: usize = list.groups.iter().map(|it| it.at_unix_ms.len()).sum();
+    let html = plot(&list.into(), "times");
+    assert_eq!(count(&html, "class=\"mark c0\""), times, "{html}");
+    let sheet = incidents::sheet(incidents::waited());
+    let html = plot(&sheet.into(), "instead");
+    assert!(html.contains("share"), "{html}");
 }

@@ -1,0 +1,182 @@
+//! What of the costliest beats can be drawn: some of their events, and the periods that stand out among these.
+
+use ticktax_model::Nanos;
+use ticktax_model::beats::{BeatKind, BeatLine, EventSample, PeriodSpectrum};
+
+use super::super::super::{Events, knowable, spectrum};
+use super::super::search::{Found, events};
+use super::Lines;
+
+/// Fewer events have no spectrum to speak of.
+const FEWEST: usize = 8;
+
+/// A period that stands out, and among the events of which of the sampled sources.
+struct Peak {
+    period: f64,
+    strength: f64,
+    of: usize,
+}
+
+impl Lines<'_> {
+    /// Gives the costliest beats a sample of their source's events; returns the periods that stand out among all these.
+    /// What others do comes first, then what ticktax does, then for how long threads sleep.
+    pub(super) fn sample(&self, lines: &mut [BeatLine]) -> Option<PeriodSpectrum> {
+        let later = |line: &BeatLine| (line.own, line.kind == BeatKind::OffCpu);
+        let mut order: Vec<usize> = (0..lines.len()).collect();
+        order.sort_by_key(|&place| later(&lines[place]));
+        order.truncate(EventSample::BEATS);
+        order.sort_unstable();
+        let mut sources = Vec::new();
+        let mut peaks = Vec::new();
+        let mut ends: Option<(f64, f64)> = None;
+        for place in order {
+            let line = &mut lines[place];
+            let Some(found) = self.found_of(line) else {
+                continue;
+            };
+            let kept = events(self.finder, found.stream);
+            line.sample = Some(self.sample_of(found, &kept));
+            let Some((own, found)) = peaks_of(&kept) else {
+                continue;
+            };
+            let of = sources.len();
+            sources.push(line.name.clone());
+            peaks.extend(found.into_iter().map(|it| Peak {
+                period: it.period,
+                strength: it.strength,
+                of,
+            }));
+            ends = Some(ends.map_or(own, |ends| (ends.0.min(own.0), ends.1.max(own.1))));
+        }
+        Some(in_columns(sources, &peaks, ends?))
+    }
+
+    /// Of what a line was made: where it was merged, the beat whose period it has.
+    fn found_of(&self, line: &BeatLine) -> Option<&Found> {
+        let mut all = self.found.iter();
+        all.find(|found| {
+            let what = &self.finder.streams[found.stream as usize].key.what;
+            let same = found
+                .beat
+                .period
+                .value
+                .total_cmp(&line.rhythm.period)
+                .is_eq();
+            same && what.kind() == line.kind && what.pid() == line.pid
+        })
+    }
+
+    fn sample_of(&self, found: &Found, kept: &Events) -> EventSample {
+        let stream = &self.finder.streams[found.stream as usize];
+        let began = some(&kept.starts, EventSample::MAX);
+        EventSample {
+            cpu: stream.only_cpu().or(stream.key.cpu),
+            of: kept.starts.len() as u64,
+            first: found.beat.first - self.origin,
+            began: began.into_iter().map(|time| time - self.origin).collect(),
+        }
+    }
+}
+
+/// At most `max` of these, one at random of each of equal runs of them, the same ones each time: each nth would be all
+/// of one sort where sorts alternate.
+fn some(times: &[Nanos], max: usize) -> Vec<Nanos> {
+    if times.len() <= max {
+        return times.to_vec();
+    }
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let one = |run: usize| {
+        let (from, to) = (run * times.len() / max, (run + 1) * times.len() / max);
+        // Marsaglia's xorshift.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let within = random % (to - from).max(1) as u64;
+        times
+            .get(from + usize::try_from(within).unwrap_or(0))
+            .copied()
+    };
+    (0..max).filter_map(one).collect()
+}
+
+/// The periods that stand out among events, and between which they were looked for, ns.
+fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
+    let (shortest, longest) = knowable(events).ok()?;
+    let (shortest, longest) = (shortest.0 as f64, longest.0 as f64);
+    let begin = events.observed.first()?.0;
+    let seen = |time: &&Nanos| {
+        let mut observed = events.observed.iter();
+        observed.any(|&(from, to)| (from..=to).contains(*time))
+    };
+    let times = events.starts.iter().filter(seen);
+    let times: Vec<f64> = times.map(|&time| (time - begin).0 as f64).collect();
+    if times.len() < FEWEST {
+        return None;
+    }
+    let peaks = spectrum::all_peaks(&times, events.span().0 as f64, shortest, longest);
+    Some(((shortest, longest), peaks))
+}
+
+/// The strongest of each of equal steps of the logarithm of the period.
+fn in_columns(
+    sources: Vec<String>,
+    peaks: &[Peak],
+    (shortest, longest): (f64, f64),
+) -> PeriodSpectrum {
+    let mut best: Vec<Option<&Peak>> = vec![None; PeriodSpectrum::COLUMNS];
+    let width = (longest / shortest).ln() / PeriodSpectrum::COLUMNS as f64;
+    for peak in peaks {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the place of a column, cut to those that there are"
+        )]
+        let column = ((peak.period / shortest).ln() / width).max(0.0) as usize;
+        let kept = &mut best[column.min(PeriodSpectrum::COLUMNS - 1)];
+        if kept.is_none_or(|kept| kept.strength < peak.strength) {
+            *kept = Some(peak);
+        }
+    }
+    let best: Vec<&Peak> = best.into_iter().flatten().collect();
+    PeriodSpectrum {
+        sources,
+        shortest,
+        longest,
+        periods: best.iter().map(|peak| rounded(peak.period, 7)).collect(),
+        strengths: best.iter().map(|peak| rounded(peak.strength, 3)).collect(),
+        of: best.iter().map(|peak| peak.of as u64).collect(),
+    }
+}
+
+/// A number to so many digits: a peak is not known better, and each takes room in every file.
+fn rounded(value: f64, digits: usize) -> f64 {
+    let written = format!("{value:.*e}", digits.saturating_sub(1));
+    written.parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{rounded, some};
+    use ticktax_model::Nanos;
+
+    #[test]
+    fn a_sample_has_a_few_of_all_parts() {
+        let times: Vec<Nanos> = (0..10_000).map(Nanos).collect();
+        let kept = some(&times, 100);
+        assert_eq!(kept.len(), 100);
+        for (run, time) in (0..).zip(&kept) {
+            assert!((run * 100..(run + 1) * 100).contains(&time.0), "{kept:?}");
+        }
+        // Of what alternates there are both.
+        let odd = kept.iter().filter(|time| time.0 % 2 == 1).count();
+        assert!((25..75).contains(&odd), "{odd}");
+        assert_eq!(some(&times[..7], 100), times[..7]);
+        assert!(some(&[], 100).is_empty());
+    }
+
+    #[test]
+    fn a_number_keeps_its_first_digits() {
+        assert!((rounded(16_666_667.123, 7) - 16_666_670.0).abs() < 1e-6);
+        assert!((rounded(0.0, 3)).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,262 @@
+//! Axes: where a value lies, and what the numbers beside are called.
+
+/// What the values of an axis are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// Times, ns.
+    Time,
+    /// Numbers whose unit is in the title.
+    Number,
+    /// Shares, 0 to 1, which are told in percent.
+    Share,
+}
+
+/// One axis of a plot.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    title: String,
+    is_log: bool,
+    /// The ends, as logarithms where it is logarithmic.
+    low: f64,
+    high: f64,
+    ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// An even axis from one value to another, with some five numbers beside it.
+    pub(super) fn linear(title: &str, (low, high): (f64, f64), unit: Unit) -> Self {
+        let (low, high) = widened(low, high);
+        let step = step(high - low, 5.0);
+        let ticks = multiples(low, high, step);
+        let ticks = ticks
+            .into_iter()
+            .map(|at| (at, called(at, step, high.abs().max(low.abs()), unit)));
+        Self {
+            title: title.to_owned(),
+            is_log: false,
+            low,
+            high,
+            ticks: ticks.collect(),
+        }
+    }
+
+    /// A logarithmic axis of whole powers of ten around these values, which are more than 0.
+    pub(super) fn log(title: &str, (low, high): (f64, f64), unit: Unit) -> Self {
+        let low = low.max(f64::MIN_POSITIVE).log10().floor();
+        let high = high.max(f64::MIN_POSITIVE).log10().ceil().max(low + 1.0);
+        let every = ((high - low) / 8.0).ceil().max(1.0);
+        let powers = multiples(low, high, every);
+        let ticks = powers.into_iter().map(|power| {
+            let value = 10f64.powf(power);
+            (value, called(value, value, value, unit))
+        });
+        Self {
+            title: title.to_owned(),
+            is_log: true,
+            low,
+            high,
+            ticks: ticks.collect(),
+        }
+    }
+
+    /// Even where values are within two powers of ten, or not all above 0; else logarithmic. An even one has its 0 but where
+    /// all values are far from it.
+    pub(super) fn fitting(
+        title: &str,
+        values: impl Iterator<Item = f64> + Clone,
+        unit: Unit,
+    ) -> Self {
+        let values = values.filter(|value| value.is_finite());
+        let low = values.clone().fold(f64::MAX, f64::min);
+        let high = values.fold(f64::MIN, f64::max);
+        if low > high {
+            return Self::linear(title, (0.0, 1.0), unit);
+        }
+        if low > 0.0 && high / low > 100.0 {
+            Self::log(title, (low, high), unit)
+        } else {
+            let room = 0.1 * (high - low);
+            // What is far from 0 is told apart without it.
+            let is_far = low > 0.0 && high < 3.0 * low;
+            let ends = if is_far {
+                (low - room, high + room)
+            } else {
+                (low.min(0.0), high.max(0.0))
+            };
+            Self::linear(title, ends, unit)
+        }
+    }
+
+    /// Percentiles by the share of times that is above them, of so many times.
+    pub(super) fn percentiles(most: u64) -> Self {
+        let decades = (most as f64).log10().max(1.0);
+        let percentiles = [
+            (1.0, "0"),
+            (0.5, "50"),
+            (0.1, "90"),
+            (0.01, "99"),
+            (1e-3, "99.9"),
+            (1e-4, "99.99"),
+            (1e-5, "99.999"),
+        ];
+        let named = percentiles
+            .into_iter()
+            .filter(|(above, _)| -f64::log10(*above) <= decades + 1e-9);
+        Self {
+            title: "percentile (% of times that lie below)".to_owned(),
+            is_log: true,
+            low: 0.0,
+            // What is rarest is on the right.
+            high: -decades,
+            ticks: named
+                .map(|(above, name)| (above, name.to_owned()))
+                .collect(),
+        }
+    }
+
+    /// The same axis with these numbers beside it.
+    pub(super) fn with_ticks(mut self, ticks: Vec<(f64, String)>) -> Self {
+        self.ticks = ticks;
+        self
+    }
+
+    /// What it is of.
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Values with a number, and that.
+    pub(super) fn ticks(&self) -> &[(f64, String)] {
+        &self.ticks
+    }
+
+    /// How far along the axis a value lies: 0 to 1, and at an end what lies beyond it.
+    pub(super) fn part(&self, value: f64) -> f64 {
+        let value = match (self.is_log, value > 0.0) {
+            (true, true) => value.log10(),
+            (true, false) => self.low,
+            (false, _) => value,
+        };
+        let part = (value - self.low) / (self.high - self.low);
+        if part.is_nan() {
+            0.0
+        } else {
+            part.clamp(0.0, 1.0)
+        }
+    }
+
+    /// Whether a value is on the axis.
+    pub(super) fn holds(&self, value: f64) -> bool {
+        let value = if self.is_log { value.log10() } else { value };
+        (self.low.min(self.high)..=self.low.max(self.high)).contains(&value)
+    }
+}
+
+/// Ends that are apart.
+fn widened(low: f64, high: f64) -> (f64, f64) {
+    if high > low && (high - low).is_finite() {
+        return (low, high);
+    }
+    let low = if low.is_finite() { low } else { 0.0 };
+    let half = (low.abs() * 0.1).max(1e-9);
+    (low - half, low + half)
+}
+
+/// 1, 2 or 5 times a power of ten, of which a length has about so many.
+fn step(length: f64, wanted: f64) -> f64 {
+    let rough = length / wanted;
+    let power = 10f64.powf(rough.log10().floor());
+    let times = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|times| times * power >= rough);
+    times.unwrap_or(10.0) * power
+}
+
+/// The multiples of a step between two values, some tens at most.
+fn multiples(low: f64, high: f64, step: f64) -> Vec<f64> {
+    let slack = step * 1e-6;
+    let first = ((low - slack) / step).ceil();
+    let all = (0..40).map(|place| (first + f64::from(place)) * step);
+    all.take_while(|at| *at <= high + slack).collect()
+}
+
+/// A number beside an axis whose numbers are `step` apart and no larger than `most`.
+fn called(value: f64, step: f64, most: f64, unit: Unit) -> String {
+    let (value, step, name) = match unit {
+        Unit::Time => {
+            let units = [(1e9, " s"), (1e6, " ms"), (1e3, " µs"), (1.0, " ns")];
+            let fits = units.into_iter().find(|(size, _)| most >= *size * 0.999);
+            let (size, name) = fits.unwrap_or((1.0, " ns"));
+            (value / size, step / size, name)
+        }
+        Unit::Share => (100.0 * value, 100.0 * step, " %"),
+        Unit::Number => (value, step, ""),
+    };
+    format!("{}{name}", number(value, step))
+}
+
+/// A number to the digits that a step has.
+fn number(value: f64, step: f64) -> String {
+    // No number is a negative 0.
+    let value = if value.abs() < step.abs() * 1e-6 {
+        0.0
+    } else {
+        value
+    };
+    let size = value.abs();
+    if size != 0.0 && !(1e-4..1e7).contains(&size) {
+        return format!("{value:.0e}");
+    }
+    let places = (-(step.abs().max(1e-9).log10() + 1e-9).floor()).clamp(0.0, 8.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "cut to 0 to 8 above"
+    )]
+    let places = places as usize;
+    format!("{value:.places$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Axis, Unit};
+
+    fn names(axis: &Axis) -> Vec<&str> {
+        axis.ticks().iter().map(|(_, name)| &**name).collect()
+    }
+
+    #[test]
+    fn numbers_beside_an_axis_are_round_and_have_units() {
+        let axis = Axis::linear("time", (-5e6, 5e6), Unit::Time);
+        assert_eq!(names(&axis), ["-4 ms", "-2 ms", "0 ms", "2 ms", "4 ms"]);
+        let axis = Axis::linear("share", (0.0, 0.03), Unit::Share);
+        assert_eq!(names(&axis), ["0 %", "1 %", "2 %", "3 %"]);
+        let axis = Axis::log("time", (3.0, 2e9), Unit::Time);
+        assert_eq!(names(&axis).first(), Some(&"1 ns"));
+        assert_eq!(names(&axis).last(), Some(&"10 s"));
+        let axis = Axis::linear("rate", (0.0, 1.0), Unit::Number);
+        assert_eq!(names(&axis), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+    }
+
+    #[test]
+    fn every_value_has_a_place() {
+        let all = [
+            Axis::linear("", (1.0, 1.0), Unit::Number),
+            Axis::linear("", (f64::NAN, f64::INFINITY), Unit::Time),
+            Axis::log("", (0.0, f64::INFINITY), Unit::Number),
+            Axis::fitting("", [].into_iter(), Unit::Share),
+            Axis::fitting("", [1e-3, 1e9].into_iter(), Unit::Number),
+            Axis::percentiles(0),
+        ];
+        for each in &all {
+            assert!(each.ticks().len() <= 40, "{each:?}");
+            for value in [0.0, -1.0, 1.0, f64::NAN, f64::MAX, f64::NEG_INFINITY] {
+                assert!((0.0..=1.0).contains(&each.part(value)), "{each:?}: {value}");
+            }
+        }
+        let percentiles = Axis::percentiles(1_000);
+        let part = |above| percentiles.part(above);
+        assert!(part(1.0) < part(0.1) && part(0.1) < part(0.001));
+        assert!(percentiles.holds(0.5) && !percentiles.holds(1e-6));
+    }
+}

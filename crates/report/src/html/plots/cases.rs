@@ -1,0 +1,314 @@
+//! What was published, what follows from it, what a model gives, and what kernels did, beside one another.
+
+use std::fmt::Write;
+
+use ticktax_model::case::{CaseStatement, Ends, Line, RowKind};
+use ticktax_model::kernels::{
+    CellFigures, KernelCell, KernelComparison, KernelRow, KernelTable, KernelsStatement,
+};
+
+use super::Plot;
+use super::axis::{Axis, Unit};
+use super::strips::{Mark, Strips};
+use crate::html::escape::text;
+use crate::text::{case_ends, case_number, kernel_table_title, published_words};
+
+/// How what a mark means is told.
+const MARKS: &str = "Each kind of number has a shape and a height of its own. A line goes from one end of a range to the \
+                     other, and on to the edge where it is open; the shape on it says what it is of.";
+
+/// The rows of a case, by series and by what they are.
+pub(super) fn of_case(statement: &CaseStatement) -> Option<Plot> {
+    let mut html = format!(
+        "<p class=\"legend\">{MARKS} fit: the model was fitted to the row, and predicts nothing there. predicted: it was \
+         not fitted to it. not comparable: there is no number to hold it against.</p>\n"
+    );
+    let mut rest = &*statement.lines;
+    let before = html.len();
+    while let Some(first) = rest.first() {
+        let same = |line: &&Line| line.series == first.series && line.unit == first.unit;
+        let length = rest.iter().take_while(same).count();
+        series(&mut html, &rest[..length]);
+        rest = &rest[length..];
+    }
+    (html.len() > before).then_some(Plot {
+        id: "published",
+        title: "Published, derived, modelled",
+        html,
+    })
+}
+
+fn series(out: &mut String, lines: &[Line]) {
+    let Some(first) = lines.first() else {
+        return;
+    };
+    let title = titled(&first.series, &first.unit);
+    let ends = |ends: Option<Ends>| ends.into_iter().flatten().flatten();
+    let values = lines.iter().flat_map(|line| {
+        let told = ends(line.published).chain(ends(line.derived));
+        told.chain(line.modelled)
+    });
+    let unit = if first.unit.is_empty() {
+        "value"
+    } else {
+        &first.unit
+    };
+    let axis = Axis::fitting(unit, values.clone(), Unit::Number);
+    let edges = edges(values);
+    if edges.is_none() {
+        return;
+    }
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(out, "<h3>{}</h3>", text(&title));
+    let columns = ["published", "derived", "model", "off"];
+    let kinds = ["published", "derived from that", "model"];
+    let mut table = Strips::new(&title, &columns, &kinds, vec![axis]);
+    for kind in [RowKind::Predicted, RowKind::Fit, RowKind::NotComparable] {
+        let of_kind: Vec<&Line> = lines.iter().filter(|line| line.kind == kind).collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        table.group(kind.name());
+        for line in of_kind {
+            let off = line.residual.map_or_else(String::new, |off| {
+                let missed = if line.met() == Some(false) {
+                    ", missed"
+                } else {
+                    ""
+                };
+                let sign = if off > 0.0 { "+" } else { "" };
+                format!("{sign}{}{missed}", case_number(off))
+            });
+            let cells = [
+                published_words(line.quote.as_deref(), line.published),
+                line.derived.map_or_else(String::new, case_ends),
+                line.modelled.map_or_else(String::new, case_number),
+                off,
+            ];
+            let marks = [
+                line.published.and_then(|ends| mark(0, ends, edges)),
+                line.derived.and_then(|ends| mark(1, ends, edges)),
+                line.modelled.map(|value| Mark::at(2, value)),
+            ];
+            let marks: Vec<Mark> = marks.into_iter().flatten().collect();
+            table.row(&line.at, &cells, &[&marks]);
+        }
+    }
+    out.push_str(&table.finish());
+}
+
+fn titled(what: &str, unit: &str) -> String {
+    if unit.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what} ({unit})")
+    }
+}
+
+/// The least and the most of some values.
+fn edges(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let ends = values.filter(|it| it.is_finite()).map(|it| (it, it));
+    ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+/// A value or a range, of which an open end is beyond all values.
+fn mark(kind: usize, ends: Ends, edges: Option<(f64, f64)>) -> Option<Mark> {
+    let (low, high) = edges?;
+    match ends {
+        [Some(a), Some(b)] if (a - b).abs() > 0.0 => Some(Mark::over(kind, (a, b))),
+        [Some(a), Some(_)] => Some(Mark::at(kind, a)),
+        [Some(a), None] => Some(Mark::over(kind, (a, high + (high - low).abs()))),
+        [None, Some(b)] => Some(Mark::over(kind, (low - (high - low).abs(), b))),
+        [None, None] => None,
+    }
+}
+
+/// What kernels did, beside what was published, modelled and expected.
+pub(super) fn of_kernels(statement: &KernelsStatement) -> Option<Plot> {
+    let mut html = format!(
+        "<p class=\"legend\">{MARKS} calibrates: what was expected was calibrated by the row, and predicts nothing \
+         there.</p>\n"
+    );
+    for table in &statement.tables {
+        of_table(&mut html, table);
+    }
+    let any = statement.tables.iter().any(|table| !table.rows.is_empty());
+    any.then_some(Plot {
+        id: "kernels",
+        title: "Published, modelled, expected, real",
+        html,
+    })
+}
+
+fn of_table(out: &mut String, table: &KernelTable) {
+    let title = kernel_table_title(table);
+    let rows = &table.rows;
+    if rows.is_empty() {
+        return;
+    }
+    let told = |row: &KernelRow| {
+        let published = row.published.into_iter().flat_map(|(a, b)| [a, b]);
+        published.chain(row.modelled)
+    };
+    let done = |row: &KernelRow| {
+        let expected = row.expected.into_iter().flat_map(|(a, b)| [a, b]);
+        expected.chain([row.kernel])
+    };
+    let one = table.unit == table.kernel_unit;
+    let real = rows.iter().flat_map(done);
+    let axes = if one {
+        let all = rows.iter().flat_map(told).chain(real);
+        vec![Axis::fitting(
+            &titled("all", &table.unit),
+            all,
+            Unit::Number,
+        )]
+    } else {
+        let first = Axis::fitting(
+            &titled("the publication", &table.unit),
+            rows.iter().flat_map(told),
+            Unit::Number,
+        );
+        let second = Axis::fitting(
+            &titled("this kernel", &table.kernel_unit),
+            real,
+            Unit::Number,
+        );
+        vec![first, second]
+    };
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(out, "<h3>{}</h3>", text(&title));
+    let columns = [
+        titled("published", &table.unit),
+        titled("modelled", &table.unit),
+        titled("expected", &table.kernel_unit),
+        titled("kernel", &table.kernel_unit),
+        "judged".to_owned(),
+    ];
+    let columns = columns.each_ref().map(String::as_str);
+    let expected = format!("expected: {}", table.expectation);
+    let kinds = ["published", "modelled", &*expected, "kernel"];
+    let mut strips = Strips::new(&title, &columns, &kinds, axes);
+    let range = |range: Option<(f64, f64)>| {
+        range.map_or_else(String::new, |(a, b)| case_ends([Some(a), Some(b)]))
+    };
+    for row in rows {
+        let near = match table.met(row) {
+            Some(false) => "off",
+            Some(true) if row.fit => "calibrates",
+            Some(true) => "as expected",
+            None => "not judged",
+        };
+        let cells = [
+            range(row.published),
+            row.modelled.map_or_else(String::new, case_number),
+            range(row.expected),
+            case_number(row.kernel),
+            near.to_owned(),
+        ];
+        let (told, done) = marks(row);
+        let name = format!("HZ={}", row.hz);
+        if one {
+            strips.row(&name, &cells, &[&[told, done].concat()]);
+        } else {
+            strips.row(&name, &cells, &[&told, &done]);
+        }
+    }
+    out.push_str(&strips.finish());
+}
+
+/// What was told of a tick rate, and what a kernel did there.
+fn marks(row: &KernelRow) -> (Vec<Mark>, Vec<Mark>) {
+    let over = |kind, ends: Option<(f64, f64)>| {
+        ends.and_then(|(a, b)| mark(kind, [Some(a), Some(b)], Some((a, b))))
+    };
+    let modelled = row.modelled.map(|value| Mark::at(1, value));
+    let told = over(0, row.published).into_iter().chain(modelled);
+    let done = over(2, row.expected).into_iter();
+    (
+        told.collect(),
+        done.chain([Mark::at(3, row.kernel)]).collect(),
+    )
+}
+
+/// Loops on kernels beside the model of each: rates, waits, and what samples make of their time.
+pub(super) fn of_loops(comparison: &KernelComparison) -> Option<Plot> {
+    let cells = &comparison.cells;
+    if cells.is_empty() {
+        return None;
+    }
+    let mut html = format!("<p class=\"legend\">{MARKS}</p>\n");
+    for measure in MEASURES {
+        of_measure(&mut html, cells, measure);
+    }
+    Some(Plot {
+        id: "cells",
+        title: "Kernels beside the model of each",
+        html,
+    })
+}
+
+/// One measure of every cell.
+fn of_measure(out: &mut String, cells: &[KernelCell], (title, unit, of): (&str, Unit, OfCell)) {
+    let measured = cells.iter().filter_map(|cell| of(&cell.measured));
+    if measured.clone().next().is_none() {
+        return;
+    }
+    let predicted = |cell: &KernelCell| {
+        let it = cell.predicted.as_ref()?;
+        Some(match title {
+            RATE => it.rate_hz,
+            WAIT => it.wait_ns,
+            _ => it.sampled_share,
+        })
+    };
+    let ranges = cells.iter().filter_map(predicted);
+    let values = measured.chain(ranges.flat_map(|(a, b)| [a, b]));
+    let axis = Axis::fitting(title, values, unit);
+    let _ = writeln!(out, "<h3>{}</h3>", text(title));
+    let mut table = Strips::new(
+        title,
+        &["kernel did", "model, from", "to"],
+        &["kernel", "model"],
+        vec![axis],
+    );
+    for cell in cells {
+        let value = of(&cell.measured);
+        let range = predicted(cell);
+        let shown = |value: f64| match unit {
+            Unit::Share => format!("{:.2} %", 100.0 * value),
+            Unit::Time => format!("{value:.0} ns"),
+            Unit::Number => format!("{value:.2}"),
+        };
+        let texts = [
+            value.map_or_else(String::new, shown),
+            range.map_or_else(String::new, |it| shown(it.0)),
+            range.map_or_else(String::new, |it| shown(it.1)),
+        ];
+        let marks = value.map(|value| Mark::at(0, value));
+        let marks = marks
+            .into_iter()
+            .chain(range.map(|ends| Mark::over(1, ends)));
+        let marks: Vec<Mark> = marks.collect();
+        let name = [
+            &*cell.kernel,
+            &*cell.cmdline,
+            &cell.sleep.to_string(),
+            &cell.rule.to_string(),
+        ];
+        let name: Vec<&str> = name.into_iter().filter(|it| !it.is_empty()).collect();
+        table.row(&name.join(" "), &texts, &[&marks]);
+    }
+    out.push_str(&table.finish());
+}
+
+const RATE: &str = "frames a second (1/s)";
+const WAIT: &str = "mean wait of a frame";
+type OfCell = fn(&CellFigures) -> Option<f64>;
+const MEASURES: [(&str, Unit, OfCell); 3] = [
+    (RATE, Unit::Number, |it| Some(it.rate_hz)),
+    (WAIT, Unit::Time, |it| Some(it.wait_ns)),
+    ("CPU time as samples have it", Unit::Share, |it| {
+        it.sampled_share
+    }),
+];

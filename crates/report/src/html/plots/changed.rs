@@ -1,0 +1,170 @@
+//! What changed between two recordings, with intervals, and how long the program waited in both.
+
+use std::fmt::Write;
+
+use ticktax_model::changes::{Change, ChangeMeasure, ChangeStatement};
+
+use super::Plot;
+use super::axis::{Axis, Unit};
+use super::chart::{Chart, key};
+use super::strips::{Mark, Strips};
+use crate::html::escape::text;
+
+/// Accounts that are drawn: those that changed most.
+const ACCOUNTS: usize = 24;
+const WAITS: &str = "Waits of the program in both";
+/// How high the plot of waits is, in its own units.
+const HEIGHT: f64 = 300.0;
+
+/// The accounts that changed most, their difference and its interval.
+pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
+    let known = statement.accounts.iter();
+    let known: Vec<_> = known
+        .filter(|it| it.share.difference().is_some())
+        .take(ACCOUNTS)
+        .collect();
+    if known.is_empty() {
+        return None;
+    }
+    let values = known.iter().filter_map(|it| mark(&it.share));
+    let values: Vec<f64> = values.flat_map(|it| it.values()).collect();
+    let low = values.iter().copied().fold(0.0, f64::min);
+    let high = values.iter().copied().fold(0.0, f64::max);
+    let axis = Axis::linear(
+        "second less first, of all CPUs (points)",
+        (low, high),
+        Unit::Share,
+    );
+    let columns = [
+        "first (%)",
+        "second (%)",
+        "from (points)",
+        "to (points)",
+        "more than chance",
+    ];
+    let title = "Accounts that changed";
+    let mut table = Strips::new(title, &columns, &["change"], vec![axis]).with_zero();
+    for it in &known {
+        let share = |value: Option<f64>| {
+            value.map_or_else(|| "–".to_owned(), |it| format!("{:.3}", 100.0 * it))
+        };
+        let certain = match it.share.certain {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "not known",
+        };
+        let cells = [
+            share(it.share.first),
+            share(it.share.second),
+            share(it.share.difference_low),
+            share(it.share.difference_high),
+            certain.to_owned(),
+        ];
+        let marks: Vec<Mark> = mark(&it.share).into_iter().collect();
+        table.row(&it.name, &cells, &[&marks]);
+    }
+    let mut html = "<p class=\"legend\">Shares of the time of all CPUs. A shape at the difference, a line over its 95 % \
+         interval, a thick line at no change.</p>\n"
+        .to_owned();
+    html.push_str(&table.finish());
+    let left = statement.accounts.len() - known.len();
+    if left > 0 {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            html,
+            "<p class=\"legend\">{left} more are in the tables below.</p>"
+        );
+    }
+    Some(Plot {
+        id: "changed",
+        title,
+        html,
+    })
+}
+
+fn mark(change: &Change) -> Option<Mark> {
+    let ends = change.difference_low.zip(change.difference_high);
+    Some(Mark {
+        over: ends,
+        ..Mark::at(0, change.difference()?)
+    })
+}
+
+/// How long the program waited once it was woken, the first recording over the second.
+pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
+    let quantiles = [
+        (ChangeMeasure::LatencyMedianNs, 0.5, "median"),
+        (ChangeMeasure::LatencyP99Ns, 0.01, "p99"),
+    ];
+    let of = |measure: ChangeMeasure| {
+        let mut all = statement.program.iter();
+        all.find(|it| it.measure == measure).map(|it| it.change)
+    };
+    let known: Vec<(f64, &str, Change)> = quantiles
+        .into_iter()
+        .filter_map(|(measure, above, name)| Some((above, name, of(measure)?)))
+        .collect();
+    let longest = of(ChangeMeasure::LatencyMaxNs);
+    let all = known.iter().map(|it| it.2).chain(longest);
+    let values = all.flat_map(|it| [it.first, it.second]).flatten();
+    let values: Vec<f64> = values.filter(|it| *it > 0.0).collect();
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    if known.len() < 2 {
+        return None;
+    }
+    let y = Axis::log("woken to running", (low, high), Unit::Time);
+    let mut chart = Chart::new(Axis::percentiles(1_000), y, HEIGHT);
+    let files = [&statement.first.file, &statement.second.file];
+    for place in 0..2 {
+        let points = known.iter();
+        chart.line(
+            place,
+            points.filter_map(|(above, _, change)| Some((*above, side(change, place)?))),
+        );
+    }
+    let below = key(files.into_iter().map(|it| &**it), false)
+        + "<p class=\"legend\">Both axes are logarithmic. A shape at each percentile that both recordings tell, with a \
+           line between them that says nothing.</p>\n";
+    let mut html = chart.finish(WAITS, &below);
+    let longest = longest.map(|change| (0.0, "longest", change));
+    let all: Vec<_> = known.iter().copied().chain(longest).collect();
+    table(&mut html, files, &all);
+    Some(Plot {
+        id: "waits",
+        title: WAITS,
+        html,
+    })
+}
+
+/// Percentiles of both in numbers.
+fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Change)]) {
+    let _ = write!(
+        out,
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{WAITS}, as numbers\">\n<table>\n\
+         <caption class=\"unseen\">{WAITS}, as numbers</caption>\n<thead>\n<tr><td></td>"
+    );
+    for (_, name, _) in all {
+        let _ = write!(out, "<th scope=\"col\">{name} (ns)</th>");
+    }
+    out.push_str("</tr>\n</thead>\n<tbody>\n");
+    for (place, file) in files.into_iter().enumerate() {
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", text(file));
+        for (_, _, change) in all {
+            let value = side(change, place);
+            let value = value.map_or_else(|| "–".to_owned(), |it| format!("{it:.0}"));
+            let _ = write!(out, "<td>{value}</td>");
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table>\n</div>\n");
+}
+
+/// What is known of one of the two.
+fn side(change: &Change, place: usize) -> Option<f64> {
+    if place == 0 {
+        change.first
+    } else {
+        change.second
+    }
+}

@@ -1,0 +1,126 @@
+//! Incidents by when they came, and what ran instead in one.
+
+use std::fmt::Write;
+
+use ticktax_model::Nanos;
+use ticktax_model::incident::{IncidentGroup, IncidentList, IncidentSheet};
+
+use super::axis::{Axis, Unit};
+use super::strips::{Mark, Strips};
+use super::{Plot, bar};
+use crate::html::escape::text;
+use crate::text::numbers::percent;
+
+/// Groups that are drawn.
+const GROUPS: usize = 24;
+/// Units of an axis of times, ms, the longest first.
+const LENGTHS: [(f64, &str); 4] = [
+    (86_400e3, "days"),
+    (3_600e3, "hours"),
+    (60e3, "minutes"),
+    (1e3, "seconds"),
+];
+
+/// When the incidents of each group came.
+pub(super) fn times(list: &IncidentList) -> Option<Plot> {
+    let groups: Vec<&IncidentGroup> = list.groups.iter().take(GROUPS).collect();
+    let all = || groups.iter().flat_map(|group| &group.at_unix_ms).copied();
+    let (first, latest) = (all().min()?, all().max()?);
+    // A file may claim any times.
+    let whole = latest.saturating_sub(first) as f64;
+    let (size, name) = LENGTHS
+        .into_iter()
+        .find(|(size, _)| whole >= 2.0 * size)
+        .unwrap_or(LENGTHS[3]);
+    let since = |at: i64| at.saturating_sub(first) as f64 / size;
+    let title = format!("{name} since the first of these");
+    let axis = Axis::linear(&title, (0.0, since(latest).max(1.0)), Unit::Number);
+    let columns = [
+        "incidents",
+        "first (ms since 1970)",
+        "last (ms since 1970)",
+        "drawn",
+    ];
+    let table_title = "Incidents by when they came";
+    let mut table = Strips::new(table_title, &columns, &["incident"], vec![axis]);
+    for group in &groups {
+        let marks: Vec<Mark> = group
+            .at_unix_ms
+            .iter()
+            .map(|&at| Mark::at(0, since(at)))
+            .collect();
+        let cells = [
+            group.count.to_string(),
+            group.first_unix_ms.to_string(),
+            group.last_unix_ms.to_string(),
+            marks.len().to_string(),
+        ];
+        table.row(&named(group), &cells, &[&marks]);
+    }
+    let mut html = "<p class=\"legend\">A shape at each incident, a line a group of incidents that are alike; of many, the \
+                    latest are drawn.</p>\n"
+        .to_owned();
+    html.push_str(&table.finish());
+    let left = list.groups.len() - groups.len();
+    if left > 0 {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            html,
+            "<p class=\"legend\">{left} more groups are in the tables below.</p>"
+        );
+    }
+    Some(Plot {
+        id: "times",
+        title: table_title,
+        html,
+    })
+}
+
+/// What a group is of: what happened, to which program, and what had the time.
+fn named(group: &IncidentGroup) -> String {
+    let signature = &group.signature;
+    let words = [signature.kind.name(), &*signature.program, &*signature.by];
+    let words: Vec<&str> = words.into_iter().filter(|it| !it.is_empty()).collect();
+    words.join(", ")
+}
+
+/// What had the CPU while the thread of an incident did not run.
+pub(super) fn instead(sheet: &IncidentSheet) -> Option<Plot> {
+    let incident = &sheet.entry.incident;
+    let whole = incident.lasted;
+    if whole <= Nanos::ZERO || incident.ran.is_empty() {
+        return None;
+    }
+    let title = "What ran instead";
+    let mut html = format!(
+        "<p class=\"legend\">Own time of what the CPU did meanwhile, as shares of the {whole} that it lasted.</p>\n\
+         <div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{title}\">\n<table>\n\
+         <caption class=\"unseen\">{title}</caption>\n<thead>\n<tr><td></td><th scope=\"col\">time (ns)</th>\
+         <th scope=\"col\">share</th><td></td></tr>\n</thead>\n<tbody>\n"
+    );
+    let ran = incident.ran.iter().map(|ran| (&*ran.name, ran.time));
+    let rest = [
+        ("others", incident.others),
+        ("its thread was not able to run", incident.asleep),
+        ("not seen", incident.unseen),
+    ];
+    let rest = rest.into_iter().filter(|(_, time)| *time > Nanos::ZERO);
+    for (name, time) in ran.chain(rest) {
+        let share = time.share_of(whole);
+        let _ = write!(
+            html,
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>",
+            text(name),
+            time.0,
+            percent(share)
+        );
+        bar(&mut html, share, "part");
+        html.push_str("</td></tr>\n");
+    }
+    html.push_str("</tbody>\n</table>\n</div>\n");
+    Some(Plot {
+        id: "instead",
+        title,
+        html,
+    })
+}

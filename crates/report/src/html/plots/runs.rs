@@ -1,0 +1,131 @@
+//! Every run of a trial, by block, beside the arms that they are of.
+
+use std::fmt::Write;
+
+use ticktax_model::trial::{Metric, RunPurpose, TrialStatement, Unit as TrialUnit};
+
+use super::Plot;
+use super::axis::{Axis, Unit};
+use super::chart::{Chart, SERIES, key};
+use crate::html::escape::{attribute, text};
+
+/// Metrics that are drawn.
+const METRICS: usize = 4;
+/// How high a plot is, in its own units.
+const HEIGHT: f64 = 240.0;
+
+/// A plot for each of the first metrics, a mark a run; nothing where no run counts.
+pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
+    let trial = &statement.trial;
+    let mut html = "<p class=\"legend\">A mark a run that counts, by its block; the arms have shapes of their own, side by \
+         side. Runs that failed have no mark.</p>\n"
+        .to_owned();
+    let before = html.len();
+    for (place, metric) in trial.metrics.iter().enumerate().take(METRICS) {
+        of_metric(&mut html, statement, (place, metric));
+    }
+    (html.len() > before).then_some(Plot {
+        id: "runs",
+        title: "Every run, block by block",
+        html,
+    })
+}
+
+fn of_metric(out: &mut String, statement: &TrialStatement, (place, metric): (usize, &Metric)) {
+    let trial = &statement.trial;
+    let runs: Vec<(u64, usize, f64)> = trial
+        .runs
+        .iter()
+        .filter(|run| run.purpose == RunPurpose::Measured && run.succeeded)
+        .filter_map(|run| Some((run.block, run.arm, (*run.values.get(place)?)?)))
+        .filter(|(_, _, value)| value.is_finite())
+        .collect();
+    let Some(last) = runs.iter().map(|run| run.0).max() else {
+        return;
+    };
+    let (unit, words, factor) = match metric.unit {
+        TrialUnit::Ns => (Unit::Time, "ns", 1.0),
+        TrialUnit::S => (Unit::Time, "s", 1e9),
+        TrialUnit::Share => (Unit::Share, "share", 1.0),
+        TrialUnit::Hz => (Unit::Number, "1/s", 1.0),
+        TrialUnit::PerMinute => (Unit::Number, "1/min", 1.0),
+        TrialUnit::None => (Unit::Number, "", 1.0),
+    };
+    let named = match (unit, words) {
+        (Unit::Number, "") | (Unit::Time | Unit::Share, _) => metric.id.clone(),
+        (Unit::Number, words) => format!("{} ({words})", metric.id),
+    };
+    let low = runs.iter().map(|run| run.2).fold(f64::MAX, f64::min) * factor;
+    let high = runs.iter().map(|run| run.2).fold(f64::MIN, f64::max) * factor;
+    let room = 0.06 * (high - low);
+    let y = Axis::linear(&named, (low - room, high + room), unit);
+    let x =
+        Axis::linear("block", (0.5, last as f64 + 1.5), Unit::Number).with_ticks(blocks(last + 1));
+    let mut chart = Chart::new(x, y, HEIGHT);
+    let arms = trial.arms.len().min(SERIES);
+    for arm in 0..arms {
+        let aside = 0.16 * (arm as f64 - (arms as f64 - 1.0) / 2.0);
+        let of_arm = runs.iter().filter(|run| run.1 == arm);
+        chart.marks(
+            arm,
+            of_arm.map(|run| (run.0 as f64 + 1.0 + aside, run.2 * factor)),
+        );
+    }
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(out, "<h3>{}</h3>", text(&metric.id));
+    let arms_named = trial.arms.iter().take(SERIES).map(|arm| {
+        let settings = arm.settings.iter();
+        let settings: Vec<String> = settings
+            .map(|it| format!("{}={}", it.knob, it.value))
+            .collect();
+        format!("{} {}", arm.label, settings.join(" "))
+    });
+    let keys: Vec<String> = arms_named.collect();
+    let key = key(keys.iter().map(String::as_str), false);
+    out.push_str(&chart.finish(&format!("Runs by block: {}", metric.id), &key));
+    table(out, statement, (&named, words, &runs));
+}
+
+/// Numbers beside an axis of so many blocks.
+fn blocks(count: u64) -> Vec<(f64, String)> {
+    let every = count.div_ceil(12).max(1);
+    let shown = (1..=count).filter(|block| block % every == 0 || *block == 1);
+    shown
+        .map(|block| (block as f64, block.to_string()))
+        .collect()
+}
+
+fn table(
+    out: &mut String,
+    statement: &TrialStatement,
+    (named, words, runs): (&str, &str, &[(u64, usize, f64)]),
+) {
+    let title = format!("Runs by block, as numbers: {named}");
+    let _ = write!(
+        out,
+        "<details>\n<summary>As numbers</summary>\n<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{}\">\n\
+         <table>\n<caption class=\"unseen\">{}</caption>\n<thead>\n<tr><td></td>",
+        attribute(&title),
+        text(&title)
+    );
+    let unit = if words.is_empty() {
+        String::new()
+    } else {
+        format!(" ({words})")
+    };
+    for arm in &statement.trial.arms {
+        let _ = write!(out, "<th scope=\"col\">{}{unit}</th>", text(&arm.label));
+    }
+    out.push_str("</tr>\n</thead>\n<tbody>\n");
+    let last = runs.iter().map(|run| run.0).max().unwrap_or_default();
+    for block in 0..=last {
+        let _ = write!(out, "<tr><th scope=\"row\">block {}</th>", block + 1);
+        for arm in 0..statement.trial.arms.len() {
+            let values = runs.iter().filter(|run| run.0 == block && run.1 == arm);
+            let values: Vec<String> = values.map(|run| run.2.to_string()).collect();
+            let _ = write!(out, "<td>{}</td>", values.join(", "));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table>\n</div>\n</details>\n");
+}

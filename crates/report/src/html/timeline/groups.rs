@@ -1,0 +1,202 @@
+//! What belongs together in the columns of a timeline, and how it is drawn: programs, and what is no program's.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
+
+use crate::html::escape::plain;
+
+/// Programs that have a look of their own.
+const PROGRAMS: usize = 5;
+/// The looks of these.
+const LOOKS: [&str; PROGRAMS] = ["p0", "p1", "p2", "p3", "p4"];
+
+/// What belongs together while rows come.
+#[derive(Debug)]
+struct Group {
+    kind: Kind,
+    owner: Owner,
+    /// The program; empty where it is none's.
+    program: Arc<str>,
+    /// Its own time.
+    time: Nanos,
+}
+
+/// The groups of all sources.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    all: Vec<Group>,
+    of_source: HashMap<SourceId, u16>,
+    by_name: HashMap<(Kind, Owner, Arc<str>), u16>,
+}
+
+/// Programs that are told apart while rows come.
+const TOLD_APART: usize = 20_000;
+
+impl Groups {
+    /// The group of a source.
+    pub(super) fn of(&mut self, sources: &SourceTable, id: SourceId) -> u16 {
+        if let Some(&group) = self.of_source.get(&id) {
+            return group;
+        }
+        let Source {
+            kind,
+            owner,
+            thread,
+            ..
+        } = sources.get(id);
+        let program = match (kind, owner, thread) {
+            (Kind::Task, Owner::Program, Some(thread)) if self.all.len() < TOLD_APART => {
+                thread.program.clone()
+            }
+            _ => Arc::from(""),
+        };
+        let all = &mut self.all;
+        let name = (*kind, *owner, program.clone());
+        let group = *self.by_name.entry(name).or_insert_with(|| {
+            all.push(Group {
+                kind: *kind,
+                owner: *owner,
+                program,
+                time: Nanos::ZERO,
+            });
+            // Fewer than are told apart, and one for each kind and owner.
+            u16::try_from(all.len() - 1).unwrap_or(0)
+        });
+        self.of_source.insert(id, group);
+        group
+    }
+
+    /// The group of a source that was seen.
+    pub(super) fn known(&self, id: SourceId) -> Option<u16> {
+        self.of_source.get(&id).copied()
+    }
+
+    /// Adds own time to a group.
+    pub(super) fn add(&mut self, group: u16, time: Nanos) {
+        self.all[usize::from(group)].time += time;
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The classes that groups are drawn in, and of each group the place of its class. A program that is asked about
+    /// comes first, then those with most time.
+    pub(super) fn classes(&self, victim: Option<&str>) -> (Vec<Class>, Vec<usize>) {
+        let is_program = |group: &&Group| !group.program.is_empty();
+        let mut programs: Vec<&Group> = self.all.iter().filter(is_program).collect();
+        let is_victim = |group: &Group| Some(&*group.program) == victim;
+        programs.sort_by_key(|group| (!is_victim(group), Reverse(group.time)));
+        programs.truncate(PROGRAMS);
+        let mut classes: Vec<Class> = Vec::new();
+        let class_of = |group: &Group| {
+            let of_program = programs
+                .iter()
+                .position(|program| program.program == group.program);
+            match (group.kind, group.owner, of_program) {
+                (Kind::Task, Owner::Program, Some(place)) => {
+                    Class::new(&plain(&group.program), 0, LOOKS[place])
+                }
+                (Kind::Task, Owner::Program, None) => Class::new("other programs", 0, "others"),
+                (Kind::Task, Owner::Kernel, _) => Class::new("kernel threads", 0, "kernel"),
+                (Kind::Task, Owner::Tool | Owner::Probe, _) => {
+                    Class::new("ticktax and its probes", 0, "tool")
+                }
+                (Kind::Softirq, ..) => Class::new("softirqs", 1, "softirq"),
+                (Kind::Irq, ..) => Class::new("interrupts", 2, "irq"),
+                (Kind::Nmi, ..) => Class::new("NMIs", 2, "nmi"),
+                (Kind::Steal, ..) => Class::new("stolen by the hypervisor", 3, "steal"),
+                (Kind::Gap, ..) => Class::new("gaps that a probe saw", 3, "gap"),
+                (Kind::Idle | Kind::Wait | Kind::Frame, ..) => Class::new("idle", 0, "idle"),
+            }
+        };
+        let of_groups: Vec<Class> = self.all.iter().map(class_of).collect();
+        for class in &of_groups {
+            if !classes.contains(class) {
+                classes.push(class.clone());
+            }
+        }
+        let order = |class: &Class| LOOK_ORDER.iter().position(|look| *look == class.look);
+        classes.sort_by_key(order);
+        let place = |class: &Class| classes.iter().position(|it| it == class).unwrap_or(0);
+        let places = of_groups.iter().map(place).collect();
+        (classes, places)
+    }
+}
+
+/// All looks, in the order in which they are stacked and listed.
+const LOOK_ORDER: [&str; 14] = [
+    "p0", "p1", "p2", "p3", "p4", "others", "kernel", "tool", "softirq", "irq", "nmi", "steal",
+    "gap", "idle",
+];
+
+/// What is drawn alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Class {
+    /// What it is called.
+    pub(super) name: String,
+    /// Which lane of its CPU it is drawn in, from below: threads, softirqs, interrupts, and what lies across these.
+    pub(super) lane: u8,
+    /// Its colour and pattern, by name.
+    pub(super) look: &'static str,
+}
+
+impl Class {
+    fn new(name: &str, lane: u8, look: &'static str) -> Self {
+        Self {
+            name: name.to_owned(),
+            lane,
+            look,
+        }
+    }
+
+    /// Whether it lies across what ran, and is no part of a CPU's time.
+    pub(super) fn is_aside(&self) -> bool {
+        self.lane == 3
+    }
+}
+
+/// What a source is called in a timeline: a thread with its program and its process.
+pub(super) fn source_name(source: &Source) -> String {
+    let name = plain(&source.to_string());
+    match &source.thread {
+        Some(thread) if thread.pid <= 0 => name,
+        Some(thread) if *thread.program == *source.name => format!("{name} ({})", thread.pid),
+        Some(thread) => format!("{name} of {} ({})", plain(&thread.program), thread.pid),
+        None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_fixture::process;
+    use ticktax_model::{Kind, Nanos, Owner, Source, SourceTable};
+
+    use super::{Groups, source_name};
+
+    #[test]
+    fn the_program_that_is_asked_about_comes_first() {
+        let (mut sources, mut groups) = (SourceTable::default(), Groups::default());
+        for place in 0..8 {
+            let name = format!("p{place}");
+            let id = sources.intern(process(Owner::Program, &name, 100 + place));
+            let group = groups.of(&sources, id);
+            groups.add(group, Nanos(100 - i64::from(place)));
+        }
+        let tick = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
+        assert_eq!(groups.of(&sources, tick), 8);
+        let (classes, places) = groups.classes(Some("p7"));
+        let names: Vec<&str> = classes.iter().map(|class| &*class.name).collect();
+        let expected = ["p7", "p0", "p1", "p2", "p3", "other programs", "interrupts"];
+        assert_eq!(names, expected);
+        assert_eq!(places, [1, 2, 3, 4, 5, 5, 5, 0, 6]);
+        assert_eq!(source_name(sources.get(tick)), "local_timer");
+        let first = sources.iter().next().unwrap().1;
+        assert_eq!(source_name(first), "p0 (100)");
+    }
+}

@@ -1,0 +1,99 @@
+//! As many as there is room for, the longest: what is shorter than a length that only grows is left out.
+
+use ticktax_model::Nanos;
+
+/// Things that have a length.
+#[derive(Debug)]
+pub(super) struct Kept<T> {
+    items: Vec<T>,
+    /// How many are kept at most.
+    max: usize,
+    length: fn(&T) -> Nanos,
+    /// What is shorter is left out.
+    floor: Nanos,
+    left_out: u64,
+}
+
+impl<T> Kept<T> {
+    pub(super) fn new(max: usize, length: fn(&T) -> Nanos) -> Self {
+        Self {
+            items: Vec::new(),
+            max,
+            length,
+            floor: Nanos::ZERO,
+            left_out: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, item: T) {
+        if (self.length)(&item) < self.floor {
+            self.left_out += 1;
+            return;
+        }
+        if self.items.len() >= self.max {
+            self.thin();
+        }
+        // It may be too short by now.
+        if (self.length)(&item) < self.floor {
+            self.left_out += 1;
+        } else {
+            self.items.push(item);
+        }
+    }
+
+    /// What is kept, in the order in which it came.
+    pub(super) fn items(&self) -> &[T] {
+        &self.items
+    }
+
+    /// What is shorter than this is left out, all of it; nothing longer is.
+    pub(super) fn floor(&self) -> Nanos {
+        self.floor
+    }
+
+    /// How many are left out.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Leaves out the shorter half.
+    fn thin(&mut self) {
+        let mut lengths: Vec<Nanos> = self.items.iter().map(self.length).collect();
+        let half = lengths.len() / 2;
+        let (_, &mut median, _) = lengths.select_nth_unstable(half);
+        let before = self.items.len();
+        for floor in [median, median + Nanos(1)] {
+            self.floor = floor;
+            self.items.retain(|item| (self.length)(item) >= floor);
+            if self.items.len() < before {
+                break;
+            }
+        }
+        self.left_out += (before - self.items.len()) as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use ticktax_model::Nanos;
+
+    use super::Kept;
+
+    proptest! {
+        /// Whatever comes: the longest are kept, all of a length or none, and none is forgotten in the count.
+        #[test]
+        fn the_longest_are_kept(lengths in prop::collection::vec(0_i64..40, 0..400), max in 2_usize..50) {
+            let mut kept = Kept::new(max, |length: &Nanos| *length);
+            for &length in &lengths {
+                kept.push(Nanos(length));
+            }
+            let floor = kept.floor();
+            let expected: Vec<Nanos> = lengths.iter().copied().map(Nanos).filter(|it| *it >= floor).collect();
+            prop_assert_eq!(kept.items(), &expected);
+            prop_assert!(kept.items().len() <= max);
+            prop_assert_eq!(kept.left_out() + expected.len() as u64, lengths.len() as u64);
+            prop_assert!(lengths.len() > max || kept.left_out() == 0);
+        }
+    }
+}

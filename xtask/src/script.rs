@@ -1,0 +1,55 @@
+//! `cargo xtask script`: the script of pages with a timeline, which is committed as it is built, so that users need no
+//! Node.
+
+use std::process::Command;
+
+use crate::{compare, renew, root};
+
+/// Where the script is written.
+const FOLDER: &str = "crates/report/script";
+/// What a page runs.
+const BUILT: &str = "crates/report/src/html/timeline/timeline.min.js";
+/// What regenerates it.
+const RUN: &str = "cargo xtask script";
+
+/// Builds the script that is to be committed.
+pub(crate) fn build() -> Result<String, String> {
+    renew(BUILT, &built()?)
+}
+
+/// Checks types, runs the script's own tests, and compares the committed script with what its source gives.
+pub(crate) fn check() -> Result<String, String> {
+    let fresh = built()?;
+    npm(&["run", "--silent", "types"])?;
+    npm(&["test", "--silent"])?;
+    compare(BUILT, &fresh, RUN)?;
+    Ok(format!("{BUILT} is what {FOLDER} gives"))
+}
+
+/// The bytes that the source gives, by the packages of `package-lock.json`.
+fn built() -> Result<Vec<u8>, String> {
+    npm(&["ci", "--no-audit", "--no-fund", "--silent"])?;
+    npm(&["run", "--silent", "build"])
+}
+
+/// What npm prints in the script's folder.
+fn npm(arguments: &[&str]) -> Result<Vec<u8>, String> {
+    let called = format!("npm {} in {FOLDER}", arguments.join(" "));
+    let mut npm = Command::new("npm");
+    let output = npm
+        .args(arguments)
+        .current_dir(root().join(FOLDER))
+        .output();
+    let output = output
+        .map_err(|error| format!("cannot run {called}: {error}; it comes with Node 20 or later"))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.push_str(&String::from_utf8_lossy(&output.stderr));
+    Err(format!(
+        "{called} failed: {}\n{}",
+        output.status,
+        said.trim()
+    ))
+}
