@@ -42,5 +42,5 @@ pub use paced::{LoopPlan, PacedLoop};
 pub use plan::{Keep, Plan, ProbeChoice, Program};
 pub use session::Session;
 pub use ticktax_probes::gaps::GapProbe;
-pub use ticktax_trace::{Counted, FrozenRows};
+pub use ticktax_trace::{Counted, DropWatch, FrozenRows};
 pub use turns::{PacedTurns, TurnsPlan};

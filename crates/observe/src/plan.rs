@@ -172,6 +172,8 @@ pub enum Program {
     /// A process, by its number or that of one of its threads, and what it starts. The session
     /// ends with it.
     Process(i32),
+    /// One thread, by its number; the session ends with its process.
+    Thread(i32),
     /// Several processes, each by its number or that of one of its threads, and what they start. The
     /// session ends with the last of them.
     Processes(Vec<i32>),
@@ -189,9 +191,18 @@ impl Program {
                 format!("`{}`", program.to_string_lossy())
             }),
             Self::Process(pid) => format!("process {pid}"),
+            Self::Thread(tid) => format!("thread {tid}"),
             Self::Processes(pids) => format!("{} processes", pids.len()),
             Self::Named(name) => format!("`{name}`"),
             Self::Cgroup(folder) => format!("cgroup {}", folder.display()),
+        }
+    }
+
+    /// Whether a thread of its processes is one that is watched.
+    pub(crate) fn has_thread(&self, tid: i32) -> bool {
+        match self {
+            Self::Thread(only) => *only == tid,
+            _ => true,
         }
     }
 
@@ -207,6 +218,7 @@ impl Program {
         };
         match self {
             Self::Process(pid) => process(pid).map(Self::Process),
+            Self::Thread(tid) => process(tid).map(|_| Self::Thread(tid)),
             Self::Processes(pids) => {
                 let mut found = Vec::new();
                 for pid in pids {

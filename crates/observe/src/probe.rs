@@ -305,6 +305,7 @@ fn soak_report(report: &soak::SoakReport) -> SoakReport {
         policy: report.policy.clone(),
         block: report.block,
         blocks: report.blocks,
+        progress: report.progress.clone(),
         begin: report.started,
         end: report.ended,
         ended_early: report.error.as_ref().map(ProbeError::failure),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use nix::unistd::gettid;
 use ticktax_host::{Proc, throttling};
 use ticktax_model::limitation::Limitation;
-use ticktax_model::machine::Throttling;
+use ticktax_model::machine::{Throttling, UdpSocket};
 use ticktax_model::victim::{
     FollowedThread, Target, ThreadUsage, ThreadUsages, Usage, VictimHeader,
 };
@@ -33,6 +33,9 @@ fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     times.into_iter().map(|(cpu, _)| cpu).collect()
 }
 
+/// Bytes of a program's name that the kernel shows (`TASK_COMM_LEN`, `include/linux/sched.h`, less the byte that ends it).
+const SHOWN: usize = 15;
+
 /// A victim that is watched.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -43,6 +46,8 @@ pub(crate) struct Watched {
     cgroup: Option<PathBuf>,
     /// What the command's process runs: `taskset` runs another program in its place.
     executable: Option<PathBuf>,
+    /// Whether the name was taken at the last look, and may have been the one before.
+    is_name_new: bool,
     begin: Nanos,
     followed: bool,
     without_room: u64,
@@ -99,6 +104,7 @@ impl Watched {
             pids: Vec::new(),
             cgroup: None,
             executable: None,
+            is_name_new: false,
             begin: Nanos::ZERO,
             followed: tracer.is_some(),
             without_room: 0,
@@ -113,6 +119,11 @@ impl Watched {
             Program::Process(pid) => {
                 watched.name = proc.program(*pid).unwrap_or_default();
                 watched.cgroup = proc.cpu_cgroup(*pid);
+            }
+            Program::Thread(tid) => {
+                let pid = proc.process_of(*tid).unwrap_or(*tid);
+                watched.name = proc.program(pid).unwrap_or_default();
+                watched.cgroup = proc.cpu_cgroup(pid);
             }
             Program::Processes(pids) => {
                 watched.name = joint_name(proc, pids);
@@ -139,6 +150,7 @@ impl Watched {
         match &self.program {
             Program::Command(_) => self.pids.clone(),
             Program::Process(pid) => vec![*pid],
+            Program::Thread(tid) => self.proc.process_of(*tid).into_iter().collect(),
             Program::Processes(pids) => pids.clone(),
             Program::Named(name) => self.proc.processes_named(name),
             Program::Cgroup(folder) => Proc::processes_in(folder).unwrap_or_default(),
@@ -153,7 +165,8 @@ impl Watched {
         let mut now = BTreeMap::new();
         let mut times: BTreeMap<Cpu, Nanos> = BTreeMap::new();
         for pid in pids {
-            for (tid, cpu, ran) in self.proc.cpu_times(pid, left) {
+            let read = self.proc.cpu_times(pid, left).into_iter();
+            for (tid, cpu, ran) in read.filter(|&(tid, ..)| self.program.has_thread(tid)) {
                 let before = self.ran.get(&tid).copied().unwrap_or_default();
                 *times.entry(cpu).or_default() += ran - before;
                 now.insert(tid, ran);
@@ -166,7 +179,10 @@ impl Watched {
 
     fn threads(&self) -> Vec<FollowedThread> {
         let pids = self.processes().into_iter();
-        pids.flat_map(|pid| self.proc.threads_of(pid)).collect()
+        let threads = pids.flat_map(|pid| self.proc.threads_of(pid));
+        threads
+            .filter(|thread| self.program.has_thread(thread.tid))
+            .collect()
     }
 
     fn follow_all(&mut self, tracer: &mut Tracer) {
@@ -237,10 +253,7 @@ impl Watched {
             self.name = command.name();
             self.executable = self.proc.executable(command.pid());
             // A shell may be another program already.
-            let now = self.proc.program(command.pid()).unwrap_or_default();
-            if !self.name.starts_with(&now) {
-                self.name = now;
-            }
+            self.take_name(command.pid());
             self.before = Some(Usage::default());
         }
         if let Some(tracer) = tracer {
@@ -265,6 +278,7 @@ impl Watched {
         }
         match &self.program {
             Program::Process(pid) => !self.proc.is_alive(*pid),
+            Program::Thread(tid) => self.proc.process_of(*tid).is_none(),
             Program::Processes(pids) => !pids.iter().any(|&pid| self.proc.is_alive(pid)),
             // The command's own end is seen by who started it.
             Program::Command(_) | Program::Named(_) | Program::Cgroup(_) => false,
@@ -279,7 +293,21 @@ impl Watched {
         let executable = self.proc.executable(pid);
         if executable.is_some() && executable != self.executable {
             self.executable = executable;
-            self.name = self.proc.program(pid).unwrap_or_default();
+            self.take_name(pid);
+        } else if std::mem::take(&mut self.is_name_new) {
+            self.take_name(pid);
+            self.is_name_new = false;
+        }
+    }
+
+    /// Takes the name that a process has now. One that is executing a program has its file before its name
+    /// (`begin_new_exec`, `fs/exec.c`), so it is looked at once more.
+    fn take_name(&mut self, pid: i32) {
+        self.is_name_new = true;
+        let now = self.proc.program(pid).unwrap_or_default();
+        let is_cut = now.len() >= SHOWN && self.name.starts_with(&now);
+        if !now.is_empty() && !is_cut {
+            self.name = now;
         }
     }
 
@@ -292,6 +320,11 @@ impl Watched {
         self.without_room
     }
 
+    /// Its UDP sockets, and what they dropped.
+    pub(crate) fn udp_sockets(&self) -> Vec<UdpSocket> {
+        self.proc.udp_sockets(&self.processes())
+    }
+
     /// The counters of its cgroup's quota.
     pub(crate) fn throttling(&self) -> Option<Throttling> {
         throttling(self.cgroup.as_deref()?)
@@ -302,12 +335,12 @@ impl Watched {
         let pid = match &self.program {
             Program::Cgroup(_) | Program::Processes(_) | Program::Named(_) => None,
             Program::Process(pid) => Some(*pid),
-            Program::Command(_) => self.pids.first().copied(),
+            Program::Thread(_) | Program::Command(_) => self.pids.first().copied(),
         };
         VictimHeader {
             target: match &self.program {
                 Program::Command(_) => Target::Command,
-                Program::Process(_) => Target::Process,
+                Program::Process(_) | Program::Thread(_) => Target::Process,
                 Program::Processes(_) | Program::Named(_) => Target::Processes,
                 Program::Cgroup(folder) => Target::Cgroup(folder.display().to_string()),
             },

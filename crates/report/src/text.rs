@@ -16,6 +16,7 @@ mod head;
 mod held;
 mod late;
 pub(crate) mod numbers;
+mod packet_path;
 pub(crate) mod page;
 mod screen;
 #[cfg(test)]
@@ -33,7 +34,11 @@ use crate::format::DocumentSink;
 use crate::view::{Grouping, View};
 
 pub(crate) use accounts::name as account_name;
+pub(crate) use beats::with_interval;
 use block::Written;
+pub(crate) use case::{ends as case_ends, number as case_number, words as published_words};
+pub(crate) use kernels::title as kernel_table_title;
+pub(crate) use prediction::{in_words as predicted_value, name as prediction_name};
 
 pub use beats::beat_news;
 pub use glance::glance;

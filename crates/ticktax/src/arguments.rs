@@ -9,8 +9,10 @@ mod guest;
 mod incidents;
 mod knob;
 mod lab;
+mod link;
 mod net;
 mod pace;
+mod packets;
 mod part;
 mod percent;
 mod sim;
@@ -45,7 +47,7 @@ pub(crate) use knob::{KnobQuestion, TargetArguments, UndoArguments};
 pub(crate) use lab::{
     BuildArguments, CompareArguments, GuestArguments, LabTask, ReplayArguments, RunArguments,
 };
-pub(crate) use net::{NetTask, NetWatchArguments, PairArguments, cpu as net_cpu};
+pub(crate) use net::{ETHERNET, NetTask, NetWatchArguments, PairArguments, cpu as net_cpu};
 pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;
 pub(crate) use sim::SimArguments;
@@ -81,6 +83,7 @@ Examples:
   ticktax audit -- make -j8               for as long as a command runs, and what happened to it
   sudo ticktax audit -p 4121              why process 4121 did not run when it wanted to
   sudo ticktax audit --comm gamesrv       the same of all processes of that name
+  sudo ticktax audit --net                what delays packets: interrupt, softirq, wake-up, running
   ticktax audit --save lag.parquet        and keep everything that was seen
   ticktax report lag.parquet              the same statement again, from the file
   ticktax beats lag.parquet               what repeats in it, how often, and what precedes it
@@ -121,7 +124,7 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         task: NetTask,
     },
-    /// Run a paced loop as a server does, or watch one: frames a second, dropped, overshot, late
+    /// Run a paced loop as a server does, or watch one: frames a second, dropped, overshot, late; or datagrams (--udp)
     #[command(
         after_help = pace::EXAMPLES,
         mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Pace]))),
@@ -260,6 +263,11 @@ pub(crate) enum CaseQuestion {
         #[arg(long)]
         here: bool,
 
+        /// Put what traffic cost beside it, from a file that `ticktax net … --format json --output FILE` wrote:
+        /// `tcp-cpu-cost`, the cycles of a byte
+        #[arg(long, value_name = "FILE")]
+        net: Option<PathBuf>,
+
         #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
         html: Option<PathBuf>,
 
@@ -344,6 +352,10 @@ pub(crate) struct AuditArguments {
     /// nothing else uses.
     #[arg(long, value_name = "POLICY")]
     pub(crate) probe_policy: Option<SchedulingPolicy>,
+
+    /// Print what delayed packets on their way to the threads that they woke, as `--section net` does
+    #[arg(long)]
+    pub(crate) net: bool,
 
     /// Keep single spans, or sums by source for every second [default: spans up to 10 minutes]
     #[arg(long, value_parser = one_of(&Keep::ALL, Keep::name, Keep::about))]

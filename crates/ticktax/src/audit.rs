@@ -8,7 +8,7 @@ use ticktax_model::tick::TickBill;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Keep, Plan, ProbeChoice, Program, Session, Started};
 use ticktax_probes::SchedulingPolicy;
-use ticktax_report::RowsEnded;
+use ticktax_report::{RowsEnded, Section};
 
 use crate::arguments::{AuditArguments, ProcessId};
 use crate::failure::{Failure, UNBALANCED};
@@ -34,7 +34,12 @@ const NEWS: Nanos = Nanos::from_secs(10);
 pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let plan = plan(typed)?;
     plan.check()?;
-    let terminal = &terminal.grouping(&typed.statement.print.view);
+    let view = &typed.statement.print.view;
+    let terminal = &if typed.net {
+        terminal.grouping(&view.clone().with(Section::Net))
+    } else {
+        terminal.grouping(view)
+    };
     let mut files = output::begin(&typed.files, typed.output.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let mut session = Session::start(plan)?;
@@ -69,10 +74,18 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         None => None,
     };
     let keep = typed.keep.unwrap_or(match length {
-        _ if program.is_some() => Keep::Spans,
+        // A packet's way is made of single spans.
+        _ if program.is_some() || typed.net => Keep::Spans,
         Some(length) if length > MOST_OF_SPANS => Keep::Sums,
         _ => Keep::Spans,
     });
+    if typed.net && keep == Keep::Sums {
+        return Err(Failure::Arguments(
+            "--net follows packets from span to span, of which --keep sums keeps none: leave out \
+             --keep sums"
+                .to_owned(),
+        ));
+    }
     // Where a program is named, what a probe does to it would be in the way.
     let probe = typed.probe.unwrap_or(match &program {
         Some(_) if typed.probe_policy.is_none() => ProbeChoice::None,

@@ -1,12 +1,15 @@
 //! `ticktax case`: published investigations beside the model.
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_experiment::own::Asked;
 use ticktax_experiment::{Case, CaseFile, OwnCase, all, find, fit, judge};
-use ticktax_model::case::{CaseFit, CaseList, CaseStatement, CaseTitle, Line, Remark};
+use ticktax_model::case::{CaseFit, CaseList, CaseStatement, CaseTitle, Line, MeasuredRow, Remark};
+use ticktax_model::disk;
 use ticktax_model::document::Document;
+use ticktax_model::net::NetStatement;
 
 use crate::arguments::CaseQuestion;
 use crate::failure::Failure;
@@ -29,15 +32,24 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
             CaseList { cases }.into()
         }
         CaseQuestion::Show { name, .. } => read(open(name)?.case())?.sheet().into(),
-        CaseQuestion::Run { name, here, .. } => {
+        CaseQuestion::Run {
+            name, here, net, ..
+        } => {
             let opened = open(name)?;
+            let traffic = net
+                .as_deref()
+                .map(|path| traffic(opened.case(), path))
+                .transpose()?;
+            let (rows, source) = traffic.unzip();
             let progress = terminal.progress(Extent::Unknown, "Simulating");
             opened.check_effort(Asked::Run)?;
             let case = opened.case();
             let file = read(case)?;
             // Measured first, while the model does not take the CPUs.
-            let measured = if *here { measured(case)? } else { Vec::new() };
+            let mut measured = if *here { measured(case)? } else { Vec::new() };
+            measured.extend(source);
             let statement = CaseStatement {
+                measured: rows.unwrap_or_default(),
                 here: measured,
                 ..judge::statement(case, &file)
             };
@@ -72,6 +84,26 @@ fn measured(case: &dyn Case) -> Result<Vec<Remark>, Failure> {
         ))
     })?;
     Ok(measured?)
+}
+
+/// What a file of `ticktax net` adds to a case.
+fn traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remark), Failure> {
+    let refused = |why: String| {
+        Failure::Case(format!(
+            "cannot use {} for {}: {why}; `ticktax net pair --format json --output FILE` writes one",
+            path.display(),
+            case.name()
+        ))
+    };
+    let text = fs::read(path).map_err(|error| refused(disk::words(error.kind())))?;
+    let traffic: NetStatement = serde_json::from_slice(&text)
+        .map_err(|_| refused("it is not what `ticktax net` writes as JSON".to_owned()))?;
+    let Some(rows) = case.measured(&traffic) else {
+        let name = case.name();
+        let why = format!("{name} is not about traffic: leave out --net");
+        return Err(Failure::Arguments(why));
+    };
+    rows.map_err(refused)
 }
 
 /// One of ours, or a file's.

@@ -113,7 +113,15 @@ impl Failure {
             Self::Arguments(_)
             | Self::Numbers(NumbersError::Choice { .. } | NumbersError::Mixed { .. })
             | Self::Lab(LabError::Senseless(_))
-            | Self::Net(NetError::Size { .. } | NetError::Mtu { .. } | NetError::Address { .. })
+            | Self::Net(
+                NetError::Size { .. }
+                | NetError::Mtu { .. }
+                | NetError::LinkRange { .. }
+                | NetError::Address { .. }
+                | NetError::Sysctl(_)
+                | NetError::Option { .. }
+                | NetError::Offload { .. },
+            )
             | Self::Trial(TryError::Senseless(_)) => ExitCode::from(SENSELESS),
             Self::Lab(LabError::Interrupted) | Self::Net(NetError::Interrupted) => {
                 ExitCode::from(INTERRUPTED)

@@ -38,6 +38,16 @@ pub(crate) fn put(
     terminal.put(document, format, output).and(written)
 }
 
+/// Prints a document below what is said of its page for a browser.
+pub(crate) fn put_page(
+    page: Result<Finished, RowFileError>,
+    (document, format): (&Document, Format),
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let written = tell(page, terminal);
+    terminal.put(document, format, None).and(written)
+}
+
 /// Finishes the files, and prints the document below what is said of them: a first screen fills a terminal, and what
 /// came after it would scroll its verdict away. A file that cannot be written is no reason to lose the page as well.
 pub(crate) fn finish(

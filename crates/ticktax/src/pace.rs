@@ -1,7 +1,8 @@
-//! `ticktax pace`: a paced loop of its own, another program's, or many side by side.
+//! `ticktax pace`: a paced loop of its own, another program's, or many side by side; or datagrams at a pace.
 
 mod compare;
 mod own;
+mod packets;
 mod process;
 
 use std::process::ExitCode;
@@ -21,6 +22,9 @@ const LIVE: Nanos = Nanos::from_secs(1);
 
 /// Runs the verb.
 pub(crate) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    if typed.packets.udp {
+        return packets::run(typed, terminal);
+    }
     let variants = typed.variants()?;
     let terminal = &terminal.viewing(&typed.page);
     let files = output::begin(&typed.files, typed.output.as_deref())?;

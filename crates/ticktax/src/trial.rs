@@ -160,7 +160,7 @@ fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
 }
 
 /// A seed that is short enough to be typed again.
-fn drawn_seed() -> u64 {
+pub(crate) fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 32
 }
 

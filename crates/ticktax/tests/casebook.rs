@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::text;
+use common::{complaint, text};
 
 fn case(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
@@ -111,6 +111,31 @@ fn tcp_is_measured_on_this_machine_where_that_is_asked_for() {
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
     assert!(error.contains("leave out --here"), "{error}");
+}
+
+/// No row of traffic without traffic: a folder, no JSON, another document, another case.
+#[test]
+fn what_is_no_result_of_traffic_adds_no_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("text"), "once upon a time").unwrap();
+    let list = case(&["list", "--format", "json"]).stdout;
+    fs::write(path("list"), list).unwrap();
+    for (name, hint) in [
+        ("nowhere", "no such file"),
+        ("", "folder"),
+        ("text", "not what `ticktax net` writes"),
+        ("list", "not what `ticktax net` writes"),
+    ] {
+        let output = case(&["run", "tcp-cpu-cost", "--net", &path(name)]);
+        let error = complaint(&output);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(
+            error.contains(hint) && error.contains("--format json"),
+            "{error}"
+        );
+        assert!(output.stdout.is_empty());
+    }
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
         && only.name.eq_ignore_ascii_case(group.title())
     {
         let name = format!("{}{}", group.title(), mark(only));
+        place(page, only);
         page.row(
             Tone::Strong,
             0,
@@ -119,6 +120,7 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
         } else {
             Tone::Plain
         };
+        place(page, account);
         page.row(
             tone,
             2,
@@ -151,6 +153,13 @@ fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
         .rposition(|account| !small(account) || account.class == Class::Unexplained)
         .map_or(0, |last| last + 1);
     by_name(accounts.len(), large.clamp(SHOWN, SHOWN_AT_MOST))
+}
+
+/// Says where its longest interval is.
+fn place(page: &mut Page, account: &Account) {
+    if let Some(longest) = account.longest {
+        page.place(longest);
+    }
 }
 
 fn account_cells(account: &Account, scale: Scale) -> Cells {

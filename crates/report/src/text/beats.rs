@@ -346,7 +346,7 @@ fn period(beat: &BeatLine) -> String {
 }
 
 /// A period as a person says it: as many digits as its interval leaves, and the interval. In ns.
-pub(super) fn with_interval(period: f64, low: f64, high: f64) -> String {
+pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
     let margin = 0.5 * (high - low).abs();
     let (scale, unit) = unit(period);
     let (value, margin) = (period / scale, margin / scale);

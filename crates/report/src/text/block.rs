@@ -3,6 +3,9 @@
 use std::fmt;
 use std::ops::Deref;
 
+use ticktax_model::waits::WaitingProgram;
+use ticktax_model::{Cpu, Moment, Nanos};
+
 use super::page::Tone;
 
 /// A part of a page, with its text as it was written: names in it may hold anything.
@@ -13,7 +16,11 @@ pub(crate) enum Block {
     /// What follows is set off.
     Gap,
     /// A line of its own.
-    Line { tone: Tone, text: String },
+    Line {
+        tone: Tone,
+        text: String,
+        place: Option<Place>,
+    },
     /// A line of a table.
     Row(Row),
     /// Running text behind a label, which may be empty.
@@ -21,6 +28,7 @@ pub(crate) enum Block {
         tone: Tone,
         label: String,
         text: String,
+        place: Option<Place>,
     },
     /// A command, for whoever copies it.
     Command(String),
@@ -28,6 +36,36 @@ pub(crate) enum Block {
     Legend(String),
     /// Lines in whose columns only spaces keep things apart.
     Verbatim(String),
+}
+
+/// What a line speaks of, where that has a place in a timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// When it began, since the recording did.
+    pub(crate) at: Nanos,
+    pub(crate) length: Nanos,
+    /// The CPU, where it is about one.
+    pub(crate) cpu: Option<Cpu>,
+}
+
+impl From<Moment> for Place {
+    fn from(Moment { at, length, cpu }: Moment) -> Self {
+        Self {
+            at,
+            length,
+            cpu: Some(cpu),
+        }
+    }
+}
+
+impl From<&WaitingProgram> for Place {
+    fn from(program: &WaitingProgram) -> Self {
+        Self {
+            at: program.max_at,
+            length: program.max,
+            cpu: None,
+        }
+    }
 }
 
 /// A line of a table.
@@ -39,6 +77,8 @@ pub(crate) struct Row {
     pub(crate) indent: usize,
     pub(crate) name: String,
     pub(crate) cells: Vec<Cell>,
+    /// What its last cell speaks of.
+    pub(crate) place: Option<Place>,
 }
 
 /// A cell of a table.

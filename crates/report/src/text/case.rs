@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use ticktax_model::case::{
     CaseFit, CaseHead, CaseList, CaseNotes, CaseSheet, CaseStatement, CaseTitle, Constant, Ends,
-    Line, Remark, RowKind, Sensitivity,
+    Line, MeasuredRow, Remark, RowKind, Sensitivity,
 };
 
 use super::block::Written;
@@ -91,12 +91,14 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     let mut series = "";
     for row in &statement.lines {
         if row.series != series {
+            measured(&mut page, &statement.measured, series);
             series = &row.series;
             section(&mut page, &format!("{series} ({})", row.unit));
             line(&mut page, HEADINGS);
         }
         comparison(&mut page, row);
     }
+    measured(&mut page, &statement.measured, series);
     remarks(&mut page, "Measured on this machine", &statement.here);
     verdict(&mut page, statement);
     remarks(
@@ -110,6 +112,14 @@ pub(super) fn case(statement: &CaseStatement) -> String {
     remarks(&mut page, "The model also says", &statement.remarks);
     notes(&mut page, &statement.notes);
     page
+}
+
+/// The rows that a measurement adds to a table, in no column of the others.
+fn measured(page: &mut String, rows: &[MeasuredRow], series: &str) {
+    for row in rows.iter().filter(|row| row.series == series) {
+        let value = number(row.value);
+        line(page, &format!("  {:<40}{value:>10}  measured here", row.at));
+    }
 }
 
 const HEADINGS: &str = "  at                              published                 derived      \
@@ -217,7 +227,7 @@ fn sensitivity(page: &mut String, it: &Sensitivity) {
 }
 
 /// The source's words, or its number.
-fn words(quote: Option<&str>, published: Option<Ends>) -> String {
+pub(crate) fn words(quote: Option<&str>, published: Option<Ends>) -> String {
     match (quote, published) {
         (Some(quote), _) => quote.to_owned(),
         (None, Some(published)) => ends(published),
@@ -225,7 +235,8 @@ fn words(quote: Option<&str>, published: Option<Ends>) -> String {
     }
 }
 
-fn ends([low, high]: Ends) -> String {
+/// A number, or from one to another.
+pub(crate) fn ends([low, high]: Ends) -> String {
     match (low, high) {
         (Some(low), Some(high)) if (high - low).abs() > 0.0 => {
             format!("{} to {}", number(low), number(high))
@@ -238,7 +249,7 @@ fn ends([low, high]: Ends) -> String {
 }
 
 /// With four digits, and more only where it is larger.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let text = match size {
         ..1e-12 => return "0".to_owned(),

@@ -175,11 +175,7 @@ fn clock(page: &mut Page, clock: &ClockReport) {
     } else {
         Tone::Plain
     };
-    let frequency = if clock.frequency_hz > 0.0 {
-        tied(format!(" at {:.3} MHz", clock.frequency_hz / 1e6))
-    } else {
-        String::new()
-    };
+    let frequency = frequency(clock.frequency_hz);
     let steps = match clock.backwards_steps {
         0 => "no step backwards".to_owned(),
         steps => format!("{} BACKWARDS", counted(steps, "step")),
@@ -195,6 +191,21 @@ fn clock(page: &mut Page, clock: &ClockReport) {
         tied(format!("±{}", clock.uncertainty)),
     );
     page.paragraph(tone, "Clock     ", &text);
+}
+
+/// How fast a counter counts, and, where it is coarser than times are told (arm64's are 24 MHz to 1 GHz),
+/// what it resolves.
+fn frequency(hz: f64) -> String {
+    if hz <= 0.0 {
+        return String::new();
+    }
+    let step = 1e9 / hz;
+    let resolution = if step >= 2.0 {
+        tied(format!(", in steps of {step:.1} ns"))
+    } else {
+        String::new()
+    };
+    format!("{}{resolution}", tied(format!(" at {:.3} MHz", hz / 1e6)))
 }
 
 /// Whether the counter is trusted, and why not.

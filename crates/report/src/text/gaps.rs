@@ -295,6 +295,7 @@ fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
             gap.cpu,
             gap.at.as_secs_f64()
         );
+        page.place(gap.moment());
         page.paragraph(Tone::Plain, &label, &contents(gap));
     }
 }

@@ -1,6 +1,6 @@
 //! The head of the page: what was observed, and how well.
 
-use ticktax_model::machine::Machine;
+use ticktax_model::machine::{Machine, MachineFact};
 use ticktax_model::recording::{Level, World};
 use ticktax_model::statement::Statement;
 
@@ -102,17 +102,21 @@ pub(super) fn kernel(machine: &Machine) -> String {
     } else {
         &machine.kernel
     };
+    let known = |fact: MachineFact, words: String| match machine.known.get(&fact) {
+        Some(known) => format!("{words} ({known})"),
+        None => words,
+    };
     let mut facts = vec![format!("Linux {release}")];
     facts.push(match machine.hz_configured {
-        Some(hz) => tied(format!("tick of {hz} Hz")),
+        Some(hz) => known(MachineFact::TickRate, tied(format!("tick of {hz} Hz"))),
         None => "tick frequency unknown".to_owned(),
     });
-    facts.extend(machine.tick_mode.as_ref().map(ToString::to_string));
-    facts.extend(
-        machine
-            .high_resolution
-            .map(|on| format!("high-resolution timers {}", if on { "on" } else { "off" })),
-    );
+    let mode = machine.tick_mode.as_ref().map(ToString::to_string);
+    facts.extend(mode.map(|mode| known(MachineFact::TickMode, mode)));
+    facts.extend(machine.high_resolution.map(|on| {
+        let words = format!("high-resolution timers {}", if on { "on" } else { "off" });
+        known(MachineFact::HighResolution, words)
+    }));
     facts.extend(
         machine
             .clocksource
@@ -123,7 +127,15 @@ pub(super) fn kernel(machine: &Machine) -> String {
         machine
             .preemption
             .as_ref()
-            .map(|model| format!("preemption {model}")),
+            .map(|model| known(MachineFact::Preemption, format!("preemption {model}"))),
     );
+    // Its options stand with the accounting.
+    let how = machine.known.get(&MachineFact::Accounting);
+    facts.extend(how.map(|known| {
+        format!(
+            "CPU time counted by {} ({known})",
+            machine.accounting.join(" and ")
+        )
+    }));
     facts.join(", ")
 }

@@ -133,7 +133,7 @@ pub(super) fn name(cause: &LateCause) -> String {
 }
 
 /// The words for a kind of delay.
-fn kind(kind: HoldUp) -> &'static str {
+pub(super) fn kind(kind: HoldUp) -> &'static str {
     match kind {
         HoldUp::Waiting => "waiting for a CPU",
         HoldUp::Migration => "moving to another CPU",

@@ -71,7 +71,7 @@ pub(super) fn rate(count: u64, wall: Nanos) -> String {
 }
 
 /// A whole number with its digits in groups of three: `1 234 567`.
-pub(super) fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;
     let (head, rest) = digits.split_at(first);
@@ -101,7 +101,7 @@ pub(super) fn exact(time: Nanos) -> String {
 }
 
 /// `1 CPU`, `2 CPUs`, with the noun given.
-pub(super) fn counted(count: u64, one: &str) -> String {
+pub(crate) fn counted(count: u64, one: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     tied(format!("{} {one}{plural}", grouped(count)))
 }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use owo_colors::Style;
 
 use super::TextStyle;
-use super::block::{Block, Row, RowCells, Written};
+use super::block::{Block, Place, Row, RowCells, Written};
 use crate::view::Section;
 
 /// Holds together what a line break would tear apart, as in `15 ns`. Printed as a space.
@@ -52,6 +52,8 @@ pub(super) struct Page {
     legends: Legends,
     /// The title of a section of which nothing else was written yet.
     title: Option<String>,
+    /// What the next line speaks of.
+    place: Option<Place>,
 }
 
 /// What becomes of legends.
@@ -81,7 +83,13 @@ impl Page {
                 _ => Legends::LeftOut,
             },
             title: None,
+            place: None,
         }
+    }
+
+    /// Says what the next line, running text, or last cell of a line of a table speaks of.
+    pub(super) fn place(&mut self, place: impl Into<Place>) {
+        self.place = Some(place.into());
     }
 
     /// Columns that a line may have.
@@ -130,9 +138,11 @@ impl Page {
 
     /// One line, its middle left out when it is too long.
     pub(super) fn line(&mut self, tone: Tone, text: &str) {
+        let place = self.place.take();
         self.keep(|| Block::Line {
             tone,
             text: text.to_owned(),
+            place,
         });
         self.cut(tone, text);
     }
@@ -170,6 +180,7 @@ impl Page {
         cells: &(impl RowCells + ?Sized),
         is_heading: bool,
     ) {
+        let place = self.place.take();
         self.keep(|| {
             Block::Row(Row {
                 tone,
@@ -177,6 +188,7 @@ impl Page {
                 indent,
                 name: name.to_owned(),
                 cells: cells.cells(),
+                place,
             })
         });
     }
@@ -238,10 +250,12 @@ impl Page {
     }
 
     fn keep_text(&mut self, tone: Tone, label: &str, text: &str) {
+        let place = self.place.take();
         self.keep(|| Block::Text {
             tone,
             label: label.to_owned(),
             text: text.to_owned(),
+            place,
         });
     }
 

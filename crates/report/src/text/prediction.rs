@@ -199,7 +199,8 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
     }
 }
 
-fn name(row: &PredictionRow) -> String {
+/// Where a row is from, and what was set.
+pub(crate) fn name(row: &PredictionRow) -> String {
     let settings = if row.settings.is_empty() {
         "as it was".to_owned()
     } else {
@@ -227,7 +228,7 @@ fn side_by_side<T: ToString>(cells: impl Iterator<Item = T>) -> Columns {
 }
 
 /// A figure with its unit.
-fn in_words(measure: Measure, value: f64) -> String {
+pub(crate) fn in_words(measure: Measure, value: f64) -> String {
     match measure {
         Measure::Fps => format!("{value:.2}"),
         Measure::Dropped | Measure::Overshot => match value {

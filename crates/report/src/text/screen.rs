@@ -43,6 +43,10 @@ struct Room {
     large: usize,
     /// Whether what the kernel took has no table, unless that is a large part of the time that was used.
     terse: bool,
+    /// On how many CPUs it is told where top is wrong.
+    wrong: usize,
+    /// Whether what repeats is counted in its heading, and not in a line.
+    counted: bool,
 }
 
 impl Room {
@@ -55,7 +59,14 @@ impl Room {
             // More than nine have no tenth each.
             large: 9,
             terse: false,
+            wrong: 2,
+            counted: false,
         }
+    }
+
+    /// The same, with the worst alone of where top is wrong.
+    const fn short(self) -> Self {
+        Self { wrong: 1, ..self }
     }
 
     /// Without room for what the kernel took.
@@ -70,13 +81,22 @@ impl Room {
     const fn least(large: usize) -> Self {
         Self {
             large,
+            wrong: 1,
             ..Self::terse(2, 1, 1)
+        }
+    }
+
+    /// The least of all, for a machine of which there is something to say in each part.
+    const fn counted() -> Self {
+        Self {
+            counted: true,
+            ..Self::least(1)
         }
     }
 }
 
 /// From the most that is worth reading to the least that is an answer.
-const ROOMS: [Room; 23] = [
+const ROOMS: [Room; 25] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
     Room::new(4, 2, 2, true),
@@ -95,11 +115,13 @@ const ROOMS: [Room; 23] = [
     Room::new(4, 1, 1, false),
     Room::new(3, 1, 1, false),
     Room::new(2, 1, 1, false),
-    Room::terse(2, 1, 1),
+    Room::new(2, 1, 1, false).short(),
+    Room::terse(2, 1, 1).short(),
     Room::least(4),
     Room::least(3),
     Room::least(2),
     Room::least(1),
+    Room::counted(),
 ];
 
 /// The first screen as text, with a line break at the end.

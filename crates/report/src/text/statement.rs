@@ -5,8 +5,8 @@ use ticktax_model::statement::Statement;
 use super::block::Written;
 use super::page::{Page, Tone};
 use super::{
-    Paged, TextStyle, accounting, accounts, beats, cpus, findings, foot, gaps, head, held, screen,
-    tick, victim, waits,
+    Paged, TextStyle, accounting, accounts, beats, cpus, findings, foot, gaps, head, held,
+    packet_path, screen, tick, victim, waits,
 };
 use crate::view::{Section, View};
 
@@ -50,6 +50,10 @@ fn nothing(section: Section) -> &'static str {
         Section::Repeats => {
             "repeats: not searched: that takes a traced recording with its spans (--keep spans)."
         }
+        Section::Net => {
+            "net: no packet was seen to wake a thread: none came, or none of their softirqs (NET_RX) \
+             was traced with its spans (--keep spans)."
+        }
         Section::Tick => "tick: none was seen or counted.",
         Section::Accounting => "accounting: what top shows was not recorded.",
         Section::Findings => "findings: none.",
@@ -73,6 +77,7 @@ const SECTIONS: &[(Section, &[Writer])] = &[
         ],
     ),
     (Section::Noise, &[gaps::write]),
+    (Section::Net, &[packet_path::write]),
     (Section::Repeats, &[beats::write]),
     (Section::Tick, &[tick::write]),
     (Section::Accounting, &[accounting::write]),

@@ -51,7 +51,7 @@ const fn room(rows: usize, checks: usize, brief: bool) -> Room {
 }
 
 /// From the most to the least.
-const ROOMS: [Room; 9] = [
+const ROOMS: [Room; 10] = [
     room(12, 6, false),
     room(9, 4, false),
     room(6, 3, false),
@@ -61,6 +61,7 @@ const ROOMS: [Room; 9] = [
     room(6, 2, true),
     room(4, 2, true),
     room(2, 1, true),
+    room(1, 1, true),
 ];
 const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
 /// From this width on a table has intervals, what was detectable, and chance.

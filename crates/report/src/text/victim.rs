@@ -247,6 +247,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
             tied(format!("at {:.6} s", delay.at.as_secs_f64())),
             delay.kind,
         );
+        page.place(delay.moment());
         page.paragraph(Tone::Plain, &label, &format!("{head}{}", timeline(delay)));
     }
 }

@@ -29,6 +29,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             max: program.max.to_string(),
             ..Cells::default()
         };
+        page.place(program);
         page.row(
             Tone::Plain,
             2,

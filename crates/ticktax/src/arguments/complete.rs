@@ -86,6 +86,7 @@ fn kind_of(path: &Path, audit: bool) -> Option<DocumentKind> {
     let recording = RecordingReader::open(path).ok()?;
     Some(match &recording.header().paced {
         Some(Paced::Turns(_)) => DocumentKind::PaceComparison,
+        Some(Paced::Packets(_)) if !audit => DocumentKind::Packets,
         Some(Paced::Loop(_) | Paced::Program) if !audit => DocumentKind::Pace,
         _ => DocumentKind::Statement,
     })

@@ -6,12 +6,14 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ticktax_experiment::vary::{LoopVariants, Vary};
 use ticktax_model::document::DocumentKind;
-use ticktax_model::pace::{FrameRate, PaceRule, SleepMethod};
+use ticktax_model::net::TrafficSpec;
+use ticktax_model::pace::{FrameRate, FrameRateError, PaceRule, SleepMethod};
 use ticktax_model::policy::SchedulingPolicy;
 use ticktax_model::{Cpu, Nanos};
 use ticktax_observe::Program;
 use ticktax_report::Format;
 
+use super::packets::{PaceRate, PacketArguments};
 use super::vary::all_taken;
 use super::{FileArguments, Length, PageArguments, ProcessId, formats};
 use crate::failure::Failure;
@@ -24,18 +26,16 @@ Examples:
   sudo ticktax pace --pid 4121                     the frames of process 4121, from its own wakeups
   sudo ticktax pace --comm gamesrv                 the same of the process of that name
   ticktax pace --vary sleep=nanosleep,timerfd,spin --vary rate=35,60
-                                                   which way of sleeping to choose on this kernel";
+                                                   which way of sleeping to choose on this kernel
+  sudo ticktax pace --udp --rate 60k               datagrams: which are lost, where, and because of whose stall
+  ticktax pace --udp --listen                      the same between hosts: this one reads,
+  ticktax pace --udp --to 192.0.2.7                and this one sends to it";
 
 #[derive(Debug, Args)]
 pub(crate) struct PaceArguments {
-    /// Frames a second, 1 to 50000
-    #[arg(
-        long,
-        value_name = "FRAMES",
-        default_value = "35",
-        allow_negative_numbers = true
-    )]
-    pub(crate) rate: FrameRate,
+    /// Frames a second, 1 to 50000 [default: 35]; with --udp datagrams a second, such as 60k, or max [default: 10k]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    rate: Option<PaceRate>,
 
     /// CPU time of each frame's work, such as 3ms, 250us or 0ms; shorter than a frame
     #[arg(
@@ -111,9 +111,30 @@ pub(crate) struct PaceArguments {
     /// Write the result to a file in place of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) packets: PacketArguments,
 }
 
+/// Frames a second, without other wishes.
+const RATE: &str = "35";
+
 impl PaceArguments {
+    /// The rate of frames.
+    pub(crate) fn frame_rate(&self) -> Result<FrameRate, Failure> {
+        match &self.rate {
+            Some(rate) => rate.frames(),
+            None => RATE
+                .parse()
+                .map_err(|why: FrameRateError| Failure::Arguments(why.to_string())),
+        }
+    }
+
+    /// The datagrams to send.
+    pub(crate) fn packet_spec(&self) -> TrafficSpec {
+        self.packets.spec(self.rate.as_ref(), self.length)
+    }
+
     /// The process to watch, where one was named.
     pub(crate) fn program(&self) -> Option<Program> {
         let pid = self.pid.map(|ProcessId(pid)| Program::Process(pid));

@@ -79,6 +79,12 @@ impl PageArguments {
 }
 
 impl ViewArguments {
+    /// The same with this section, unless all is shown.
+    pub(crate) fn with(mut self, section: Section) -> Self {
+        self.page.sections.push(section);
+        self
+    }
+
     /// What the first screen counts as one.
     pub(crate) fn grouping(&self) -> Grouping {
         self.grouping

@@ -25,7 +25,7 @@ pub(super) fn run(
     mut files: RowFiles,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let plan = own::plan(typed, typed.length.map_or(TURN, |length| length.0));
+    let plan = own::plan(typed, typed.length.map_or(TURN, |length| length.0))?;
     let variants = lists.combinations(&plan.spec);
     let plan = TurnsPlan::new(plan, variants, typed.rounds)?;
     let interrupt = Interrupt::listen()?;

@@ -21,7 +21,7 @@ pub(super) fn run(
     mut files: RowFiles,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let plan = plan(typed, typed.length.map_or(LENGTH, |length| length.0));
+    let plan = plan(typed, typed.length.map_or(LENGTH, |length| length.0))?;
     let (length, period, overshot_from) = (plan.length, plan.spec.period, plan.overshot_from);
     let interrupt = Interrupt::listen()?;
     let line = ticktax_report::pace_line(None, 0, 0);
@@ -55,11 +55,12 @@ pub(super) fn run(
 }
 
 /// What was typed, as a loop.
-pub(super) fn plan(typed: &PaceArguments, length: Nanos) -> LoopPlan {
-    LoopPlan {
+pub(super) fn plan(typed: &PaceArguments, length: Nanos) -> Result<LoopPlan, Failure> {
+    let rate = typed.frame_rate()?;
+    Ok(LoopPlan {
         spec: LoopSpec {
-            rate: typed.rate.get(),
-            period: typed.rate.period(),
+            rate: rate.get(),
+            period: rate.period(),
             work: typed.work,
             sleep: typed.sleep,
             rule: typed.rule,
@@ -68,5 +69,5 @@ pub(super) fn plan(typed: &PaceArguments, length: Nanos) -> LoopPlan {
         policy: typed.policy,
         length,
         overshot_from: typed.overshot_from(),
-    }
+    })
 }

@@ -5,6 +5,9 @@
     reason = "each file of tests is a program of its own, and needs a part of this"
 )]
 
+pub(crate) mod incidents;
+pub(crate) mod traffic;
+
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;

@@ -16,11 +16,14 @@ mod beats;
 #[path = "../common/mod.rs"]
 mod common;
 mod disturbances;
+mod experiments;
 mod faults;
 mod fixture;
 mod incidents;
 mod nets;
 mod paces;
+mod packet_path;
+mod packets;
 mod remount;
 mod screens;
 mod ticks;
@@ -140,6 +143,18 @@ const ROOT: &[(&str, Test)] = &[
         nets::every_datagram_is_placed,
     ),
     (
+        "net::a_link_has_the_rate_that_was_asked_for",
+        nets::a_link_has_the_rate_that_was_asked_for,
+    ),
+    (
+        "net::a_link_is_delayed_or_what_the_kernel_lacks_is_named",
+        nets::a_link_is_delayed_or_what_the_kernel_lacks_is_named,
+    ),
+    (
+        "net::a_sampler_finds_no_interrupt",
+        nets::a_sampler_finds_no_interrupt,
+    ),
+    (
         "net::an_mtu_is_that_of_the_devices",
         nets::an_mtu_is_that_of_the_devices,
     ),
@@ -150,6 +165,51 @@ const ROOT: &[(&str, Test)] = &[
     (
         "net::without_rights_it_goes_over_loopback",
         nets::without_rights_it_goes_over_loopback,
+    ),
+    ("net_vary::small_calls_cost", experiments::small_calls_cost),
+    (
+        "net_vary::a_degenerate_design_is_explained",
+        experiments::a_degenerate_design_is_explained,
+    ),
+    (
+        "net_vary::options_are_in_effect_and_only_in_the_namespaces",
+        experiments::options_are_in_effect_and_only_in_the_namespaces,
+    ),
+    (
+        "net_vary::what_cannot_be_varied_is_refused_before_any_run",
+        experiments::what_cannot_be_varied_is_refused_before_any_run,
+    ),
+    (
+        "net_vary::a_pilot_says_how_many_blocks",
+        experiments::a_pilot_says_how_many_blocks,
+    ),
+    (
+        "net_vary::a_link_can_be_varied",
+        experiments::a_link_can_be_varied,
+    ),
+    (
+        "net_vary::a_killed_experiment_leaves_nothing",
+        experiments::a_killed_experiment_leaves_nothing,
+    ),
+    (
+        "net_vary::without_rights_sockets_alone_are_varied",
+        experiments::without_rights_sockets_alone_are_varied,
+    ),
+    (
+        "net_vary::an_interrupted_experiment_keeps_whole_blocks",
+        experiments::an_interrupted_experiment_keeps_whole_blocks,
+    ),
+    (
+        "packets::where_nothing_is_lost_nobody_is_named",
+        packets::where_nothing_is_lost_nobody_is_named,
+    ),
+    (
+        "packets::a_killed_pair_leaves_nothing",
+        packets::a_killed_pair_leaves_nothing,
+    ),
+    (
+        "packets::without_rights_it_goes_over_loopback",
+        packets::without_rights_it_goes_over_loopback,
     ),
     (
         "agent::serves_what_it_counts_without_rights",
@@ -220,6 +280,10 @@ const ROOT: &[(&str, Test)] = &[
         incidents::triggers_without_end_are_counted,
     ),
     (
+        "incidents::what_prolongs_a_recording_does_not_hold_up_its_lines",
+        incidents::what_prolongs_a_recording_does_not_hold_up_its_lines,
+    ),
+    (
         "incidents::a_gap_is_caught_with_what_ran_in_it",
         incidents::a_gap_is_caught_with_what_ran_in_it,
     ),
@@ -271,6 +335,10 @@ const REAL_TIME: &[(&str, Test)] = &[
         beats::a_thread_at_random_has_none,
     ),
     (
+        "net::packets_wait_behind_a_fifo_thread",
+        packet_path::packets_wait_behind_a_fifo_thread,
+    ),
+    (
         "victim::waits_behind_a_fifo_thread",
         victims::waits_behind_a_fifo_thread,
     ),
@@ -281,6 +349,14 @@ const REAL_TIME: &[(&str, Test)] = &[
     (
         "pace::names_who_made_frames_late",
         paces::names_who_made_frames_late,
+    ),
+    (
+        "packets::a_stall_is_named_and_predicts_what_it_loses",
+        packets::a_stall_is_named_and_predicts_what_it_loses,
+    ),
+    (
+        "packets::a_buffer_as_it_is_printed_loses_next_to_nothing",
+        packets::a_buffer_as_it_is_printed_loses_next_to_nothing,
     ),
 ];
 

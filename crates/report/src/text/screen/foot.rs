@@ -57,6 +57,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
 fn sections(statement: &Statement) -> String {
     let has = |section: &&Section| match section {
         Section::Noise => statement.gaps.is_some(),
+        Section::Net => statement.packets.is_some(),
         Section::Repeats => statement.beats.is_some(),
         Section::Tick => statement.tick.is_some(),
         Section::Accounting => statement.accounting.is_some(),

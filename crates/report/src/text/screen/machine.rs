@@ -89,7 +89,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     repeats(page, screen);
     gaps(page, statement);
     screen.gap(page);
-    top(page, statement);
+    top(page, screen);
     tick(page, statement);
     advice::write(page, screen);
 }
@@ -305,6 +305,9 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
     shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
     shown.truncate(screen.room.fewer);
+    // The section has none of ticktax's own.
+    let all = beats.beats.iter().filter(|beat| !beat.own).count();
+    let left = all - shown.len();
     let wide = page.width() >= 60;
     let cells = |each: &str, share: &str, longest: &str| {
         if wide {
@@ -315,7 +318,12 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     };
     if !shown.is_empty() {
         let heading = cells("each", "% CPU", "longest");
-        page.headings(Tone::Strong, "WHAT REPEATS", &heading);
+        let title = if screen.room.counted && left > 0 {
+            format!("WHAT REPEATS, {} of {all}", shown.len())
+        } else {
+            "WHAT REPEATS".to_owned()
+        };
+        page.headings(Tone::Strong, &title, &heading);
     }
     for beat in &shown {
         let every = format!("every {}  ", short_period(beat.rhythm.period));
@@ -328,13 +336,10 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
         );
         page.named_row(Tone::Plain, 2, (&every, &name), &cells(&each, &share, &max));
     }
-    // The section has none of ticktax's own.
-    let all = beats.beats.iter().filter(|beat| !beat.own).count();
-    let left = all - shown.len();
     if left > 0 && shown.is_empty() {
         let text = format!("Repeats: {left} (--section repeats)");
         page.paragraph(Tone::Plain, "", &text);
-    } else if left > 0 {
+    } else if left > 0 && !screen.room.counted {
         let text = format!("and {left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
@@ -462,12 +467,13 @@ fn gaps(page: &mut Page, statement: &Statement) {
         worst.cpu,
         tied(format!("at {:.3} s", worst.at.as_secs_f64())),
     );
+    page.place(worst.moment());
     page.paragraph(Tone::Plain, noun, &text);
 }
 
 /// Where the kernel's own counters are wrong.
-fn top(page: &mut Page, statement: &Statement) {
-    let check = statement.accounting.as_ref();
+fn top(page: &mut Page, screen: &Screen<'_>) {
+    let check = screen.statement.accounting.as_ref();
     let Some(check) = check.filter(|check| !check.cpus.is_empty()) else {
         return;
     };
@@ -479,7 +485,7 @@ fn top(page: &mut Page, statement: &Statement) {
     off.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
     let wrong = off.iter().take_while(|(_, off, _)| off.abs() >= TOLERABLE);
     let told: Vec<String> = wrong
-        .take(2)
+        .take(screen.room.wrong)
         .map(|(cpu, _, traced)| {
             tied(format!(
                 "CPU {} shows {}, traced {}",

@@ -17,11 +17,14 @@ use super::{Screen, advice};
 use crate::text::beats::short_period;
 use crate::text::late;
 use crate::text::numbers::{grouped, percent, quantiles};
+use crate::text::packet_path::called as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, tied};
 
 /// From this share of the time that a program wanted on, what took it is in the verdict; what took
 /// less is not the cause.
 const CAUSE: f64 = 0.01;
+/// A packet that took so long on its way is told.
+const LONG_WAY: Nanos = Nanos::from_millis(1);
 /// The part of a delay's line that is not about whom it was lost to.
 const DELAY: usize = 38;
 
@@ -75,6 +78,7 @@ pub(super) fn write(
         );
         page.paragraph(Tone::Plain, "Woken to running: ", &text);
     }
+    packets(page, statement);
     interrupted(page, threads, wanted);
     let not = not_the_cause(statement, victim, threads, wanted);
     if !not.is_empty() {
@@ -82,6 +86,31 @@ pub(super) fn write(
     }
     screen.gap(page);
     advice::write(page, screen);
+}
+
+/// How long its packets took, where one took long, and in which step that was.
+fn packets(page: &mut Page, statement: &Statement) {
+    let Some(packets) = &statement.packets else {
+        return;
+    };
+    let (Some(lengths), Some(longest)) = (packets.delay.lengths(), packets.longest.first()) else {
+        return;
+    };
+    if lengths.max < LONG_WAY {
+        return;
+    }
+    let mut text = format!(
+        "{}, longest {}, {}; the longest mostly {}",
+        quantiles(lengths.median, lengths.p99),
+        tied(lengths.max),
+        tied(format!("n {}", grouped(packets.delay.count))),
+        tied(longest.longest.name()),
+    );
+    if let Some(first) = longest.by.first() {
+        let behind = format!("behind {} {}", called_holder(first), first.time);
+        text = format!("{text}, {}", tied(behind));
+    }
+    page.paragraph(Tone::Plain, "Packets to running: ", &text);
 }
 
 /// What interrupted it, where that took much.
@@ -257,6 +286,7 @@ fn delays(page: &mut Page, delays: &[Delay], most: usize) {
             DelayKind::Throttled => "throttled",
             DelayKind::Unthrottled => "unthrottled",
         };
+        page.place(delay.moment());
         let at = delay.at.as_secs_f64();
         let head = format!("{:>9}  at {at:>8.3} s", delay.length.to_string());
         if wide {

@@ -83,6 +83,7 @@ fn soaker(cpu: u32, after: f64, ended_early: Option<ProbeFailure>) -> SoakReport
             ..BlockTimes::default()
         },
         blocks: 1,
+        progress: Vec::new(),
         begin: Nanos::ZERO,
         end: ELAPSED,
         ended_early,

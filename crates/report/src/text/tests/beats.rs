@@ -2,14 +2,15 @@
 
 use ticktax_fixture::beat;
 use ticktax_model::beats::{
-    AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, Outside, SamePeriod,
+    AliasLine, BeatGaps, BeatKind, BeatLine, BeatStatement, EventSample, Outside, PeriodSpectrum,
+    SamePeriod,
 };
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::statement::Statement;
 use ticktax_model::tick::TickBill;
 use ticktax_model::waits::{WaitStatement, WaitedFor};
-use ticktax_model::{Kind, Lengths, Nanos};
+use ticktax_model::{Cpu, Kind, Lengths, Nanos};
 
 use super::samples::kernel_level;
 use super::ticks::with_ticks;
@@ -79,6 +80,8 @@ pub(crate) fn a_server() -> BeatStatement {
     ) = (Some(4_121), true, 1, 2.4);
     mixer.during = Some((Nanos::from_secs(1_800), Nanos::from_secs(3_600)));
     mixer.share = 0.000_1;
+    syncer.sample = Some(sample(30.999e9, 116));
+    mixer.sample = Some(sample(10.076e6, 16_384));
     let mut met = line("gaps", 1.0101e9, 2.0e5, "3");
     met.kind = BeatKind::Gaps;
     met.gaps = Some(gaps(0.000_01));
@@ -119,6 +122,29 @@ pub(crate) fn a_server() -> BeatStatement {
         unknown: vec![Limitation::BeatPeriodsTooLong {
             over: Nanos::from_secs(900),
         }],
+        spectrum: Some(PeriodSpectrum {
+            sources: vec!["kworker wb_workfn".to_owned(), "mixer".to_owned()],
+            shortest: 1e5,
+            longest: 900e9,
+            periods: vec![5.038e6, 10.076e6, 15.4995e9, 30.999e9],
+            strengths: vec![310.0, 1_240.0, 41.2, 43.0],
+            of: vec![1, 1, 0, 0],
+        }),
+    }
+}
+
+/// Events of an hour, every `period` ns, a little late now and then.
+fn sample(period: f64, of: u64) -> EventSample {
+    let beats = (3.6e12 / period).min(40.0);
+    let at = |place: u32| {
+        let beat = (f64::from(place) * (3.6e12 / period) / beats).floor();
+        Nanos(1_234_567_890) + Nanos::from_secs(1).times(beat * period / 1e9)
+    };
+    EventSample {
+        cpu: Some(Cpu(3)),
+        of,
+        first: Nanos(1_234_567_890),
+        began: (0..40).map(at).collect(),
     }
 }
 

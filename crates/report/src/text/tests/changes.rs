@@ -105,7 +105,7 @@ fn what_changed_on_a_server() {
             ..TextStyle::default()
         };
         let page = moved().page(&style);
-        assert!(width == 40 || page.lines().count() <= 24, "{page}");
+        assert!(width == 40 || page.lines().count() <= 23, "{page}");
         let columns = |line: &str| line.chars().count();
         assert!(page.lines().all(|line| columns(line) <= width), "{page}");
         insta::assert_snapshot!(format!("changes_{width}"), page);

@@ -546,7 +546,7 @@ fn the_first_screen_of_a_loop_is_one_screen() {
                 ..TextStyle::default()
             };
             let text = page(&statement, &style);
-            assert!(text.lines().count() <= 24, "{text}");
+            assert!(text.lines().count() <= 23, "{text}");
         }
     }
 }

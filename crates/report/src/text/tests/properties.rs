@@ -183,7 +183,7 @@ proptest! {
     ) {
         let statement = distorted(statement, &names, factor);
         let page = write(&statement, &TextStyle { width, grouping, ..TextStyle::default() });
-        prop_assert!(page.lines().count() <= 24, "{page}");
+        prop_assert!(page.lines().count() <= 23, "{page}");
     }
 
     #[test]

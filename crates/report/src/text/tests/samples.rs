@@ -64,6 +64,7 @@ fn account(class: Class, name: &str, us: i64, count: u64, lengths: [i64; 3]) -> 
         sampled: false,
         time: Nanos::from_micros(us),
         intervals: intervals(count, median, p99, max),
+        longest: None,
         parts: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use ticktax_model::statement::{Part, Statement};
 use ticktax_model::tick::{
     Around, Basis, CpuTicks, Estimate, Fleet, Frequency, TickBill, TickCost, Ticks,
 };
-use ticktax_model::{Cpu, Intervals, Nanos};
+use ticktax_model::{Cpu, Intervals, Moment, Nanos};
 
 use super::samples::many_cpus;
 
@@ -115,7 +115,7 @@ fn bill(basis: Basis) -> TickBill {
 }
 
 /// Everything that a bill can have.
-pub(super) fn a_bill() -> TickBill {
+pub(crate) fn a_bill() -> TickBill {
     TickBill {
         fleet: Some(Fleet {
             guests: 40,
@@ -161,7 +161,12 @@ fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
 }
 
 /// Two of one rule, and one of another.
-pub(super) fn findings() -> Vec<Finding> {
+pub(crate) fn findings() -> Vec<Finding> {
+    let ksmd = Moment {
+        at: Nanos::from_millis(1_250),
+        length: Nanos::from_micros(840),
+        cpu: Cpu(1),
+    };
     vec![
         Finding {
             rule: "same-pages-never-merged".to_owned(),
@@ -169,10 +174,7 @@ pub(super) fn findings() -> Vec<Finding> {
             ..finding(
                 Severity::Serious,
                 "The search for equal pages finds none",
-                Some(Cost {
-                    what: "the time of ksmd".to_owned(),
-                    time: Some(Nanos::from_millis(212)),
-                }),
+                Some(Cost::of("the time of ksmd", Some(Nanos::from_millis(212))).at(Some(ksmd))),
             )
         },
         finding(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ticktax_model::machine::{Pressure, RunQueue, Throttling};
+use ticktax_model::pace::Bucket;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::{
     Delay, DelayKind, Episode, Interferer, Latency, LostTo, StateAccount, Target, ThreadState,
@@ -59,10 +60,7 @@ fn lost_to(name: &str, kind: Kind, us: i64) -> LostTo {
     }
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "a program to which everything happened"
-)]
+/// A program to which everything happened.
 fn threads() -> ThreadTimes {
     let accounts: Vec<StateAccount> = ThreadState::ALL
         .into_iter()
@@ -93,6 +91,7 @@ fn threads() -> ThreadTimes {
                 max: Nanos(4_100_000),
             },
         }),
+        latency_buckets: latency_buckets(),
         migrations: 31,
         behind: vec![
             interferer("backup", Kind::Task, Some(812), 200_000, 310),
@@ -107,45 +106,65 @@ fn threads() -> ThreadTimes {
             interferer("local_timer", Kind::Irq, None, 180_000, 40_000),
             interferer("NET_RX", Kind::Softirq, None, 32_000, 5_000),
         ],
-        delays: vec![
-            Delay {
-                waited_on: None,
-                kind: DelayKind::Woken,
-                thread: "audio-out".to_owned(),
-                tid: 4_123,
-                cpu: Cpu(1),
-                at: Nanos(12_345_678_901),
-                length: Nanos(4_100_000),
-                timeline: vec![
-                    episode((0, 4_000), 1, "backup", Kind::Task, Some(812)),
-                    episode((4_000, 100), 12, "idle", Kind::Idle, None),
-                ],
-                more: 3,
-                woken_by: Some("local_timer hrtimer_wakeup".to_owned()),
-                lost_to: vec![
-                    lost_to("backup", Kind::Task, 3_900),
-                    lost_to("idle", Kind::Idle, 100),
-                ],
-                limit: None,
-            },
-            Delay {
-                waited_on: None,
-                kind: DelayKind::Interrupted,
-                thread: "render".to_owned(),
-                tid: 4_122,
-                cpu: Cpu(0),
-                at: Nanos(900),
-                length: Nanos(410_000),
-                timeline: vec![],
-                more: 0,
-                woken_by: None,
-                lost_to: vec![lost_to("NET_RX", Kind::Softirq, 410)],
-                limit: None,
-            },
-        ],
+        delays: delays(),
         real_time: Vec::new(),
         waited_on: "1".parse().unwrap(),
     }
+}
+
+fn latency_buckets() -> Vec<Bucket> {
+    [
+        (2_048, 2_560, 7_400),
+        (3_072, 3_584, 8_500),
+        (786_432, 917_504, 339),
+    ]
+    .into_iter()
+    .chain([(3_670_016, 4_194_304, 1)])
+    .map(|(from, below, count)| Bucket {
+        from: Nanos(from),
+        below: Nanos(below),
+        count,
+    })
+    .collect()
+}
+
+fn delays() -> Vec<Delay> {
+    vec![
+        Delay {
+            waited_on: None,
+            kind: DelayKind::Woken,
+            thread: "audio-out".to_owned(),
+            tid: 4_123,
+            cpu: Cpu(1),
+            at: Nanos(12_345_678_901),
+            length: Nanos(4_100_000),
+            timeline: vec![
+                episode((0, 4_000), 1, "backup", Kind::Task, Some(812)),
+                episode((4_000, 100), 12, "idle", Kind::Idle, None),
+            ],
+            more: 3,
+            woken_by: Some("local_timer hrtimer_wakeup".to_owned()),
+            lost_to: vec![
+                lost_to("backup", Kind::Task, 3_900),
+                lost_to("idle", Kind::Idle, 100),
+            ],
+            limit: None,
+        },
+        Delay {
+            waited_on: None,
+            kind: DelayKind::Interrupted,
+            thread: "render".to_owned(),
+            tid: 4_122,
+            cpu: Cpu(0),
+            at: Nanos(900),
+            length: Nanos(410_000),
+            timeline: vec![],
+            more: 0,
+            woken_by: None,
+            lost_to: vec![lost_to("NET_RX", Kind::Softirq, 410)],
+            limit: None,
+        },
+    ]
 }
 
 pub(crate) fn with_victim(statement: Statement) -> Statement {

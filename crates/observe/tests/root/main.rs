@@ -1,14 +1,13 @@
 //! The flight recorder on this machine's kernel, beside a stall of known size, and a session beside a load.
 
+mod paced;
+
 use std::collections::BTreeMap;
-use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use ticktax_inject::{Disturbance, Event as Stalled, Schedule};
 use ticktax_model::incident::{Trigger, TriggerKind};
 use ticktax_model::limitation::Limitation;
@@ -20,6 +19,8 @@ use ticktax_observe::{
     RecorderEvent, RecorderPlan, Session, SumsWindow,
 };
 
+use paced::{PACED, Paced};
+
 type Test = fn() -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
@@ -30,6 +31,10 @@ const TESTS: &[(&str, Test)] = &[
     (
         "who_asks_for_a_window_gets_it_and_sums_go_on",
         who_asks_for_a_window_gets_it_and_sums_go_on,
+    ),
+    (
+        "a_window_that_goes_on_is_handed_out_in_time",
+        a_window_that_goes_on_is_handed_out_in_time,
     ),
     ("two_recorders_work_at_once", two_recorders_work_at_once),
     (
@@ -85,7 +90,7 @@ fn drive<T>(
 
 fn frozen(event: RecorderEvent<'_>) -> Option<Box<FrozenWindow>> {
     match event {
-        RecorderEvent::Frozen(frozen) => Some(frozen),
+        RecorderEvent::Frozen(frozen) if frozen.over => Some(frozen),
         _ => None,
     }
 }
@@ -105,44 +110,6 @@ fn balances(frozen: &FrozenWindow) -> Result<(), Failed> {
         }
     }
     Ok(())
-}
-
-/// A process of its own that wakes every millisecond, on one CPU, before all ordinary threads.
-struct Paced(Child);
-
-/// The argument with which this program is one.
-const PACED: &str = "--as-paced";
-
-impl Paced {
-    fn start(cpu: Cpu) -> Result<Self, Failed> {
-        let program = std::env::current_exe()?;
-        let mut nice = Command::new("nice");
-        nice.args(["-n", "-20"]).arg(program).arg(PACED);
-        let paced = Self(nice.spawn()?);
-        let mut one = CpuSet::new();
-        one.set(cpu.index())?;
-        sched_setaffinity(Pid::from_raw(paced.pid()), &one)?;
-        Ok(paced)
-    }
-
-    fn run() {
-        // Ends with the test, however that ends.
-        let parent = nix::unistd::getppid();
-        while nix::unistd::getppid() == parent {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn pid(&self) -> i32 {
-        self.0.id().cast_signed()
-    }
-}
-
-impl Drop for Paced {
-    fn drop(&mut self) {
-        self.0.kill().unwrap_or_default();
-        let _ = self.0.wait();
-    }
 }
 
 fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
@@ -404,6 +371,48 @@ fn who_asks_for_a_window_gets_it_and_sums_go_on() -> Result<(), Failed> {
         return Err("a window has rows that are no sums".into());
     }
     sums_make_the_books(&windows, recorder.books())
+}
+
+/// Its books balance then, and those of all of it at its end do as if nobody had looked.
+fn a_window_that_goes_on_is_handed_out_in_time() -> Result<(), Failed> {
+    let after = Nanos::from_secs(2);
+    let mut recorder = Recorder::start(RecorderPlan {
+        before: Nanos::from_millis(500),
+        after,
+        ..RecorderPlan::default()
+    })?;
+    std::thread::sleep(Duration::from_millis(700));
+    let mut seen = Vec::new();
+    let mut step = |recorder: &mut Recorder| {
+        let event = recorder.next_event(Duration::from_millis(100));
+        if let RecorderEvent::Frozen(frozen) = event {
+            seen.push(frozen);
+        }
+        seen.last().is_some_and(|frozen| frozen.over)
+    };
+    for words in ["first", "second", "third"] {
+        recorder.trigger(TriggerKind::Mark, words);
+        for _ in 0..7 {
+            step(&mut recorder);
+        }
+    }
+    let is_over = (0..200).any(|_| step(&mut recorder));
+    let (begin, mut told) = (seen[0].header.before.at, 0);
+    for frozen in &seen {
+        balances(frozen)?;
+        let header = &frozen.header;
+        let new = header.triggers.get(told..).unwrap_or_default();
+        let first = new.iter().map(|it| it.time).min();
+        let late = first.is_some_and(|first| header.after.at > first + after);
+        if frozen.told != told || header.before.at != begin || (late && !frozen.over) {
+            return Err(format!("{:?} after {told}: {header:?}", frozen.told).into());
+        }
+        told = header.triggers.len();
+    }
+    if !is_over || seen.len() < 2 || told != 3 {
+        return Err(format!("{} windows, {told} triggers", seen.len()).into());
+    }
+    Ok(())
 }
 
 /// All windows of a CPU, with what it was in the middle of at the end, make its books, to the ns.
