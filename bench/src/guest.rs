@@ -81,6 +81,7 @@ pub fn run(
         program: &own_program()?,
         arguments: job.arguments,
         programs: job.programs,
+        beside: &[],
         accepted: &[],
         settings: GuestSettings {
             cmdline: &job.typed.cmdline,

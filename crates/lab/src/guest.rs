@@ -1,22 +1,26 @@
 //! The other side: what ticktax does as PID 1 of a guest.
 //!
 //! It mounts what its verbs read, waits until the kernel has settled, runs one verb as a process of
-//! its own, sends everything that the verb wrote over the second serial line, and restarts the
+//! its own, sends everything that the verb wrote over a serial line, and restarts the
 //! machine, which QEMU takes for the end.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
 
+use crate::arch::Arch;
 use crate::wire::Frame;
 
 /// The word by which ticktax knows that it is PID 1 of a guest.
@@ -25,6 +29,8 @@ pub const WORD: &str = "lab-guest";
 pub const REPLAY: &str = "lab-replay";
 /// Where the initramfs says what to do: arguments, each ended by a NUL.
 pub const JOB: &str = "/lab/job";
+/// Where it says what runs beside the verb: as [`JOB`], with another NUL behind the last argument of each.
+pub const BESIDE: &str = "/lab/beside";
 /// The file in which a verb leaves its recording.
 pub const RECORDING: &str = "recording.parquet";
 /// Where the verb writes; every file in it is sent.
@@ -32,7 +38,7 @@ pub const OUT: &str = "/lab/out";
 /// Where other people's programs lie that the verb runs, with their libraries beside them.
 pub const TOOLS: &str = "/lab/tools";
 /// The line that results go over.
-const LINE: &str = "/dev/ttyS1";
+const LINE: &str = Arch::HOST.line();
 /// The name of the frame with the verb's exit code; it comes last.
 pub const EXIT: &str = "exit";
 /// The name of the frame which says that the verb begins.
@@ -103,6 +109,7 @@ fn job() -> Result<(), Trouble> {
     let (output, errors) = (sink(STANDARD_OUTPUT)?, sink(STANDARD_ERROR)?);
     settle();
     send(&mut line, &Frame::new(BEGIN, Vec::new()))?;
+    let beside = start_beside()?;
     let status = Command::new(program)
         .args(arguments)
         .current_dir(OUT)
@@ -111,6 +118,7 @@ fn job() -> Result<(), Trouble> {
         .stderr(errors)
         .status()
         .map_err(trouble(format!("cannot run {}", program.display())))?;
+    end_all(beside);
     for file in written()? {
         let contents =
             fs::read(&file).map_err(trouble(format!("cannot read {}", file.display())))?;
@@ -119,6 +127,58 @@ fn job() -> Result<(), Trouble> {
     }
     let code = status.code().unwrap_or(-1);
     send(&mut line, &Frame::new(EXIT, code.to_string().into_bytes()))
+}
+
+/// Starts what runs beside the verb, if anything does. Each writes to files of its own: its name and its
+/// place among them.
+fn start_beside() -> Result<Vec<Child>, Trouble> {
+    let jobs = fs::read(BESIDE).unwrap_or_default();
+    let mut running = Vec::new();
+    for (number, words) in beside(&jobs).into_iter().enumerate() {
+        let (Some(program), arguments) = (words.first(), &words[1..]) else {
+            continue;
+        };
+        let name = Path::new(program).file_name().unwrap_or_default();
+        let sink = |stream: &str| {
+            let file = Path::new(OUT).join(format!("{}-{number}.{stream}", name.to_string_lossy()));
+            File::create(&file).map_err(trouble(format!("cannot make {}", file.display())))
+        };
+        let child = Command::new(program)
+            .args(arguments)
+            .current_dir(OUT)
+            .stdin(Stdio::null())
+            .stdout(sink(STANDARD_OUTPUT)?)
+            .stderr(sink(STANDARD_ERROR)?)
+            .spawn()
+            .map_err(trouble(format!("cannot run {}", name.display())))?;
+        running.push(child);
+    }
+    Ok(running)
+}
+
+/// The words of each program in a file like [`BESIDE`].
+fn beside(jobs: &[u8]) -> Vec<Vec<&OsStr>> {
+    let mut all = Vec::new();
+    let mut words: Vec<&OsStr> = Vec::new();
+    for word in jobs.split(|&byte| byte == 0) {
+        if !word.is_empty() {
+            words.push(OsStr::from_bytes(word));
+        } else if !words.is_empty() {
+            all.push(std::mem::take(&mut words));
+        }
+    }
+    all
+}
+
+/// Ends what is still running, so that what it wrote is whole.
+fn end_all(running: Vec<Child>) {
+    for mut child in running {
+        if let Ok(pid) = i32::try_from(child.id()) {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        drop(child.wait());
+    }
 }
 
 /// What the verb wrote, in order.
@@ -171,4 +231,16 @@ fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
 fn settle() {
     let up = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
     thread::sleep(SETTLED.saturating_sub(up));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::beside;
+
+    #[test]
+    fn programs_are_told_apart() {
+        assert!(beside(b"").is_empty());
+        let jobs = beside(b"/lab/tools/a\0-x\0\0/lab/tools/b\0\0");
+        assert_eq!(jobs, [vec!["/lab/tools/a", "-x"], vec!["/lab/tools/b"]]);
+    }
 }

@@ -1,5 +1,6 @@
 //! Kernels to boot: the lab's own builds, a distribution's packages, or any file.
 
+mod apt;
 mod build;
 mod cache;
 pub(crate) mod package;
@@ -15,6 +16,7 @@ pub use cache::{Cache, Held};
 pub use package::{Unpacked, fetch_with_libraries};
 pub use tool::{sha256, sha256_of};
 
+use crate::arch::Arch;
 use crate::error::LabError;
 
 /// A kernel as it is asked for.
@@ -23,8 +25,9 @@ pub enum Wanted {
     /// An image in a file.
     File(PathBuf),
     /// One that `lab build` made, by its tick rate in Hz.
-    Built(u32),
-    /// A Debian package with a kernel, or one that depends on such a package.
+    Built(String),
+    /// A Debian package with a kernel, or one that depends on such a package; `SUITE:PACKAGE` where it
+    /// is one of a suite of Debian that this machine need not know.
     Package(String),
 }
 
@@ -33,14 +36,18 @@ impl FromStr for Wanted {
 
     /// `hz250` is one of the lab's own, what has a `/` in it a file, and anything else a package.
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(Ok(hz)) = text.strip_prefix("hz").map(str::parse) {
-            return Ok(Self::Built(hz));
+        if is_built(text) {
+            return Ok(Self::Built(text.to_owned()));
         }
         if text.contains('/') {
             return Ok(Self::File(PathBuf::from(text)));
         }
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
-        if !text.is_empty() && !text.starts_with(['-', '.']) && text.chars().all(fits) {
+        let is_name = |text: &str| {
+            !text.is_empty() && !text.starts_with(['-', '.']) && text.chars().all(fits)
+        };
+        let (suite, package) = text.split_once(':').unwrap_or(("none", text));
+        if is_name(suite) && is_name(package) {
             return Ok(Self::Package(text.to_owned()));
         }
         Err(format!(
@@ -51,12 +58,35 @@ impl FromStr for Wanted {
     }
 }
 
+/// Whether it is a name that `lab build` gives: `hz250`, or `hz250+NAME` with more configuration.
+fn is_built(name: &str) -> bool {
+    let rate = name.strip_prefix("hz").map(|rest| rest.split_once('+'));
+    let digits = match rate {
+        Some(Some((digits, more))) if !more.is_empty() => digits,
+        Some(None) => &name[2..],
+        _ => return false,
+    };
+    digits.parse::<u32>().is_ok()
+}
+
+impl Wanted {
+    /// The one with this tick rate, in Hz, and nothing else of its own.
+    pub fn with_rate(hz: u32) -> Self {
+        Self::Built(format!("hz{hz}"))
+    }
+
+    /// The architecture that it is for, where its name says so.
+    pub fn arch(&self) -> Option<Arch> {
+        let named = |arch: &Arch| matches!(self, Self::Package(name) if name.ends_with(&format!("-{arch}")));
+        Arch::ALL.into_iter().find(named)
+    }
+}
+
 impl std::fmt::Display for Wanted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
-            Self::Built(hz) => write!(f, "hz{hz}"),
-            Self::Package(name) => f.write_str(name),
+            Self::Built(name) | Self::Package(name) => f.write_str(name),
         }
     }
 }
@@ -66,6 +96,8 @@ impl std::fmt::Display for Wanted {
 pub struct Kernel {
     /// How people call it.
     pub name: String,
+    /// What it runs on.
+    pub arch: Arch,
     /// Its image.
     pub image: PathBuf,
     /// The configuration that it was built with, where that is known and the kernel does not tell
@@ -81,8 +113,8 @@ impl Kernel {
     }
 }
 
-/// Finds the kernel that is wanted; fetches it where it is a package that is not in the cache.
-/// `tell` hears what takes a while.
+/// Finds the kernel that is wanted, for the architecture that its name says, or else this machine's;
+/// fetches it where it is a package that is not in the cache. `tell` hears what takes a while.
 ///
 /// # Errors
 /// There is no such kernel, or it cannot be fetched or unpacked.
@@ -91,6 +123,27 @@ pub fn find(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Kernel, LabError> {
+    find_for(wanted, None, cache, tell)
+}
+
+/// The same, for an architecture where one is given.
+///
+/// # Errors
+/// As [`find`]; and that the kernel is for another one.
+pub fn find_for(
+    wanted: &Wanted,
+    arch: Option<Arch>,
+    cache: &Cache,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Kernel, LabError> {
+    let told = wanted.arch();
+    if let (Some(arch), Some(told)) = (arch, told)
+        && arch != told
+    {
+        let why = format!("the kernel {wanted} is for {told}, and not for {arch}");
+        return Err(LabError::Senseless(why));
+    }
+    let arch = arch.or(told).unwrap_or(Arch::HOST);
     match wanted {
         Wanted::File(path) => {
             if !path.is_file() {
@@ -98,20 +151,38 @@ pub fn find(
             }
             Ok(Kernel {
                 name: wanted.to_string(),
+                arch,
                 image: path.clone(),
                 config: config_beside(path),
             })
         }
-        Wanted::Built(hz) => cache.kernel(&wanted.to_string())?.ok_or_else(|| {
+        Wanted::Built(_) if arch != Arch::HOST => Err(LabError::NoKernel(format!(
+            "`ticktax lab build` makes kernels for this machine's architecture alone, {}",
+            Arch::HOST
+        ))),
+        Wanted::Built(name) => cache.kernel(name)?.ok_or_else(|| {
+            let (hz, more) = name.split_once('+').unwrap_or((name, ""));
+            let hz = hz.trim_start_matches("hz");
+            let more = match more {
+                "" => String::new(),
+                more => format!(" --config {more}.config"),
+            };
             LabError::NoKernel(format!(
-                "no kernel with a tick of {hz} Hz yet: `ticktax lab build --hz {hz}` \
-                 makes one"
+                "no kernel {name} yet: `ticktax lab build --hz {hz}{more}` makes one"
             ))
         }),
-        Wanted::Package(name) => match cache.kernel(name)? {
-            Some(kernel) => Ok(kernel),
-            None => package::fetch_kernel(name, cache, tell),
-        },
+        Wanted::Package(name) => {
+            // Every kernel's package ends with its architecture; others keep out of each other's way.
+            let kept = match told {
+                Some(_) => name.clone(),
+                None => format!("{name}:{arch}"),
+            };
+            let kernel = match cache.kernel(&kept)? {
+                Some(kernel) => kernel,
+                None => package::fetch_kernel(name, &kept, arch, cache, tell)?,
+            };
+            Ok(Kernel { arch, ..kernel })
+        }
     }
 }
 
@@ -126,12 +197,15 @@ fn config_beside(image: &Path) -> Option<(String, Vec<u8>)> {
 mod tests {
     use std::path::PathBuf;
 
-    use super::Wanted;
+    use super::{Wanted, find_for};
+    use crate::arch::Arch;
 
     #[test]
     fn a_kernel_is_told_from_its_name() {
         for (text, wanted) in [
-            ("hz250", Wanted::Built(250)),
+            ("hz250", Wanted::Built("hz250".to_owned())),
+            ("hz250+rt", Wanted::Built("hz250+rt".to_owned())),
+            ("hz250-tools", Wanted::Package("hz250-tools".to_owned())),
             ("./hz250", Wanted::File(PathBuf::from("./hz250"))),
             (
                 "/boot/vmlinuz",
@@ -141,12 +215,29 @@ mod tests {
                 "linux-image-6.12.107+deb12-rt-amd64",
                 Wanted::Package("linux-image-6.12.107+deb12-rt-amd64".to_owned()),
             ),
+            (
+                "bullseye:linux-image-cloud-arm64",
+                Wanted::Package("bullseye:linux-image-cloud-arm64".to_owned()),
+            ),
         ] {
             assert_eq!(text.parse(), Ok(wanted.clone()));
             assert_eq!(wanted.to_string(), text);
         }
-        for nothing in ["", "--force-yes", "a b", "..", "Linux"] {
+        for nothing in ["", "--force-yes", "a b", "..", "Linux", ":a", "a:", "a:b:c"] {
             assert!(nothing.parse::<Wanted>().is_err(), "{nothing}");
         }
+    }
+
+    #[test]
+    fn a_package_says_what_it_is_for() {
+        let wanted: Wanted = "sid:linux-image-rt-arm64".parse().unwrap();
+        assert_eq!(wanted.arch(), Some(Arch::Arm));
+        assert_eq!("hz250".parse::<Wanted>().unwrap().arch(), None);
+        let cache = super::Cache::at(PathBuf::from("/nonexistent"));
+        let refused = find_for(&wanted, Some(Arch::X86), &cache, &mut |_| {}).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the kernel sid:linux-image-rt-arm64 is for arm64, and not for amd64"
+        );
     }
 }

@@ -10,6 +10,7 @@
 //! instruction costs the same whether its data is in a cache or not, and what a hypervisor would do
 //! costs nothing.
 
+mod arch;
 mod error;
 pub mod guest;
 pub mod image;
@@ -24,6 +25,7 @@ mod sys;
 mod turns;
 pub mod wire;
 
+pub use arch::Arch;
 pub use error::LabError;
 pub use run::{Program, Run};
 pub use turns::in_turns;

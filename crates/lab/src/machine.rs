@@ -7,10 +7,10 @@ use std::time::Duration;
 use ticktax_model::kernels::GuestClock;
 use ticktax_model::machine::LAB_PARAMETER;
 
+use crate::arch::Arch;
 use crate::error::LabError;
 use crate::guest;
 use crate::monitor;
-use crate::qemu::PROGRAM;
 
 /// What a guest's time is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Clock {
 
     /// QEMU's arguments. A guest under `icount` is the same every time only if nothing in it comes
     /// from outside: no random numbers from the CPU, no time of day.
-    fn arguments(self) -> Vec<String> {
+    fn arguments(self, arch: Arch) -> Vec<String> {
         let fixed = |accelerator: &str, cpu: &str| {
             vec![
                 "-accel".into(),
@@ -57,12 +57,12 @@ impl Clock {
         };
         match self {
             Self::Icount { shift } => {
-                let mut all = fixed("tcg,thread=single", "max,-rdrand,-rdseed");
+                let mut all = fixed("tcg,thread=single", arch.qemu_cpu(true));
                 all.extend(["-icount".into(), format!("shift={shift},sleep=off")]);
                 all.extend(["-rtc".into(), "base=2020-01-01,clock=vm".into()]);
                 all
             }
-            Self::Tcg => fixed("tcg", "max"),
+            Self::Tcg => fixed("tcg", arch.qemu_cpu(false)),
             Self::Kvm => fixed("kvm", "host"),
         }
     }
@@ -71,6 +71,8 @@ impl Clock {
 /// A guest to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine<'a> {
+    /// What its CPUs are.
+    pub arch: Arch,
     /// The kernel's image.
     pub kernel: &'a Path,
     /// The initramfs.
@@ -97,7 +99,7 @@ pub struct GuestSettings<'a> {
 }
 
 impl GuestSettings<'_> {
-    pub(crate) fn check(&self) -> Result<(), LabError> {
+    pub(crate) fn check(&self, arch: Arch) -> Result<(), LabError> {
         let wrong = |why: &str| Err(LabError::Senseless(why.to_owned()));
         if !(1..=64).contains(&self.cpus) {
             return wrong("a guest can have 1 to 64 CPUs");
@@ -115,6 +117,9 @@ impl GuestSettings<'_> {
                      one in such a time; --tcg can have more",
                 );
             }
+            Clock::Kvm if arch != Arch::HOST => {
+                return wrong("--kvm gives the guest this machine's CPU, which is of another sort");
+            }
             Clock::Tcg | Clock::Kvm if self.count => {
                 return wrong("only the instructions of a guest under --icount can be counted");
             }
@@ -131,25 +136,29 @@ impl GuestSettings<'_> {
     }
 
     /// The kernel's whole command line.
-    pub fn whole_cmdline(&self) -> String {
-        let ours = "console=ttyS0 quiet panic=-1 nokaslr rdinit=/init";
+    pub fn whole_cmdline(&self, arch: Arch) -> String {
+        let ours = format!(
+            "console={} quiet panic=-1 nokaslr rdinit=/init{}",
+            arch.console(),
+            arch.parameters()
+        );
         let clock = format!("{}={}", LAB_PARAMETER, self.clock.word());
         let theirs = self.cmdline.trim();
-        let all = [ours, &clock, theirs, "--", guest::WORD];
+        let all = [&ours, &clock, theirs, "--", guest::WORD];
         let words: Vec<&str> = all.into_iter().filter(|part| !part.is_empty()).collect();
         words.join(" ")
     }
 }
 
 impl Machine<'_> {
-    /// QEMU, not started yet. q35 rather than microvm, whose guests lose the TSC.
+    /// QEMU, not started yet.
     pub(crate) fn command(&self, console: &Path, line: &Path) -> Command {
         let settings = &self.settings;
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(self.arch.qemu());
         command
             .args([
                 "-machine",
-                "q35",
+                self.arch.qemu_machine(),
                 "-nodefaults",
                 "-display",
                 "none",
@@ -158,17 +167,26 @@ impl Machine<'_> {
             // A CPU in each package: the table that kernels without ACPI read knows packages alone.
             .args(["-smp", &format!("{0},sockets={0}", settings.cpus)])
             .args(["-m", &settings.memory.to_string()])
-            .args(settings.clock.arguments())
+            .args(settings.clock.arguments(self.arch))
             .arg("-kernel")
             .arg(self.kernel)
             .arg("-initrd")
             .arg(self.initramfs)
-            .args(["-append", &settings.whole_cmdline()]);
-        for file in [console, line] {
-            let mut serial = std::ffi::OsString::from("file:");
-            serial.push(file);
-            command.arg("-serial").arg(serial);
-        }
+            .args(["-append", &settings.whole_cmdline(self.arch)]);
+        let to = |prefix: &str, file: &Path| {
+            let mut words = std::ffi::OsString::from(prefix);
+            words.push(file);
+            words
+        };
+        command.arg("-serial").arg(to("file:", console));
+        match self.arch {
+            Arch::X86 => command.arg("-serial").arg(to("file:", line)),
+            // The machine has a single line of its own; its kernels know those of PCs as well.
+            Arch::Arm => command
+                .arg("-chardev")
+                .arg(to("file,id=line,path=", line))
+                .args(["-device", "pci-serial,chardev=line"]),
+        };
         if settings.count {
             command.args(monitor::ARGUMENTS);
         }

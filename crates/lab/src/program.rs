@@ -4,24 +4,37 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::arch::Arch;
 use crate::error::LabError;
 use crate::image::Image;
 
-/// Adds the program at `from` to `image` as `to`, with its dynamic linker and libraries where it is
+/// Adds the program at `from`, for a guest of `arch`, to `image` as `to`, with its dynamic linker and libraries where it is
 /// not static. Libraries are looked for in the folder `own` first; one that is found there comes to
 /// lie beside the program, whose `LD_LIBRARY_PATH` has to say so.
 ///
 /// # Errors
-/// A file cannot be read, is no x86-64 program, or is too large; or a library is not found.
-pub fn add(image: &mut Image, to: &str, from: &Path, own: Option<&Path>) -> Result<(), LabError> {
+/// A file cannot be read, is no program for `arch`, or is too large; or a library is not found.
+pub fn add(
+    image: &mut Image,
+    arch: Arch,
+    to: &str,
+    from: &Path,
+    own: Option<&Path>,
+) -> Result<(), LabError> {
     let mut bytes = read(from)?;
-    let program = keep_what_is_loaded(&mut bytes).ok_or_else(|| LabError::File {
+    let refused = |why: String| LabError::File {
         what: "put into a guest",
         path: from.to_owned(),
-        why: "it is not an x86-64 program".to_owned(),
-    })?;
+        why,
+    };
+    let program = keep_what_is_loaded(&mut bytes, arch)
+        .ok_or_else(|| refused(format!("it is not a program for {arch}")))?;
     image.file(to, &bytes)?;
     if let Elf::Dynamic(linker) = program {
+        if arch != Arch::HOST {
+            let why = format!("it is not static, and this machine has no libraries for {arch}");
+            return Err(refused(why));
+        }
         let beside = to.rsplit_once('/').map_or("", |(folder, _)| folder);
         let libraries = libraries(&linker, from, own)?;
         for library in libraries.iter().chain([&linker]) {
@@ -39,7 +52,7 @@ fn add_library(image: &mut Image, to: &str, library: &Path) -> Result<(), LabErr
     }
     let mut bytes = read(library)?;
     // What is no ELF file is left as it is.
-    let _ = keep_what_is_loaded(&mut bytes);
+    let _ = keep_what_is_loaded(&mut bytes, Arch::HOST);
     Ok(image.file(to, &bytes)?)
 }
 
@@ -57,12 +70,11 @@ enum Elf {
 }
 
 /// Cuts off what follows the last segment of an ELF file, most of which is debug information: a
-/// kernel loads segments alone. `None` where it is no ELF file for x86-64, which is then left as it is.
-fn keep_what_is_loaded(bytes: &mut Vec<u8>) -> Option<Elf> {
-    const X86_64: u16 = 62;
+/// kernel loads segments alone. `None` where it is no ELF file for `arch`, which is then left as it is.
+fn keep_what_is_loaded(bytes: &mut Vec<u8>, arch: Arch) -> Option<Elf> {
     const INTERPRETER: u32 = 3;
     // Magic, 64 bits, little-endian.
-    if !bytes.starts_with(b"\x7fELF\x02\x01") || half(bytes, 18)? != X86_64 {
+    if !bytes.starts_with(b"\x7fELF\x02\x01") || half(bytes, 18)? != arch.elf() {
         return None;
     }
     let table = index(word(bytes, 32)?)?;
@@ -150,6 +162,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::{keep_what_is_loaded, listed_library};
+    use crate::arch::Arch;
 
     #[test]
     fn a_program_without_its_sections_runs() {
@@ -157,7 +170,10 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let mut bytes = std::fs::read(&own).unwrap();
         let whole = bytes.len();
-        assert!(keep_what_is_loaded(&mut bytes).is_some());
+        for other in Arch::ALL.into_iter().filter(|&arch| arch != Arch::HOST) {
+            assert_eq!(keep_what_is_loaded(&mut bytes, other), None);
+        }
+        assert!(keep_what_is_loaded(&mut bytes, Arch::HOST).is_some());
         assert!(bytes.len() < whole, "a test has debug information");
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join("copy");
@@ -178,7 +194,7 @@ mod tests {
     fn what_is_no_program_is_left_as_it_is() {
         for bytes in [&b"#!/bin/sh\n"[..], b"\x7fELF\x02\x01", b""] {
             let mut kept = bytes.to_vec();
-            assert_eq!(keep_what_is_loaded(&mut kept), None);
+            assert_eq!(keep_what_is_loaded(&mut kept, Arch::HOST), None);
             assert_eq!(kept, bytes);
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
+use crate::arch::Arch;
 use crate::error::LabError;
 use crate::guest;
 pub use crate::machine::{Clock, GuestSettings, Machine};
@@ -17,10 +18,6 @@ pub use crate::outcome::{Outcome, Stage};
 use crate::sys::end_with_parent;
 use crate::wire::{Frame, Reader};
 
-/// The program that makes guests.
-pub const PROGRAM: &str = "qemu-system-x86_64";
-/// The Debian package that it comes in.
-const PACKAGE: &str = "qemu-system-x86";
 /// How often it is looked after.
 const INTERVAL: Duration = Duration::from_millis(20);
 
@@ -36,7 +33,7 @@ pub fn boot(
     tell: &mut dyn FnMut(Stage),
 ) -> Result<Outcome, LabError> {
     let settings = &machine.settings;
-    settings.check()?;
+    settings.check(machine.arch)?;
     let (console, line) = (folder.join("console"), folder.join("line"));
     for file in [&console, &line] {
         File::create(file).map_err(LabError::file("make", file))?;
@@ -53,10 +50,10 @@ pub fn boot(
         }
     };
     command.stdin(ends()).stdout(ends()).stderr(sink);
-    let child = end_with_parent(&mut command)
-        .spawn()
-        .map_err(|error| LabError::start(PROGRAM, PACKAGE, &error))?;
-    let mut running = Running(child);
+    let child = end_with_parent(&mut command).spawn().map_err(|error| {
+        LabError::start(machine.arch.qemu(), machine.arch.qemu_package(), &error)
+    })?;
+    let mut running = Running(child, machine.arch);
     let mut monitor = running.monitor()?;
     let mut results = Results::open(&line)?;
     let mut told = None;
@@ -69,7 +66,7 @@ pub fn boot(
             break;
         }
         if ended {
-            return Err(no_result(&console, &errors));
+            return Err(no_result(machine.arch, &console, &errors));
         }
         if stop() {
             return Err(LabError::Interrupted);
@@ -91,13 +88,15 @@ pub fn boot(
     Ok(Outcome {
         exit: results.exit.unwrap_or(-1),
         files: results.files,
-        instructions: instructions.transpose().map_err(monitor_failed)?,
+        instructions: instructions
+            .transpose()
+            .map_err(|why| monitor_failed(machine.arch, why))?,
         took: since(began),
     })
 }
 
 /// A QEMU that ends with its owner.
-struct Running(Child);
+struct Running(Child, Arch);
 
 impl Running {
     fn has_ended(&mut self) -> Result<bool, LabError> {
@@ -105,7 +104,7 @@ impl Running {
         status
             .map(|status| status.is_some())
             .map_err(|error| LabError::Tool {
-                program: PROGRAM.to_owned(),
+                program: self.1.qemu().to_owned(),
                 why: error.kind().to_string(),
             })
     }
@@ -115,13 +114,13 @@ impl Running {
         let ends = self.0.stdin.take().zip(self.0.stdout.take());
         let begun = ends.map(|(commands, output)| Monitor::begin(commands, output));
         let begun = begun.transpose();
-        begun.map_err(|error| monitor_failed(error.kind().to_string()))
+        begun.map_err(|error| monitor_failed(self.1, error.kind().to_string()))
     }
 }
 
-fn monitor_failed(why: String) -> LabError {
+fn monitor_failed(arch: Arch, why: String) -> LabError {
     LabError::Tool {
-        program: PROGRAM.to_owned(),
+        program: arch.qemu().to_owned(),
         why,
     }
 }
@@ -184,7 +183,7 @@ impl Results {
 }
 
 /// Why QEMU ended without a result: the console knows, or QEMU.
-fn no_result(console: &Path, errors: &Path) -> LabError {
+fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     let read = |file: &Path| {
         let bytes = fs::read(file).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -202,7 +201,7 @@ fn no_result(console: &Path, errors: &Path) -> LabError {
         .map(str::to_owned)
         .or_else(|| last(&errors))
         .or_else(|| last(&console))
-        .unwrap_or_else(|| "it said nothing; is the kernel one for x86-64?".to_owned());
+        .unwrap_or_else(|| format!("it said nothing; is the kernel one for {arch}?"));
     LabError::NoResult(why)
 }
 
@@ -228,6 +227,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Clock, GuestSettings, Machine, Stage, boot, panic_of};
+    use crate::arch::Arch;
     use crate::error::LabError;
 
     fn settings(cmdline: &str) -> GuestSettings<'_> {
@@ -244,17 +244,20 @@ mod tests {
     #[test]
     fn the_guest_is_told_what_its_time_is() {
         assert_eq!(
-            settings(" nohz=off ").whole_cmdline(),
+            settings(" nohz=off ").whole_cmdline(Arch::X86),
             "console=ttyS0 quiet panic=-1 nokaslr rdinit=/init ticktax.lab=icount:2 nohz=off -- \
              lab-guest"
         );
+        let arm = settings("").whole_cmdline(Arch::Arm);
+        assert!(arm.starts_with("console=ttyAMA0 "), "{arm}");
     }
 
     #[test]
     fn machines_that_make_no_sense_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let refused = |settings: GuestSettings<'_>| {
+        let on = |arch: Arch, settings: GuestSettings<'_>| {
             let machine = Machine {
+                arch,
                 kernel: Path::new("/nonexistent/kernel"),
                 initramfs: Path::new("/nonexistent/initramfs"),
                 settings,
@@ -262,6 +265,16 @@ mod tests {
             let result = boot(&machine, folder.path(), &|| false, &mut |_: Stage| {});
             matches!(result, Err(LabError::Senseless(_)))
         };
+        let refused = |settings: GuestSettings<'_>| on(Arch::HOST, settings);
+        let foreign = Arch::ALL
+            .into_iter()
+            .find(|&arch| arch != Arch::HOST)
+            .unwrap();
+        let own_cpu = GuestSettings {
+            clock: Clock::Kvm,
+            ..settings("")
+        };
+        assert!(on(foreign, own_cpu));
         assert!(refused(settings("a -- b")));
         assert!(refused(GuestSettings {
             cpus: 0,

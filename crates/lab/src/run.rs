@@ -32,6 +32,9 @@ pub struct Run<'a> {
     pub arguments: &'a [String],
     /// Programs that the verb runs in turn; they come to lie in [`guest::TOOLS`].
     pub programs: &'a [Program],
+    /// Programs that run beside the verb, from its start to its end: the name of each as in `programs`, and
+    /// its arguments. What they write is among the outcome's files.
+    pub beside: &'a [Vec<String>],
     /// Exit codes with a result beside 0.
     pub accepted: &'a [u8],
     /// What the guest is given.
@@ -59,6 +62,7 @@ impl Run<'_> {
         let initramfs = folder.path().join("initramfs");
         fs::write(&initramfs, self.initramfs()?).map_err(LabError::file("write", &initramfs))?;
         let machine = Machine {
+            arch: self.kernel.arch,
             kernel: &self.kernel.image,
             initramfs: &initramfs,
             settings: self.settings,
@@ -81,7 +85,8 @@ impl Run<'_> {
         for folder in ["proc", "sys", "tmp", "lab/out"] {
             image.folder(folder);
         }
-        program::add(&mut image, "init", self.program, None)?;
+        let arch = self.kernel.arch;
+        program::add(&mut image, arch, "init", self.program, None)?;
         for Program {
             name,
             file,
@@ -89,7 +94,7 @@ impl Run<'_> {
         } in self.programs
         {
             let to = format!("{}/{name}", guest::TOOLS.trim_start_matches('/'));
-            program::add(&mut image, &to, file, libraries.as_deref())?;
+            program::add(&mut image, arch, &to, file, libraries.as_deref())?;
         }
         let mut job = b"/init\0".to_vec();
         for argument in self.arguments {
@@ -97,6 +102,19 @@ impl Run<'_> {
             job.push(0);
         }
         image.file(guest::JOB, &job)?;
+        let mut beside = Vec::new();
+        for words in self.beside {
+            beside.extend_from_slice(guest::TOOLS.as_bytes());
+            beside.push(b'/');
+            for word in words {
+                beside.extend_from_slice(word.as_bytes());
+                beside.push(0);
+            }
+            beside.push(0);
+        }
+        if !beside.is_empty() {
+            image.file(guest::BESIDE, &beside)?;
+        }
         if let Some((release, config)) = &self.kernel.config {
             image.file(&format!("boot/config-{release}"), config)?;
         }

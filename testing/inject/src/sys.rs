@@ -21,12 +21,12 @@ const PAGE: usize = 4096;
 
 /// Makes the calling thread `SCHED_FIFO`; threads that it starts are not.
 pub(crate) fn set_fifo(priority: i32) -> nix::Result<()> {
-    let param = libc::sched_param {
-        sched_priority: priority,
-    };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `param` is a valid sched_param that outlives the call, and 0 is the caller itself.
-    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const param) };
+    // The C library's own function does nothing in musl. The kernel's `struct sched_param` is this number.
+    let param: libc::c_int = priority;
+    // SAFETY: `param` is all of a sched_param and outlives the call, and 0 is the caller itself.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const param) };
     Errno::result(result).map(drop)
 }
 
@@ -57,15 +57,18 @@ fn membarrier_call(command: libc::c_int) -> nix::Result<()> {
 pub(crate) fn bring_lo_up(socket: &UdpSocket) -> nix::Result<()> {
     let mut name = [0; libc::IFNAMSIZ];
     for (to, from) in name.iter_mut().zip(c"lo".to_bytes()) {
-        *to = from.cast_signed();
+        // Signed on some architectures, which `l` and `o` fit into on all.
+        *to = libc::c_char::try_from(*from).unwrap_or_default();
     }
     let up = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(i16::MAX);
     let request = libc::ifreq {
         ifr_name: name,
         ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: up },
     };
-    // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` is, and keeps no pointer to it.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    let socket = socket.as_raw_fd();
+    let (flags, request) = (libc::SIOCSIFFLAGS, &raw const request);
+    // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` points to, and keeps no pointer to it.
+    let result = unsafe { libc::syscall(libc::SYS_ioctl, socket, flags, request) };
     Errno::result(result).map(drop)
 }
 

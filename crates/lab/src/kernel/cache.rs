@@ -9,6 +9,7 @@ use ticktax_model::kernels::{CachedKernel, KernelList};
 
 use super::Kernel;
 use super::tool::{sha256, sha256_of};
+use crate::arch::Arch;
 use crate::error::LabError;
 
 /// The file in a kernel's folder that says what the others are.
@@ -118,6 +119,7 @@ impl Cache {
         let release = value(&text, "release").unwrap_or_default().to_owned();
         Ok(Some(Kernel {
             name: name.to_owned(),
+            arch: Arch::HOST,
             image,
             config: Some((release, config)),
         }))

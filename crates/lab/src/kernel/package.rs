@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Kernel;
+use super::apt::Place;
 use super::cache::{Cache, Keep};
 use super::tool::{run, text};
+use crate::arch::Arch;
 use crate::error::{LabError, NO_SPACE};
 
 /// A package that was fetched, and unpacked.
@@ -18,37 +20,58 @@ pub struct Unpacked {
     pub version: String,
     /// Its files.
     pub files: PathBuf,
+    /// The packages that it says that it depends on.
+    depends: String,
     /// Ends with it.
     _folder: tempfile::TempDir,
 }
 
-/// Fetches a kernel's package into the cache.
+/// Fetches a kernel's package into the cache, and keeps it as `kept`.
 pub(super) fn fetch_kernel(
     name: &str,
+    kept: &str,
+    arch: Arch,
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Kernel, LabError> {
-    let _held = cache.hold(name)?;
-    let package = fetch(name, "linux-image-", cache, tell)?;
-    let boot = package.files.join("boot");
-    let release = release_in(&boot).ok_or_else(|| {
-        LabError::NoKernel(format!(
-            "the package {} has no kernel in /boot",
-            package.name
-        ))
-    })?;
-    let config_file = boot.join(format!("config-{release}"));
+    let _held = cache.hold(kept)?;
+    let (place, name) = Place::of(name, arch);
+    let package = fetch_from(place, name, "linux-image-", cache, tell)?;
+    let mut parts = vec![package];
+    // Since 6.19 the package has no files, and depends on one with the image and one with the
+    // configuration.
+    for part in ["linux-binary-", "linux-base-"] {
+        let depends = packages_in(&parts[0].depends).find(|name| name.starts_with(part));
+        if let Some(name) = depends.map(str::to_owned) {
+            tell(&format!("fetching {name} by apt"));
+            parts.push(unpack(download(place, &name, cache)?, name)?);
+        }
+    }
+    let package = &parts[0];
+    let none =
+        |what: &str| LabError::NoKernel(format!("the package {} has no {what}", package.name));
+    let images = parts.iter().find_map(|part| kernel_in(&part.files));
+    let (release, image) = images.ok_or_else(|| none("kernel"))?;
+    let places = [
+        format!("boot/config-{release}"),
+        format!("usr/lib/modules/{release}/config"),
+    ];
+    let each = parts
+        .iter()
+        .flat_map(|part| places.iter().map(|place| part.files.join(place)));
+    let config_file = each.into_iter().find(|file| file.is_file());
+    let config_file = config_file.ok_or_else(|| none("configuration"))?;
     let config = fs::read(&config_file).map_err(LabError::file("read", &config_file))?;
     cache.keep(&Keep {
-        name,
+        name: kept,
         release: &release,
         origin: &format!("Debian package {} {}", package.name, package.version),
-        image: &boot.join(format!("vmlinuz-{release}")),
+        image: &image,
         config: &config,
     })?;
     cache
-        .kernel(name)?
-        .ok_or_else(|| LabError::NoKernel(format!("{name} has gone from the cache meanwhile")))
+        .kernel(kept)?
+        .ok_or_else(|| LabError::NoKernel(format!("{kept} has gone from the cache meanwhile")))
 }
 
 /// Fetches a package, or, where it has no files but depends on one whose name begins with `prefix`,
@@ -59,16 +82,26 @@ pub(super) fn fetch(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Unpacked, LabError> {
+    let (place, name) = Place::of(name, Arch::HOST);
+    fetch_from(place, name, prefix, cache, tell)
+}
+
+/// The same from anywhere.
+fn fetch_from(
+    place: Place<'_>,
+    name: &str,
+    prefix: &str,
+    cache: &Cache,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Unpacked, LabError> {
+    place.update(cache, tell)?;
     let mut name = name.to_owned();
     // linux-source, linux-source-6.1; linux-image-rt-amd64, linux-image-6.1.0-9-rt-amd64.
     for _ in 0..3 {
         tell(&format!("fetching {name} by apt"));
-        let package = download(&name, cache)?;
+        let package = download(place, &name, cache)?;
         let other = depends(&package)?;
-        let other = other
-            .split([',', '|'])
-            .filter_map(|word| word.split_whitespace().next())
-            .find(|word| word.starts_with(prefix));
+        let other = packages_in(&other).find(|word| word.starts_with(prefix));
         let Some(other) = other.filter(|other| *other != name) else {
             tell(&format!("unpacking {name}"));
             return unpack(package, name);
@@ -91,10 +124,11 @@ pub fn fetch_with_libraries(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Vec<Unpacked>, LabError> {
     let mut wanted: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let (place, _) = Place::of("", Arch::HOST);
     let mut all = Vec::new();
     while let Some(name) = wanted.get(all.len()).cloned() {
         tell(&format!("fetching {name} by apt"));
-        let package = download(&name, cache)?;
+        let package = download(place, &name, cache)?;
         for library in libraries_in(&depends(&package)?) {
             if !wanted.contains(&library) {
                 wanted.push(library);
@@ -117,6 +151,12 @@ fn libraries_in(depends: &str) -> Vec<String> {
     names.filter(library).collect()
 }
 
+/// The packages in a list of what one depends on, without versions.
+fn packages_in(depends: &str) -> impl Iterator<Item = &str> {
+    let each = depends.split([',', '|']);
+    each.filter_map(|word| word.split_whitespace().next())
+}
+
 /// What a package says that it depends on.
 fn depends(package: &Download) -> Result<String, LabError> {
     let field = Command::new("dpkg-deb")
@@ -131,12 +171,11 @@ fn depends(package: &Download) -> Result<String, LabError> {
 /// The file of a package, and the folder that it is in.
 type Download = (PathBuf, tempfile::TempDir);
 
-fn download(name: &str, cache: &Cache) -> Result<Download, LabError> {
+fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
     let root = cache.folder("fresh")?;
     let folder = tempfile::tempdir_in(&root).map_err(LabError::file("make a folder in", &root))?;
-    let mut apt = Command::new("apt-get");
-    apt.args(["-qq", "-o", "APT::Sandbox::User=root", "download", name])
-        .current_dir(folder.path());
+    let mut apt = place.apt_get(cache)?;
+    apt.args(["download", name]).current_dir(folder.path());
     run(&mut apt, "apt").map_err(|error| match error {
         LabError::Missing { .. } => LabError::Missing {
             program: "apt-get".to_owned(),
@@ -159,7 +198,9 @@ fn download(name: &str, cache: &Cache) -> Result<Download, LabError> {
     }
 }
 
-fn unpack((file, folder): Download, name: String) -> Result<Unpacked, LabError> {
+fn unpack(package: Download, name: String) -> Result<Unpacked, LabError> {
+    let depends = depends(&package)?;
+    let (file, folder) = package;
     let files = folder.path().join("files");
     run(
         Command::new("dpkg-deb").arg("-x").arg(&file).arg(&files),
@@ -174,20 +215,58 @@ fn unpack((file, folder): Download, name: String) -> Result<Unpacked, LabError> 
         name,
         version: text(&version),
         files,
+        depends,
         _folder: folder,
     })
 }
 
-/// The release whose kernel lies in this folder.
-fn release_in(boot: &Path) -> Option<String> {
-    let entries = fs::read_dir(boot).ok()?.flatten();
-    let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.find_map(|name| Some(name.strip_prefix("vmlinuz-")?.to_owned()))
+/// The kernel among the files of a package: its release, and its image.
+fn kernel_in(files: &Path) -> Option<(String, PathBuf)> {
+    let names = |folder: &str| {
+        let entries = fs::read_dir(files.join(folder))
+            .into_iter()
+            .flatten()
+            .flatten();
+        entries.filter_map(|entry| entry.file_name().into_string().ok())
+    };
+    let boot = names("boot").find_map(|name| {
+        let release = name.strip_prefix("vmlinuz-")?.to_owned();
+        Some((release, files.join("boot").join(name)))
+    });
+    boot.or_else(|| {
+        let modules = "usr/lib/modules";
+        names(modules).find_map(|release| {
+            let image = files.join(modules).join(&release).join("vmlinuz");
+            image.is_file().then_some((release, image))
+        })
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::libraries_in;
+    use super::{kernel_in, libraries_in, packages_in};
+
+    #[test]
+    fn a_kernel_is_found_where_packages_have_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = folder.path();
+        assert_eq!(kernel_in(files), None);
+        let modules = files.join("usr/lib/modules/7.3.4+deb13-cloud-arm64");
+        std::fs::create_dir_all(&modules).unwrap();
+        assert_eq!(kernel_in(files), None);
+        std::fs::write(modules.join("vmlinuz"), "").unwrap();
+        let found = kernel_in(files).unwrap();
+        assert_eq!(found.0, "7.3.4+deb13-cloud-arm64");
+        std::fs::create_dir_all(files.join("boot")).unwrap();
+        std::fs::write(files.join("boot/vmlinuz-6.1.0-50-arm64"), "").unwrap();
+        assert_eq!(kernel_in(files).unwrap().0, "6.1.0-50-arm64");
+        let depends = "kmod, linux-base-7.3 (= 7.3.4-1) | x, linux-binary-7.3 (= 7.3.4-1)";
+        let packages: Vec<&str> = packages_in(depends).collect();
+        assert_eq!(
+            packages,
+            ["kmod", "linux-base-7.3", "x", "linux-binary-7.3"]
+        );
+    }
 
     #[test]
     fn libraries_are_picked_out_of_what_a_package_depends_on() {

@@ -184,7 +184,8 @@ fn marks(page: &mut String, tables: &[KernelTable]) {
     }
 }
 
-fn title(table: &KernelTable) -> String {
+/// What a table is of, and the parameters.
+pub(crate) fn title(table: &KernelTable) -> String {
     let cmdline = match &*table.cmdline {
         "" => "no boot parameters",
         words => words,

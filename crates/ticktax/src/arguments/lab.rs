@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use ticktax_experiment::vary::Vary;
+use ticktax_lab::Arch;
 use ticktax_lab::kernel::{KernelSource, Wanted};
 use ticktax_lab::qemu::Clock;
 use ticktax_model::document::DocumentKind;
@@ -20,6 +21,9 @@ Examples:
                                           how a Debian kernel keeps a loop's pace, in QEMU
   ticktax lab run --kernel linux-image-cloud-amd64 --cmdline 'nohz=off highres=off' -- audit
                                           where its CPU time goes with a tick that never stops
+  ticktax lab run --kernel linux-image-cloud-arm64 -- audit --for 3s
+                                          the same on arm64, with the command that
+                                          `cargo xtask cross arm64` built
   ticktax lab build --hz 1000,250,100     the same kernel, three times, by its tick rate
   ticktax lab compare --vary hz=1000,250,100 --vary cmdline=,'nohz=off highres=off' -- pace
                                           kernels beside each other, and beside the model
@@ -78,6 +82,14 @@ pub(crate) struct BuildArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct GuestArguments {
+    /// The guest's architecture: amd64 or arm64 [default: the kernel's, or this machine's]
+    #[arg(long, value_name = "ARCH")]
+    pub(crate) arch: Option<Arch>,
+
+    /// ticktax for a guest of another architecture [default: what `cargo xtask cross` built]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary: Option<PathBuf>,
+
     /// Virtual CPUs
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) smp: u32,
@@ -98,6 +110,13 @@ pub(crate) struct GuestArguments {
     /// The guest's time: the host's, on its own CPU
     #[arg(long)]
     pub(crate) kvm: bool,
+
+    /// A program to run in the guest beside the verb: its file, and its arguments; again for several
+    ///
+    /// It is started with the verb, and ended with it. A guest of another architecture has no libraries
+    /// for it: it has to be static there.
+    #[arg(long, value_name = "'FILE ARGUMENTS'")]
+    pub(crate) beside: Vec<String>,
 
     /// How long a guest may take, on the host's clock
     #[arg(long, value_name = "TIME", default_value = "5m")]
@@ -120,6 +139,9 @@ impl GuestArguments {
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// A file with a / in it, a Debian package, or hz250 for one that `lab build` made
+    ///
+    /// SUITE:PACKAGE is a package of another suite of Debian, such as
+    /// sid:linux-image-cloud-arm64.
     #[arg(long, visible_alias = "package", value_name = "KERNEL")]
     pub(crate) kernel: Wanted,
 
@@ -148,6 +170,10 @@ pub(crate) struct RunArguments {
     /// Write the statement to a file in place of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    /// Keep all that was written in the guest, in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) keep: Option<PathBuf>,
 
     /// Keep what the guest's kernel said
     #[arg(long, value_name = "FILE")]

@@ -42,10 +42,10 @@ pub(super) fn run(
         none if none.is_empty() && variants.kernels.is_empty() => on_kernels.rates(&file),
         rates => rates,
     };
-    let wanted = rates.into_iter().map(Wanted::Built);
+    let wanted = rates.into_iter().map(Wanted::with_rate);
     let wanted: Vec<Wanted> = wanted.chain(variants.kernels).collect();
     let progress = terminal.progress(Extent::Unknown, "looking for the kernels");
-    let kernels = found(&wanted, &progress)?;
+    let kernels = found(&wanted, typed.guest.arch, &progress)?;
     kernels::require_one_a_rate(kernels.iter().filter_map(Kernel::hz))?;
     let with = |kernel| wanted_jobs.iter().map(move |job| (kernel, *job));
     let all: Vec<(&Kernel, GuestJob)> = kernels.iter().flat_map(with).collect();

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_experiment::matrix;
-use ticktax_lab::kernel::{Kernel, Wanted, find};
-use ticktax_lab::{LabError, in_turns};
+use ticktax_lab::kernel::{Kernel, Wanted, find_for};
+use ticktax_lab::{Arch, LabError, in_turns};
 use ticktax_model::kernels::KernelComparison;
 
 use super::run::Guests;
@@ -55,7 +55,7 @@ fn loops(
         let why = "lab compare compares paced loops: give it pace, or pace --vary";
         return Err(Failure::Arguments(why.to_owned()));
     }
-    let wanted = variants.rates.iter().map(|&hz| Wanted::Built(hz));
+    let wanted = variants.rates.iter().copied().map(Wanted::with_rate);
     let wanted: Vec<Wanted> = wanted.chain(variants.kernels).collect();
     // Without any the kernels' own.
     let cmdlines = match variants.cmdlines {
@@ -63,7 +63,7 @@ fn loops(
         sets => sets,
     };
     let progress = terminal.progress(Extent::Unknown, "looking for the kernels");
-    let kernels = found(&wanted, &progress)?;
+    let kernels = found(&wanted, typed.guest.arch, &progress)?;
     let with = |kernel| cmdlines.iter().map(move |cmdline| (kernel, cmdline));
     let places: Vec<(&Kernel, &String)> = kernels.iter().flat_map(with).collect();
     let cells = in_turns(&places, jobs(typed), |&(kernel, cmdline), is_over| {
@@ -87,10 +87,16 @@ pub(super) fn jobs(typed: &CompareArguments) -> usize {
 }
 
 /// All kernels, before the first is booted: one that is not there should not cost the others' time.
-pub(super) fn found(wanted: &[Wanted], progress: &Progress) -> Result<Vec<Kernel>, Failure> {
+pub(super) fn found(
+    wanted: &[Wanted],
+    arch: Option<Arch>,
+    progress: &Progress,
+) -> Result<Vec<Kernel>, Failure> {
     let cache = cache()?;
     let mut tell = |words: &str| progress.tell(words.to_owned());
-    let found = wanted.iter().map(|one| find(one, &cache, &mut tell));
+    let found = wanted
+        .iter()
+        .map(|one| find_for(one, arch, &cache, &mut tell));
     let found: Result<Vec<Kernel>, LabError> = found.collect();
     Ok(found?)
 }

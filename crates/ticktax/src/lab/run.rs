@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ticktax_lab::kernel::{Kernel, find};
+use ticktax_lab::kernel::{Kernel, find_for};
 use ticktax_lab::qemu::{GuestSettings, Outcome};
-use ticktax_lab::{LabError, Run, guest};
+use ticktax_lab::{Arch, LabError, Program, Run, guest};
 
 use super::cache;
 use crate::arguments::{FileArguments, GuestArguments, GuestVerb, RunArguments};
@@ -93,13 +93,14 @@ impl Guest<'_> {
         is_over: &dyn Fn() -> bool,
         progress: &Progress,
     ) -> Result<Outcome, Failure> {
-        let program = std::env::current_exe()
-            .map_err(|error| cannot("find", Path::new("ticktax's own binary"), &error))?;
+        let program = program(kernel.arch, self.typed.binary.as_deref())?;
+        let (programs, beside) = beside(&self.typed.beside)?;
         let run = Run {
             kernel,
             program: &program,
             arguments: self.arguments,
-            programs: &[],
+            programs: &programs,
+            beside: &beside,
             accepted: self.accepted,
             settings: GuestSettings {
                 cmdline,
@@ -134,7 +135,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     let progress = terminal.progress(Extent::Unknown, "looking for the kernel");
     let cache = cache()?;
     let mut tell = |words: &str| progress.tell(words.to_owned());
-    let kernel = find(&typed.kernel, &cache, &mut tell)?;
+    let kernel = find_for(&typed.kernel, typed.guest.arch, &cache, &mut tell)?;
     let outcome = guests.guest().boot(
         &kernel,
         &typed.cmdline,
@@ -146,6 +147,9 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     let outcome = outcome?;
     if let (Some(file), Some(recorded)) = (&typed.save, outcome.file(guest::RECORDING)) {
         fs::write(file, recorded).map_err(|error| cannot("write", file, &error))?;
+    }
+    if let Some(folder) = &typed.keep {
+        keep(folder, &outcome)?;
     }
     let showing = Showing {
         audit: false,
@@ -160,6 +164,72 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         &showing,
         &terminal.grouping(&typed.print.view),
     )
+}
+
+/// The programs that were typed, as the guest has them, and what runs there.
+fn beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>), Failure> {
+    let mut programs: Vec<Program> = Vec::new();
+    let mut jobs = Vec::new();
+    for line in typed {
+        let mut words = line.split_whitespace();
+        let file = PathBuf::from(words.next().unwrap_or_default());
+        let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
+            let why = format!("--beside '{line}' names no program: give its file first");
+            return Err(Failure::Arguments(why));
+        };
+        let arguments = words.map(str::to_owned);
+        jobs.push([name.to_owned()].into_iter().chain(arguments).collect());
+        if programs.iter().all(|program| program.name != name) {
+            programs.push(Program {
+                name: name.to_owned(),
+                file,
+                libraries: None,
+            });
+        }
+    }
+    Ok((programs, jobs))
+}
+
+/// Writes all that came from the guest into a folder.
+fn keep(folder: &Path, outcome: &Outcome) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
+    for frame in &outcome.files {
+        let file = folder.join(&frame.name);
+        fs::write(&file, &frame.contents).map_err(|error| cannot("write", &file, &error))?;
+    }
+    Ok(())
+}
+
+/// The command for a guest of `arch`: this one, or, for another architecture, what was given or built.
+fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    let own = std::env::current_exe()
+        .map_err(|error| cannot("find", Path::new("ticktax's own binary"), &error))?;
+    if arch == Arch::HOST {
+        return Ok(own);
+    }
+    // `target/PROFILE/ticktax`, and `target/TRIPLE/PROFILE/ticktax`.
+    let built = own
+        .ancestors()
+        .nth(2)
+        .map(|target| target.join(arch.target()));
+    let profiles = ["dist", "release", "debug"];
+    let all = built
+        .iter()
+        .flat_map(|folder| profiles.map(|profile| folder.join(profile)));
+    let newest = all.map(|folder| folder.join("ticktax")).max_by_key(|file| {
+        let metadata = fs::metadata(file);
+        metadata.and_then(|found| found.modified()).ok()
+    });
+    newest.filter(|file| file.is_file()).ok_or_else(|| {
+        let why = format!(
+            "no ticktax for guests of {arch} beside this one: build it by `cargo xtask cross \
+             {arch}` in the project's folder, or give one with --binary FILE"
+        );
+        Failure::Arguments(why)
+    })
 }
 
 /// The failure to do `what` with a file.

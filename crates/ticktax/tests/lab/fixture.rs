@@ -14,15 +14,18 @@ pub(crate) fn why_not(kernel: &str) -> Option<String> {
     if let Some(why) = why_no_guest() {
         return Some(why);
     }
-    let listed = ticktax().args(["lab", "list"]).output().ok()?;
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    if listed
-        .lines()
-        .any(|line| line.split_whitespace().next() == Some(kernel))
-    {
+    if listed(kernel) {
         return None;
     }
     (!apt_has(&[kernel])).then(|| format!("{kernel} is not in the cache, and apt does not know it"))
+}
+
+/// Whether this kernel is in the cache.
+pub(crate) fn listed(kernel: &str) -> bool {
+    let listed = ticktax().args(["lab", "list"]).output();
+    let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let is_it = |line: &str| line.split_whitespace().next() == Some(kernel);
+    listed.is_ok_and(|listed| listed.lines().any(is_it))
 }
 
 /// The command.

@@ -157,9 +157,13 @@ pub(crate) fn two_labs_at_once_do_not_meet() {
 }
 
 /// The statement of a case on Debian's kernel, which ticks at 250 Hz.
+///
+/// The program is built without optimisation, and the model knows nothing of what it executes around its sleeps: at 4 ns
+/// an instruction the loop has 1.0 % fewer frames than the model says, which is all that is allowed, at 2 ns 0.6 %.
 fn case(name: &str) -> KernelsStatement {
     let output = ticktax()
         .args(["lab", "compare", "--format", "json", "--case", name])
+        .arg("--icount=1")
         .args(["--vary", &format!("kernel={CLOUD}")])
         .output()
         .unwrap();

@@ -9,6 +9,7 @@
     reason = "a test that cannot set itself up fails, and says why"
 )]
 
+mod arm;
 mod builds;
 #[path = "../common/mod.rs"]
 mod common;
@@ -21,6 +22,8 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 use ticktax_host::Proc;
+use ticktax_lab::Arch;
+use ticktax_lab::kernel::Wanted;
 use ticktax_model::recording::World;
 
 use fixture::{CLOUD, why_not};
@@ -127,6 +130,18 @@ const KERNELS: &[&str] = &[
     "linux-image-6.12-rt-amd64",
 ];
 
+/// Tests in guests of arm64.
+const ON_ARM: [(&str, Test); 2] = [
+    (
+        "the_same_run_is_the_same_bytes",
+        arm::the_same_run_is_the_same_bytes,
+    ),
+    (
+        "what_this_architecture_has_is_seen",
+        arm::what_this_architecture_has_is_seen,
+    ),
+];
+
 /// What is to be tried on each of them.
 const ON_EACH: [(&str, OnKernel); 2] = [
     ("the_tracer_loads_on", guests::the_tracer_loads_on),
@@ -167,6 +182,38 @@ fn in_a_guest() -> Option<ExitCode> {
     })
 }
 
+/// Tests that need the static command of an architecture.
+fn of_architectures() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let why = arm::why_not(Arch::Arm, arm::KERNEL);
+    if let Some(why) = &why {
+        eprintln!("vm::arm64 tests are ignored: {why}");
+    }
+    for (name, test) in ON_ARM {
+        trials.push(trial(&format!("vm::arm64::{name}"), test).with_ignored_flag(why.is_some()));
+    }
+    let why = why.or_else(arm::why_no_package);
+    if let Some(why) = &why {
+        eprintln!("vm::arm64::the_package_runs is ignored: {why}");
+    }
+    let package = trial("vm::arm64::the_package_runs", arm::the_package_runs);
+    trials.push(package.with_ignored_flag(why.is_some()));
+    for kernel in arm::NEWEST {
+        let arch = kernel
+            .parse::<Wanted>()
+            .ok()
+            .and_then(|wanted| wanted.arch());
+        let why = arm::why_not(arch.unwrap_or(Arch::HOST), kernel);
+        if let Some(why) = &why {
+            eprintln!("vm:: tests on {kernel} are ignored: {why}");
+        }
+        let name = format!("vm::everything_is_named_on::{kernel}");
+        let test = move || arm::everything_is_named_on(kernel);
+        trials.push(trial(&name, test).with_ignored_flag(why.is_some()));
+    }
+    trials
+}
+
 fn main() -> ExitCode {
     if let Some(code) = in_a_guest() {
         return code;
@@ -202,5 +249,6 @@ fn main() -> ExitCode {
             trials.push(trial(&name, move || test(kernel)).with_ignored_flag(why.is_some()));
         }
     }
+    trials.extend(of_architectures());
     libtest_mimic::run(&arguments, trials).exit_code()
 }

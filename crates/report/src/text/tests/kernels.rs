@@ -36,8 +36,8 @@ fn cell(kernel: &str, cmdline: &str, rate_hz: f64) -> KernelCell {
     }
 }
 
-#[test]
-fn loops_beside_the_model_of_each_kernel() {
+/// Loops on three kernels, of which one differs and one has no model.
+pub(crate) fn loops() -> KernelComparison {
     let mut cells = vec![
         cell("hz200", "", 33.1),
         cell("hz200", "nohz=off", 34.0),
@@ -47,7 +47,7 @@ fn loops_beside_the_model_of_each_kernel() {
     cells[1].measured.sampled_share = Some(0.0297);
     cells[2].hz = None;
     cells[2].predicted = None;
-    let document = KernelComparison {
+    KernelComparison {
         verb: "pace --rate 33".to_owned(),
         clock: GuestClock::Instructions { each: Nanos(4) },
         tolerance: Tolerance {
@@ -61,7 +61,12 @@ fn loops_beside_the_model_of_each_kernel() {
             rate_hz: 29.0,
             shown_share: 0.005,
         }],
-    };
+    }
+}
+
+#[test]
+fn loops_beside_the_model_of_each_kernel() {
+    let document = loops();
     assert!(!document.agrees());
     insta::assert_snapshot!(comparison(&document));
 }

@@ -1,0 +1,147 @@
+//! Where apt looks: this machine's own lists, or lists of the lab's own for another architecture or
+//! another suite of Debian, so that nothing on the machine changes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use super::cache::Cache;
+use super::tool::run;
+use crate::arch::Arch;
+use crate::error::LabError;
+
+/// Debian's archive, for suites that this machine does not know.
+const ARCHIVE: &str = "http://deb.debian.org/debian";
+/// Debian's keys, by which apt checks what comes from there (package `debian-archive-keyring`).
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// How old the lab's lists may be.
+const FRESH: Duration = Duration::from_hours(24);
+
+/// A place that packages come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place<'a> {
+    arch: Arch,
+    suite: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    /// The place of a package, and the package's own name: `SUITE:PACKAGE`, or this machine's.
+    pub(super) fn of(name: &'a str, arch: Arch) -> (Self, &'a str) {
+        match name.split_once(':') {
+            Some((suite, name)) => (
+                Self {
+                    arch,
+                    suite: Some(suite),
+                },
+                name,
+            ),
+            None => (Self { arch, suite: None }, name),
+        }
+    }
+
+    /// `apt-get` that looks there.
+    pub(super) fn apt_get(self, cache: &Cache) -> Result<Command, LabError> {
+        let mut apt = Command::new("apt-get");
+        apt.args(["-qq", "-o", "APT::Sandbox::User=root"]);
+        if let Some(folder) = self.folder(cache)? {
+            apt.args(self.options(&folder));
+        }
+        Ok(apt)
+    }
+
+    /// Brings lists of the lab's own up to date; the machine's stay as they are.
+    pub(super) fn update(self, cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<(), LabError> {
+        let Some(folder) = self.folder(cache)? else {
+            return Ok(());
+        };
+        let stamp = folder.join("updated");
+        if age(&stamp).is_some_and(|age| age < FRESH) {
+            return Ok(());
+        }
+        tell(&format!("fetching Debian's lists for {self}"));
+        for part in ["lists/partial", "cache/archives/partial"] {
+            let part = folder.join(part);
+            fs::create_dir_all(&part).map_err(LabError::file("make", &part))?;
+        }
+        if let Some(suite) = self.suite {
+            let sources = folder.join("sources.list");
+            let line = format!("deb [signed-by={KEYS}] {ARCHIVE} {suite} main\n");
+            fs::write(&sources, line).map_err(LabError::file("write", &sources))?;
+        }
+        run(self.apt_get(cache)?.arg("update"), "apt")?;
+        fs::write(&stamp, "").map_err(LabError::file("write", &stamp))
+    }
+
+    /// The folder of its lists, where they are the lab's own.
+    fn folder(self, cache: &Cache) -> Result<Option<PathBuf>, LabError> {
+        if self.suite.is_none() && self.arch == Arch::HOST {
+            return Ok(None);
+        }
+        let suite = self.suite.unwrap_or("here");
+        cache
+            .folder(&format!("apt/{suite}-{}", self.arch))
+            .map(Some)
+    }
+
+    fn options(self, folder: &Path) -> Vec<String> {
+        let folder = folder.display();
+        let mut options = vec![
+            format!("APT::Architecture={}", self.arch),
+            format!("APT::Architectures={}", self.arch),
+            format!("Dir::State::Lists={folder}/lists"),
+            format!("Dir::Cache={folder}/cache"),
+            "Dir::State::Status=/dev/null".to_owned(),
+        ];
+        if self.suite.is_some() {
+            options.push(format!("Dir::Etc::SourceList={folder}/sources.list"));
+            options.push("Dir::Etc::SourceParts=/dev/null".to_owned());
+        }
+        let each = options.into_iter();
+        each.flat_map(|option| ["-o".to_owned(), option]).collect()
+    }
+}
+
+impl std::fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.suite {
+            Some(suite) => write!(f, "{suite}, {}", self.arch),
+            None => write!(f, "{}", self.arch),
+        }
+    }
+}
+
+/// How long ago a file was written; `None` where there is none.
+fn age(file: &Path) -> Option<Duration> {
+    let written = fs::metadata(file).ok()?.modified().ok()?;
+    SystemTime::now().duration_since(written).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Place;
+    use crate::arch::Arch;
+    use crate::kernel::Cache;
+
+    #[test]
+    fn the_machines_own_lists_are_used_where_they_will_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().to_owned());
+        let arguments = |name: &str, arch| {
+            let (place, name) = Place::of(name, arch);
+            let apt = place.apt_get(&cache).unwrap();
+            let words = apt.get_args().map(|it| it.to_string_lossy().into_owned());
+            (words.collect::<Vec<_>>().join(" "), name.to_owned())
+        };
+        let (own, name) = arguments("linux-image-rt-amd64", Arch::HOST);
+        assert_eq!(own, "-qq -o APT::Sandbox::User=root");
+        assert_eq!(name, "linux-image-rt-amd64");
+        let other = Arch::ALL.into_iter().find(|&arch| arch != Arch::HOST);
+        let (foreign, _) = arguments("linux-image-rt-arm64", other.unwrap());
+        assert!(foreign.contains("apt/here-"), "{foreign}");
+        assert!(!foreign.contains("SourceList"), "{foreign}");
+        let (suite, name) = arguments("sid:linux-image-rt-amd64", Arch::HOST);
+        assert!(suite.contains("SourceList="), "{suite}");
+        assert_eq!(name, "linux-image-rt-amd64");
+    }
+}

@@ -1,0 +1,231 @@
+//! Guests of the other architecture: arm64, with the command that `cargo xtask cross arm64` built.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ticktax_lab::Arch;
+use ticktax_lab::kernel::{Cache, Wanted, find};
+use ticktax_model::Nanos;
+use ticktax_model::hook::Hook;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::Level;
+use ticktax_model::statement::{Account, Class, GapCause, Statement};
+use ticktax_model::witness::Proof;
+
+use crate::fixture::{complaint, lab_run, listed};
+
+/// Debian's kernel for clouds.
+pub(crate) const KERNEL: &str = "linux-image-cloud-arm64";
+
+/// The newest kernels that Debian has for stable systems.
+pub(crate) const NEWEST: [&str; 2] = [
+    "trixie-backports:linux-image-cloud-amd64",
+    "trixie-backports:linux-image-cloud-arm64",
+];
+
+/// A program of this package for guests of `arch`, where it was built; a static one of another architecture.
+fn built(arch: Arch, package: &str) -> Option<PathBuf> {
+    let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
+    if arch == Arch::HOST {
+        return Some(own.with_file_name(package)).filter(|file| file.is_file());
+    }
+    let target = own.ancestors().nth(2)?.join(arch.target());
+    let all = ["dist", "release", "debug"].map(|profile| target.join(profile).join(package));
+    all.into_iter().find(|file| file.is_file())
+}
+
+/// Why nothing can be tried on guests of `arch` with this kernel.
+pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
+    let version = Command::new(arch.qemu()).arg("--version").output();
+    if version.is_err() {
+        return Some(format!("{} is not installed", arch.qemu()));
+    }
+    for package in ["ticktax", "ticktax-inject"] {
+        if built(arch, package).is_none() {
+            return Some(format!(
+                "{package} is not built for {arch}: cargo xtask cross {arch} does"
+            ));
+        }
+    }
+    if listed(kernel) {
+        return None;
+    }
+    // Debian's lists for other architectures and suites are not there before they are asked for.
+    let set = std::env::var_os;
+    let found = Cache::of_user(set("XDG_CACHE_HOME"), set("HOME"))
+        .and_then(|cache| find(&kernel.parse().unwrap(), &cache, &mut |_| {}));
+    found.err().map(|error| error.to_string())
+}
+
+/// What an audit says in a guest, with `more` of the lab's arguments.
+fn audit(kernel: &str, more: &[&str], verb: &[&str]) -> Statement {
+    let mut command = lab_run(kernel);
+    command
+        .args(more)
+        .args(["--format", "json", "--", "audit"])
+        .args(verb);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", complaint(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn account<'a>(statement: &'a Statement, class: Class, name: &str) -> &'a Account {
+    let mut accounts = statement.accounts.iter();
+    let found = accounts.find(|it| it.class == class && it.name == name);
+    found.unwrap_or_else(|| panic!("no {name}: {:#?}", statement.accounts))
+}
+
+/// What a thread did by the trace that took 2 ms every 40 ms, as a share.
+fn disturbance(statement: &Statement) -> f64 {
+    let accounts = statement.accounts.iter();
+    let mine = accounts.filter(|it| it.name.contains("inject"));
+    let time: Nanos = mine.map(|it| it.time).sum();
+    time.share_of(statement.cpus[0].elapsed)
+}
+
+/// The disturbance, typed.
+fn inject(arch: Arch) -> String {
+    let program = built(arch, "ticktax-inject").unwrap();
+    let words = "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json";
+    format!("{} {words}", program.display())
+}
+
+pub(crate) fn the_same_run_is_the_same_bytes() {
+    let recording = || {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("audit.parquet");
+        let mut command = lab_run(KERNEL);
+        command.arg("--save").arg(&file);
+        command.args(["--", "audit", "--for", "500ms"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", complaint(&output));
+        fs::read(file).unwrap()
+    };
+    let first = recording();
+    assert!(first.len() > 1_000);
+    assert!(
+        first == recording(),
+        "the second run differs from the first"
+    );
+}
+
+/// The tick, the timer's line and a thread by their names, every way in, and no word of what other
+/// architectures have.
+pub(crate) fn what_this_architecture_has_is_seen() {
+    let beside = inject(Arch::Arm);
+    let statement = audit(KERNEL, &["--beside", &beside], &["--for", "2s"]);
+    assert_eq!(statement.machine.arch, "aarch64");
+    assert_eq!(statement.machine.hz_configured, Some(250));
+    assert_eq!(statement.machine.hypervisor.as_deref(), Some("QEMU"));
+    assert_eq!(statement.level, Level::Kernel);
+    assert!(statement.balances(), "{:?}", statement.balance);
+    let coverage = &statement.coverage;
+    // What arm64's 6.1 lacks; nothing of x86 is missed.
+    let lacks = |hook: Hook| matches!(hook, Hook::CsdFunction | Hook::PageFault);
+    for limitation in &coverage.limitations {
+        let fits = !matches!(limitation, Limitation::HookMissing { hook, .. } if !lacks(*hook));
+        assert!(fits, "{limitation:?}");
+    }
+    assert!(coverage.every_entry_watched);
+    let timer = account(&statement, Class::Irq, "local_timer");
+    let ticks = timer
+        .parts
+        .iter()
+        .find(|part| part.name.starts_with("tick_"));
+    let ticks = ticks.unwrap_or_else(|| panic!("{:?}", timer.parts)).count;
+    // 250 a second while the probe keeps the CPU busy.
+    assert!((400..600).contains(&ticks), "{ticks}");
+    // The kernel's own count of the timer's line.
+    let bill = statement.tick.as_ref().unwrap();
+    assert!(
+        bill.cpus[0].interrupts.is_some_and(|count| count >= ticks),
+        "{bill:#?}"
+    );
+    let share = disturbance(&statement);
+    assert!((0.045..0.055).contains(&share), "{share}");
+    let clock = statement.clock.as_ref().unwrap();
+    assert_eq!(clock.counter.to_string(), "CNTVCT_EL0");
+    assert!(
+        (clock.frequency_hz - 62.5e6).abs() < 62.5e6 / 1e3,
+        "{clock:?}"
+    );
+    let gaps = statement.gaps.as_ref().unwrap();
+    let proven = |proof: Proof| proof == Proof::Proven;
+    assert!(
+        gaps.proofs.iter().all(|it| proven(it.proof)),
+        "{:?}",
+        gaps.proofs
+    );
+    assert!(gaps.long.coverage() > 0.99, "{:?}", gaps.long);
+    // Nothing is outside in such a guest: no gap is empty, and little is left beside what was named.
+    let outside = gaps.long.outside.share_of(gaps.watched);
+    assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
+    let is_empty = |cause: &GapCause| cause.named == Nanos::ZERO;
+    assert!(!gaps.causes.iter().any(is_empty), "{:?}", gaps.causes);
+}
+
+/// What is released for arm64, where `cargo xtask dist arm64` made it.
+fn package() -> Option<PathBuf> {
+    let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
+    let folder = own.ancestors().nth(2)?.join("dist-files");
+    let mut files = fs::read_dir(folder).ok()?.flatten().map(|it| it.path());
+    files.find(|file| file.to_string_lossy().ends_with("_arm64.deb"))
+}
+
+/// Why the package cannot be tried.
+pub(crate) fn why_no_package() -> Option<String> {
+    let none = || "no package of arm64 is built: cargo xtask dist arm64 does".to_owned();
+    package().is_none().then(none)
+}
+
+/// The package has what belongs to it, and its command audits a machine.
+pub(crate) fn the_package_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut unpack = Command::new("dpkg-deb");
+    unpack.arg("-x").arg(package().unwrap()).arg(folder.path());
+    assert!(unpack.status().unwrap().success());
+    for file in [
+        "lib/systemd/system/ticktax-agent.service",
+        "share/man/man1/ticktax.1.gz",
+        "share/bash-completion/completions/ticktax",
+        "share/doc/ticktax/copyright",
+    ] {
+        assert!(folder.path().join("usr").join(file).is_file(), "{file}");
+    }
+    let command = folder.path().join("usr/bin/ticktax");
+    let command = command.display().to_string();
+    let statement = audit(KERNEL, &["--binary", &command], &["--for", "500ms"]);
+    assert_eq!(statement.machine.arch, "aarch64");
+    assert_eq!(statement.level, Level::Kernel);
+    assert!(statement.balances(), "{:?}", statement.balance);
+}
+
+/// The committed object on the newest kernel, where fields and tracepoints have changed most.
+pub(crate) fn everything_is_named_on(kernel: &str) {
+    let arch = kernel.parse::<Wanted>().unwrap().arch().unwrap();
+    let (binary, beside) = (built(arch, "ticktax").unwrap(), inject(arch));
+    let binary = binary.display().to_string();
+    let more = ["--binary", &binary, "--beside", &beside];
+    let statement = audit(kernel, &more, &["--for", "2s"]);
+    assert_eq!(
+        statement.level,
+        Level::Kernel,
+        "{:?}",
+        statement.coverage.limitations
+    );
+    assert!(statement.balances(), "{:?}", statement.balance);
+    assert!(
+        statement.coverage.every_entry_watched,
+        "{:?}",
+        statement.coverage.limitations
+    );
+    let timer = account(&statement, Class::Irq, "local_timer");
+    let tick = timer
+        .parts
+        .iter()
+        .any(|part| part.name.starts_with("tick_"));
+    assert!(tick, "{:?}", timer.parts);
+    let share = disturbance(&statement);
+    assert!((0.045..0.055).contains(&share), "{share}");
+}

@@ -1,0 +1,279 @@
+//! `cargo xtask cross`: the command as a static program for each architecture.
+//!
+//! C in it (zstd) is compiled by the clang that the BPF object is built with, against the headers of
+//! Debian's musl-dev for that architecture, which apt fetches and checks; rustc brings the linker and
+//! the C library. Nothing is installed but Rust's own target. All of it lies under target/cross, and
+//! is fetched once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::clang::tool;
+use crate::root;
+
+/// An architecture that the command is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// As Debian calls it.
+    pub(crate) debian: &'static str,
+    /// As Rust and the kernel do.
+    pub(crate) machine: &'static str,
+}
+
+/// Every architecture.
+pub(crate) const TARGETS: [Target; 2] = [
+    Target {
+        debian: "amd64",
+        machine: "x86_64",
+    },
+    Target {
+        debian: "arm64",
+        machine: "aarch64",
+    },
+];
+
+impl Target {
+    /// Those that are named; all of them where none is.
+    fn named(names: &[&str]) -> Result<Vec<Self>, String> {
+        if names.is_empty() {
+            return Ok(TARGETS.to_vec());
+        }
+        let find = |name: &&str| {
+            let mut all = TARGETS.into_iter();
+            all.find(|target| [target.debian, target.machine].contains(name))
+                .ok_or_else(|| format!("{name} is no architecture: amd64 or arm64 is"))
+        };
+        names.iter().map(find).collect()
+    }
+
+    /// Rust's name of it.
+    pub(crate) fn triple(self) -> String {
+        format!("{}-unknown-linux-musl", self.machine)
+    }
+
+    /// Builds the command by this profile under the folder `build`, and says where it is.
+    pub(crate) fn build_into(self, build: &Path, profile: &str) -> Result<PathBuf, String> {
+        self.build("ticktax", build, profile)
+    }
+
+    /// The same with any package that has a program of its own name.
+    pub(crate) fn build(
+        self,
+        package: &str,
+        build: &Path,
+        profile: &str,
+    ) -> Result<PathBuf, String> {
+        fs::create_dir_all(build)
+            .map_err(|error| format!("cannot make {}: {error}", build.display()))?;
+        let headers = self.headers()?;
+        let triple = self.triple();
+        self.require_target()?;
+        let name = triple.replace('-', "_");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command
+            .current_dir(root())
+            .args(["build", "--locked", "--package", package])
+            .args(["--profile", profile, "--target", &triple, "--target-dir"])
+            .arg(build)
+            .env(format!("CC_{name}"), tool("clang")?)
+            .env(format!("AR_{name}"), tool("llvm-ar")?)
+            .env(format!("CFLAGS_{name}"), self.c_flags(&headers))
+            .env(linker_of(&name), "rust-lld")
+            .env(flags_of(&name), rust_flags(build));
+        let status = command
+            .status()
+            .map_err(|error| format!("cannot run cargo: {error}"))?;
+        let program = build.join(format!("{triple}/{}/{package}", folder_of(profile)));
+        if status.success() {
+            Ok(program)
+        } else {
+            Err(format!("{package} was not built for {}", self.debian))
+        }
+    }
+
+    fn c_flags(self, headers: &Path) -> String {
+        format!(
+            "--target={}-linux-musl -nostdlibinc -isystem {} -ffile-prefix-map={}=.",
+            self.machine,
+            headers.display(),
+            root().display(),
+        )
+    }
+
+    /// The C library's headers, fetched where they are not there yet.
+    fn headers(self) -> Result<PathBuf, String> {
+        let folder = root().join("target/cross").join(self.debian);
+        let headers = folder.join(format!("files/usr/include/{}-linux-musl", self.machine));
+        if headers.join("stdlib.h").is_file() {
+            return absolute(&headers);
+        }
+        for part in ["lists/partial", "cache/archives/partial"] {
+            let part = folder.join(part);
+            fs::create_dir_all(&part)
+                .map_err(|error| format!("cannot make {}: {error}", part.display()))?;
+        }
+        let folder = absolute(&folder)?;
+        self.apt(&folder, &["update"])?;
+        self.apt(&folder, &["download", "musl-dev"])?;
+        let package = fs::read_dir(&folder)
+            .map_err(|error| format!("cannot list {}: {error}", folder.display()))?
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|it| it == "deb"))
+            .ok_or("apt-get brought no musl-dev")?;
+        let mut unpack = Command::new("dpkg-deb");
+        unpack.arg("-x").arg(&package).arg(folder.join("files"));
+        run(&mut unpack)?;
+        absolute(&headers)
+    }
+
+    /// apt with lists of its own, so that nothing on the machine changes.
+    fn apt(self, folder: &Path, words: &[&str]) -> Result<(), String> {
+        let shown = folder.display();
+        let options = [
+            format!("APT::Architecture={}", self.debian),
+            format!("APT::Architectures={}", self.debian),
+            format!("Dir::State::Lists={shown}/lists"),
+            format!("Dir::Cache={shown}/cache"),
+            "Dir::State::Status=/dev/null".to_owned(),
+            "APT::Sandbox::User=root".to_owned(),
+        ];
+        let mut apt = Command::new("apt-get");
+        apt.current_dir(folder).arg("-qq");
+        for option in options {
+            apt.args(["-o", &option]);
+        }
+        run(apt.args(words))
+    }
+
+    /// Rust's own libraries for it, which rustup brings.
+    fn require_target(self) -> Result<(), String> {
+        let mut rustup = Command::new("rustup");
+        rustup
+            .current_dir(root())
+            .args(["--quiet", "target", "add", &self.triple()]);
+        run(&mut rustup)
+    }
+}
+
+/// The variable by which cargo knows a target's linker.
+fn linker_of(name: &str) -> String {
+    format!("CARGO_TARGET_{}_LINKER", name.to_uppercase())
+}
+
+/// And rustc's flags for it.
+fn flags_of(name: &str) -> String {
+    format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase())
+}
+
+/// Paths of this machine stay out of the binary, so that it is the same wherever it is built.
+fn rust_flags(build: &Path) -> String {
+    let mut flags = vec![
+        "-Clinker-flavor=ld.lld".to_owned(),
+        "-Clink-self-contained=yes".to_owned(),
+    ];
+    let home = |variable: &str, folder: &str| {
+        let set = std::env::var_os(variable).map(PathBuf::from);
+        set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(folder)))
+    };
+    // Of several that fit, rustc takes the last. Another folder's build is to look like the usual one's.
+    let usual = root().join("target");
+    let other = (build != usual).then(|| absolute(build).ok()).flatten();
+    let all = [
+        (home("CARGO_HOME", ".cargo"), "/cargo"),
+        (home("RUSTUP_HOME", ".rustup"), "/rustup"),
+        (absolute(&root()).ok(), "/ticktax"),
+        (other, "/ticktax/target"),
+    ];
+    for (path, name) in all {
+        if let Some(path) = path {
+            flags.push(format!("--remap-path-prefix={}={name}", path.display()));
+        }
+    }
+    flags.join(" ")
+}
+
+/// Builds a package for this machine as it is, by this profile, and says where its program is.
+pub(crate) fn build_here(package: &str, profile: &str) -> Result<PathBuf, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .current_dir(root())
+        .args(["build", "--locked", "--package", package])
+        .args(["--profile", profile, "--target-dir"])
+        .arg(root().join("target"));
+    run(&mut command)?;
+    absolute(&root().join(format!("target/{}/{package}", folder_of(profile))))
+}
+
+/// The folder that cargo puts what it builds by a profile into.
+fn folder_of(profile: &str) -> &str {
+    if profile == "dev" { "debug" } else { profile }
+}
+
+/// What was typed: a profile, and the architectures, all where none is named.
+pub(crate) fn arguments<'a>(
+    words: &[&'a str],
+    profile: &'a str,
+) -> Result<(&'a str, Vec<Target>), String> {
+    let (options, names): (Vec<&str>, Vec<&str>) =
+        words.iter().partition(|word| word.starts_with("--"));
+    let profile = match options[..] {
+        [] => profile,
+        [option] => option
+            .strip_prefix("--profile=")
+            .ok_or_else(|| format!("{option} is not known: --profile=NAME is"))?,
+        _ => return Err("one --profile=NAME is enough".to_owned()),
+    };
+    Ok((profile, Target::named(&names)?))
+}
+
+/// Builds the command, and what disturbs it in tests, for the architectures that are named.
+pub(crate) fn build(words: &[&str]) -> Result<String, String> {
+    let (profile, targets) = arguments(words, "release")?;
+    let mut built = Vec::new();
+    for target in targets {
+        for package in ["ticktax", "ticktax-inject"] {
+            let program = target.build(package, &root().join("target"), profile)?;
+            built.push(absolute(&program)?.display().to_string());
+        }
+    }
+    Ok(built.join("\n"))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    fs::canonicalize(path).map_err(|error| format!("cannot find {}: {error}", path.display()))
+}
+
+/// Runs a program to its end.
+pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .status()
+        .map_err(|error| format!("cannot run {name}: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{name} failed: {status}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TARGETS, Target, flags_of};
+
+    #[test]
+    fn architectures_are_named_as_debian_or_the_kernel_does() {
+        assert_eq!(Target::named(&[]).unwrap().len(), TARGETS.len());
+        let arm = Target::named(&["aarch64"]).unwrap();
+        assert_eq!(arm, Target::named(&["arm64"]).unwrap());
+        assert_eq!(arm[0].triple(), "aarch64-unknown-linux-musl");
+        assert!(Target::named(&["riscv64"]).is_err());
+        assert_eq!(
+            flags_of("aarch64_unknown_linux_musl"),
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUSTFLAGS"
+        );
+    }
+}

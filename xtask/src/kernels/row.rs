@@ -1,0 +1,228 @@
+//! What a statement says about a kernel, as a row.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// The head of the table.
+pub(super) const HEAD: &str = "\
+| kernel | Linux | tick, Hz | hooks missing | every way in | books | tick's function | thread: seen, made | an empty gap |
+|---|---|---|---|---|---|---|---|---|
+";
+
+/// How far the time of the thread may be from what it used, as a part: the two were not watched for the
+/// same time, and start and end within a period.
+const NEAR: f64 = 0.1;
+
+/// The function of the tick, and what earlier kernels call it.
+const TICKS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
+
+/// One kernel.
+pub(super) struct Row {
+    kernel: String,
+    outcome: Result<Seen, String>,
+}
+
+/// What an audit said.
+struct Seen {
+    release: String,
+    hz: String,
+    missing: Vec<String>,
+    every_entry: bool,
+    balances: bool,
+    tick: Option<String>,
+    /// Shares of a CPU.
+    thread: (f64, f64),
+    proof: String,
+}
+
+impl Row {
+    /// By what the audit said, and what the disturbance did.
+    pub(super) fn of(kernel: &str, outcome: Result<(Value, Value), String>) -> Self {
+        Self {
+            kernel: kernel.to_owned(),
+            outcome: outcome.and_then(|(statement, truth)| Seen::in_statement(&statement, &truth)),
+        }
+    }
+
+    /// Whether everything is as it has to be.
+    pub(super) fn is_right(&self) -> bool {
+        self.outcome.as_ref().is_ok_and(|seen| {
+            let (found, made) = seen.thread;
+            let near = (found - made).abs() <= NEAR * made;
+            seen.every_entry && seen.balances && seen.tick.is_some() && near
+        })
+    }
+}
+
+impl Seen {
+    fn in_statement(statement: &Value, truth: &Value) -> Result<Self, String> {
+        if statement["level"] != "kernel" {
+            let limitations = list(&statement["coverage"]["limitations"]);
+            let why = limitations.iter().find_map(|it| it["message"].as_str());
+            return Err(why.unwrap_or("the kernel was not traced").to_owned());
+        }
+        let accounts = list(&statement["accounts"]);
+        let limitations = list(&statement["coverage"]["limitations"]);
+        let missing = limitations.iter().filter(|it| it["id"] == "hook-missing");
+        let balance = &statement["balance"];
+        let timers = accounts
+            .iter()
+            .filter(|it| it["class"] == "irq" && it["name"] == "local_timer");
+        let mut functions = timers
+            .flat_map(|it| list(&it["parts"]))
+            .map(|part| text(&part["name"]));
+        let tick = functions.find(|name| TICKS.contains(&name.as_str()));
+        let seconds = |value: &Value| value.as_f64().unwrap_or(0.0) / 1e9;
+        let watched =
+            seconds(&balance["elapsed_ns"]) / list(&statement["cpus"]).len().max(1) as f64;
+        let comm = truth["comm"].as_str().unwrap_or_default();
+        Ok(Self {
+            release: text(&statement["machine"]["kernel"]),
+            hz: statement["machine"]["hz_configured"].to_string(),
+            missing: missing.map(|it| text(&it["hook"])).collect(),
+            every_entry: statement["coverage"]["every_entry_watched"] == true,
+            balances: list(&balance["off_ns"]).is_empty()
+                && balance["elapsed_ns"] == balance["accounted_ns"],
+            tick,
+            thread: (
+                thread_time(&accounts, comm) / watched,
+                seconds(&truth["injected"]["time"])
+                    / (seconds(&truth["end"]) - seconds(&truth["start"])),
+            ),
+            proof: proof(&statement["gaps"]["proofs"]),
+        })
+    }
+}
+
+/// The time of all threads of this name, in s.
+fn thread_time(accounts: &[Value], comm: &str) -> f64 {
+    let of = |it: &Value| {
+        if it["name"] == comm {
+            return it["time_ns"].as_f64().unwrap_or(0.0);
+        }
+        let parts = list(&it["parts"]);
+        let mine = parts.iter().filter(|part| part["name"] == comm);
+        mine.filter_map(|part| part["time_ns"].as_f64()).sum()
+    };
+    accounts.iter().map(of).sum::<f64>() / 1e9
+}
+
+/// What an empty gap proves, on all CPUs.
+fn proof(proofs: &Value) -> String {
+    let mut words: Vec<String> = list(proofs)
+        .iter()
+        .map(|it| match &it["proof"] {
+            Value::String(word) => word.clone(),
+            bounded => format!("but for {}", bounded["bounded"]),
+        })
+        .collect();
+    words.dedup();
+    words.join(", ")
+}
+
+fn list(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kernel = &self.kernel;
+        let seen = match &self.outcome {
+            Ok(seen) => seen,
+            Err(why) => return write!(f, "| {kernel} | {why} | | | | | | | |"),
+        };
+        let or_none = |it: &[String]| {
+            if it.is_empty() {
+                "none".to_owned()
+            } else {
+                it.join(", ")
+            }
+        };
+        let (found, made) = seen.thread;
+        write!(
+            f,
+            "| {kernel} | {} | {} | {} | {} | {} | {} | {:.2} %, {:.2} % | {} |",
+            seen.release,
+            seen.hz,
+            or_none(&seen.missing),
+            if seen.every_entry {
+                "watched"
+            } else {
+                "**not watched**"
+            },
+            if seen.balances {
+                "balance"
+            } else {
+                "**do not balance**"
+            },
+            seen.tick.as_deref().unwrap_or("**none**"),
+            100.0 * found,
+            100.0 * made,
+            seen.proof,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::Row;
+
+    fn statement() -> Value {
+        json!({
+            "level": "kernel",
+            "machine": { "kernel": "6.1.0-50-cloud-arm64", "hz_configured": 250 },
+            "coverage": { "limitations": [{ "id": "hook-missing", "hook": "csd_function" }],
+                "every_entry_watched": true },
+            "cpus": [{}, {}],
+            "balance": { "elapsed_ns": 8_000_000_000_u64, "accounted_ns": 8_000_000_000_u64, "off_ns": [] },
+            "accounts": [
+                { "class": "irq", "name": "local_timer", "count": 9, "parts": [{ "name": "tick_sched_timer" }] },
+                { "class": "task", "name": "ticktax-inject", "parts": [{ "name": "fifo", "time_ns": 200_000_000 }] },
+            ],
+            "gaps": { "proofs": [{ "proof": "proven" }, { "proof": "proven" }] },
+        })
+    }
+
+    fn row(statement: Value) -> Row {
+        let truth = json!({ "comm": "fifo", "start": 0, "end": 8_000_000_000_u64,
+            "injected": { "time": 400_000_000 } });
+        Row::of("bookworm:linux-image-cloud-arm64", Ok((statement, truth)))
+    }
+
+    #[test]
+    fn a_row_says_what_the_statement_does() {
+        let right = row(statement());
+        assert!(right.is_right());
+        assert_eq!(
+            right.to_string(),
+            "| bookworm:linux-image-cloud-arm64 | 6.1.0-50-cloud-arm64 | 250 | csd_function | watched | \
+             balance | tick_sched_timer | 5.00 %, 5.00 % | proven |"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_not_called_right() {
+        let with = |path: &str, value: Value| {
+            let mut changed = statement();
+            *changed.pointer_mut(path).unwrap() = value;
+            row(changed)
+        };
+        for (path, value) in [
+            ("/balance/accounted_ns", json!(7)),
+            ("/coverage/every_entry_watched", json!(false)),
+            ("/accounts/0/parts/0/name", json!("hrtimer_wakeup")),
+            ("/accounts/1/parts/0/time_ns", json!(150_000_000)),
+            ("/level", json!("proc")),
+        ] {
+            assert!(!with(path, value).is_right(), "{path}");
+        }
+        assert!(!Row::of("x", Err("no kernel".to_owned())).is_right());
+    }
+}
