@@ -18,8 +18,10 @@ mod event_cost;
 mod ledger;
 mod load;
 mod machine;
+mod net;
 mod observer;
 mod pace;
+mod packets;
 mod peer;
 mod ping_pong;
 mod program_time;
@@ -144,6 +146,10 @@ enum Name {
     Observer,
     /// What the flight recorder catches of stalls at random times
     Recorder,
+    /// Throughput beside iperf3, and accounts of traffic beside a soaker
+    Net,
+    /// What stalls of known length lose of datagrams, beside what is predicted
+    Packets,
     /// How long loading and attaching the tracer takes
     Attach,
     /// Rows a second through the ledger, and into and out of a file
@@ -267,7 +273,7 @@ fn run(asked: Name, arguments: &Arguments) -> Outcome {
     let online = ticktax_probes::online_cpus()?;
     let everywhere: Vec<Cpu> = online.iter().collect();
     println!("{}", machine::line());
-    let all: [(Name, Benchmark); 13] = [
+    let all: [(Name, Benchmark); 15] = [
         (Name::EventCost, event_cost::run),
         (Name::Spin, spin::run),
         (Name::Sleep, sleep::run),
@@ -279,6 +285,8 @@ fn run(asked: Name, arguments: &Arguments) -> Outcome {
         (Name::Collectors, collectors::run),
         (Name::Observer, observer::run),
         (Name::Recorder, recorder::run),
+        (Name::Net, net::run),
+        (Name::Packets, packets::run),
         (Name::Attach, attach::run),
         (Name::Ledger, ledger::run),
     ];

@@ -45,6 +45,13 @@ impl Tool {
         command
     }
 
+    /// The same above all ordinary programs (`chrt`, of util-linux): whatever else runs holds it up less.
+    pub(crate) fn real_time(&self, verb: &str) -> Command {
+        let mut command = Command::new("chrt");
+        command.args(["-f", "20"]).arg(&self.path).arg(verb);
+        command
+    }
+
     /// An agent, until it is interrupted.
     pub(crate) fn agent(&self, arguments: &[&str]) -> Result<Running, String> {
         Running::start(Command::new(&self.path).arg("agent").args(arguments))

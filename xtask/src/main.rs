@@ -7,17 +7,34 @@
 
 mod bpf;
 mod clang;
+mod cross;
+mod dist;
+mod gallery;
+mod kernels;
 mod picture;
 mod record;
 mod screens;
+mod script;
+mod timeline;
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask bpf            compile crates/trace/bpf/ticktax.bpf.c, and write src/record.rs and src/object.rs by it
+usage: cargo xtask bpf            compile the sources in crates/trace/bpf, and write src/record.rs and src/object.rs by it
        cargo xtask bpf --check    say whether the committed object and record.rs are what they give
+       cargo xtask cross [ARCH…] [--profile=NAME]  build the command, static, for amd64 and arm64
+       cargo xtask dist [ARCH…]       make what is released: static commands, Debian packages, SBOM, licences
+       cargo xtask dist --check       the same, twice, and say whether both are the same bytes
+       cargo xtask kernels [WORD…]    audit guests with Debian's kernels, those with a WORD in their names, and write docs/kernels.md
        cargo xtask picture        draw docs/picture.svg, the terminal in the README
-       cargo xtask screens        measure what README.md and docs/tutorial.md print, as root";
+       cargo xtask script         build crates/report/script, what a page with a timeline runs
+       cargo xtask script --check say whether the committed script is what that gives, after its types and its tests
+       cargo xtask screens        measure what README.md and docs/tutorial.md print, as root
+       cargo xtask gallery        make the reports and the pictures of docs/gallery.md, as root
+       cargo xtask timeline       measure pages with a timeline of 1 M and 10 M spans in Chromium
+       cargo xtask timeline --libraries  and what else could draw 1 M";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,9 +42,20 @@ fn main() -> ExitCode {
     let outcome = match arguments[..] {
         ["bpf"] => bpf::build(),
         ["bpf", "--check"] => bpf::check(),
+        ["cross", ref words @ ..] => cross::build(words),
+        ["dist", ref words @ ..] => dist::make(words),
+        ["kernels", ref words @ ..] => kernels::make(words),
         ["picture"] => picture::draw(),
+        ["script"] => script::build(),
+        ["script", "--check"] => script::check(),
         ["screens"] => screens::write(None),
         ["screens", binary] => screens::write(Some(binary)),
+        ["gallery"] => gallery::make(None),
+        ["gallery", binary] => gallery::make(Some(binary)),
+        ["timeline"] => timeline::measure(None, false),
+        ["timeline", "--libraries"] => timeline::measure(None, true),
+        ["timeline", binary] => timeline::measure(Some(binary), false),
+        ["timeline", binary, "--libraries"] => timeline::measure(Some(binary), true),
         ["help" | "--help" | "-h"] => Ok(USAGE.to_owned()),
         _ => {
             eprintln!("{USAGE}");
@@ -44,4 +72,36 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes a file where its contents are new.
+fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
+    let path = root().join(file);
+    if fs::read(&path).is_ok_and(|committed| committed == fresh) {
+        return Ok(format!("{file} is as it was"));
+    }
+    fs::write(&path, fresh).map_err(|error| format!("cannot write {file}: {error}"))?;
+    Ok(format!("{file} is new: {} bytes", fresh.len()))
+}
+
+/// Fails where a committed file is not what it is made from.
+fn compare(file: &str, fresh: &[u8], run: &str) -> Result<(), String> {
+    if read(file)? == fresh {
+        return Ok(());
+    }
+    Err(format!(
+        "{file} is not what its source gives: run `{run}` and commit it"
+    ))
+}
+
+fn read(file: &str) -> Result<Vec<u8>, String> {
+    fs::read(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
+}
+
+/// The folder of the workspace. Cargo says where it runs this from; what the build knew would be
+/// another checkout's where two share a target folder.
+fn root() -> PathBuf {
+    let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    xtask.join("..")
 }

@@ -9,8 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::root;
+
 /// The backup of the tutorial.
-const BACKUP: &str = "while :; do sleep 3; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; done";
+pub(crate) const BACKUP: &str =
+    "while :; do sleep 3; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; done";
 /// A load test that always has something to do.
 const LOAD: &str = "while :; do :; done";
 
@@ -37,11 +40,18 @@ pub(crate) fn write(binary: Option<&str>) -> Result<String, String> {
     Ok("README.md and docs/tutorial.md show what was printed just now: read them.".to_owned())
 }
 
-/// The binary as it is now.
-fn built() -> Result<PathBuf, String> {
+/// The binary as it is now, and the one that injects disturbances beside it.
+pub(crate) fn built() -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--release", "-p", "ticktax"])
+        .args([
+            "build",
+            "--release",
+            "-p",
+            "ticktax",
+            "-p",
+            "ticktax-inject",
+        ])
         .status()
         .map_err(|error| format!("cannot run cargo: {error}"))?;
     if status.success() {
@@ -51,10 +61,6 @@ fn built() -> Result<PathBuf, String> {
     }
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 struct Pages {
     tutorial: String,
     program: String,
@@ -62,11 +68,11 @@ struct Pages {
 }
 
 /// A program that ends with the measurement.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     /// Runs a copy of `program` that is called `name`, on CPU 1.
-    fn start(
+    pub(crate) fn start(
         folder: &Path,
         (program, name): (&Path, &str),
         priority: &[&str],
@@ -85,6 +91,11 @@ impl Running {
             .spawn()
             .map_err(|error| format!("cannot run {name}: {error}"))?;
         Ok(Self(child))
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> String {
+        self.0.id().to_string()
     }
 }
 
@@ -105,7 +116,7 @@ fn measure(binary: &Path, folder: &Path) -> Result<Pages, String> {
     let real_time = ["chrt", "-f", "10"];
     let _backup = Running::start(folder, (shell, "backupd"), &real_time, &["-c", BACKUP])?;
     thread::sleep(Duration::from_secs(1));
-    let pid = server.0.id().to_string();
+    let pid = server.id();
     let of_server = ["audit", "--pid", &pid, "--for", "20"];
     let tutorial = page(binary, &of_server)?;
     let load = || Running::start(folder, (shell, "loadtest"), &[], &["-c", LOAD]);

@@ -26,8 +26,11 @@ enum Arrows {
 /// A row for each crate, in the order of the way that a recording takes.
 const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-model", Arrows::Only(&[])),
-    ("ticktax-probes", Arrows::Only(&["ticktax-model"])),
     ("ticktax-host", Arrows::Only(&["ticktax-model"])),
+    (
+        "ticktax-probes",
+        Arrows::Only(&["ticktax-model", "ticktax-host"]),
+    ),
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
     ("ticktax-knobs", Arrows::Only(&["ticktax-model"])),
     ("ticktax-fixture", Arrows::Only(&["ticktax-model"])),
@@ -169,14 +172,21 @@ fn unsafe_code_stands_only_where_it_may() {
     report(&wrong);
 }
 
+/// What stands in `word` behind the keyword; `None` where it does not begin with it.
+fn after_unsafe(word: &str) -> Option<&str> {
+    let rest = word.strip_prefix("unsafe")?;
+    (rest.is_empty() || rest.starts_with('{')).then_some(rest)
+}
+
 fn is_unsafe(word: &str) -> bool {
-    word == "unsafe" || word.starts_with("unsafe{")
+    after_unsafe(word).is_some()
 }
 
 /// Whether two words begin something whose author claims that it is sound. An `unsafe fn` or
 /// `unsafe trait` leaves that to its users, and says to them what it asks for.
 fn is_claim(word: &str, next: &str) -> bool {
-    word.starts_with("unsafe{") || word == "unsafe" && (next.starts_with('{') || next == "impl")
+    let begins = |rest: &str| !rest.is_empty() || next.starts_with('{') || next == "impl";
+    after_unsafe(word).is_some_and(begins)
 }
 
 fn may_be_unsafe(path: &str) -> bool {
