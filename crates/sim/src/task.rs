@@ -227,8 +227,10 @@ pub(crate) enum State {
     Running(usize),
     /// Until a timer goes off.
     Sleeping,
-    /// Until another task lets it go on.
+    /// Until a packet, a lock or what comes from outside lets it go on.
     Blocked,
+    /// Until a signal lets it go on.
+    Waiting,
     /// Its group's quota is used up.
     Throttled,
     /// Over.

@@ -168,7 +168,7 @@ impl Engine<'_> {
             // Told when its quota is filled up.
             State::Throttled => None,
             _ if goes_on => Some(OffCpuReason::Preempted),
-            State::Sleeping | State::Blocked => Some(OffCpuReason::Sleeping),
+            State::Sleeping | State::Blocked | State::Waiting => Some(OffCpuReason::Sleeping),
             _ => None,
         };
         self.is_off(cpu, task, why);

@@ -191,7 +191,7 @@ impl Engine<'_> {
                 notes.signals -= 1;
                 Next::Step
             }
-            Step::Wait => self.block(task),
+            Step::Wait => self.block(task, State::Waiting),
             Step::Receive(link, law) => {
                 if self.take_packet(link) {
                     let notes = &mut self.tasks[task.index()];
@@ -202,7 +202,7 @@ impl Engine<'_> {
                 // It looks again when it is woken up.
                 self.tasks[task.index()].next_step = place;
                 self.links[link].waiting.push_back(task);
-                self.block(task)
+                self.block(task, State::Blocked)
             }
             Step::Exit => {
                 notes.state = State::Ended;
@@ -274,9 +274,9 @@ impl Engine<'_> {
         Next::Work
     }
 
-    fn block(&mut self, task: TaskId) -> Next {
+    fn block(&mut self, task: TaskId, state: State) -> Next {
         let notes = &mut self.tasks[task.index()];
-        notes.state = State::Blocked;
+        notes.state = state;
         notes.slept_at = self.now;
         Next::Switch(None)
     }
@@ -284,7 +284,7 @@ impl Engine<'_> {
     /// Waits for what comes from outside after `time`.
     fn await_arrival(&mut self, cpu: usize, task: TaskId, time: Nanos) -> Next {
         self.end_frame(task);
-        let next = self.block(task);
+        let next = self.block(task, State::Blocked);
         let at = self.now + time;
         self.tasks[task.index()].due = at;
         self.cpus[cpu].agenda.push(at.0, Event::Arrived(task));
@@ -400,7 +400,7 @@ impl Engine<'_> {
             return Next::Step;
         }
         lock.waiting.push_back(task);
-        self.block(task)
+        self.block(task, State::Blocked)
     }
 
     /// Gives a lock to the next task that waits for it; one that the task does not hold stays as it is.
@@ -417,12 +417,7 @@ impl Engine<'_> {
 
     /// Lets a task go on that waits, now or when it does.
     pub(super) fn signal(&mut self, task: TaskId, by: Waker) {
-        let waits = {
-            let notes = &self.tasks[task.index()];
-            let program = &self.setup.tasks[task.index()].program;
-            let last = notes.next_step.checked_sub(1).unwrap_or(program.len() - 1);
-            notes.state == State::Blocked && program[last] == Step::Wait
-        };
+        let waits = self.tasks[task.index()].state == State::Waiting;
         if waits {
             self.wake(task, by);
         } else {

@@ -130,6 +130,35 @@ fn every_way_to_be_woken_is_an_edge() {
     }
 }
 
+/// A task that waits for a packet after a signal is not woken by the signals that come meanwhile.
+#[test]
+fn a_signal_wakes_nobody_from_waiting_for_a_packet() {
+    let mut setup = Setup::new(
+        Machine::new(1, 250, Policy::GoodnessPerCpu),
+        Nanos::from_millis(999),
+    );
+    let program = vec![Step::Wait, Step::Receive(0, fixed(10_000))];
+    setup.tasks = vec![TaskSpec::new("reader", program)];
+    setup.links.push(Link {
+        ring: 10,
+        protocol: 10,
+        socket: 10,
+        cost: Nanos(1_000),
+    });
+    setup.sources = vec![
+        source("boss", 10 * MS, Then::Signal(TaskId(0))),
+        source("nic", 100 * MS, Then::Packets(0)),
+    ];
+    let edges = edges(&setup);
+    let times = |by: &str| edges.get(&(by.to_owned(), "reader".to_owned()));
+    // The first wait is ended by a signal, all others find one that came meanwhile.
+    assert_eq!(times("boss"), Some(&1));
+    assert_eq!(
+        times("nic"),
+        edges.get(&("nic".to_owned(), "softirq nic".to_owned()))
+    );
+}
+
 #[test]
 fn the_beat_of_a_simulated_thread_has_its_chain() {
     let mut setup = waking(TimerRule::HighResolution);
