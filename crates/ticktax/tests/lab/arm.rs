@@ -2,8 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
 use ticktax_lab::Arch;
 use ticktax_lab::kernel::{Cache, Wanted, find};
 use ticktax_model::Nanos;
@@ -163,6 +168,99 @@ pub(crate) fn what_this_architecture_has_is_seen() {
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
     let is_empty = |cause: &GapCause| cause.named == Nanos::ZERO;
     assert!(!gaps.causes.iter().any(is_empty), "{:?}", gaps.causes);
+}
+
+/// The child of this process that is a guest, once it is there.
+fn qemu_of(lab: u32) -> Option<Pid> {
+    let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
+    let mut children = children.split_whitespace();
+    let is_guest = |pid: &&str| {
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm"));
+        comm.is_ok_and(|comm| comm.starts_with("qemu"))
+    };
+    children.find(is_guest)?.parse().ok().map(Pid::from_raw)
+}
+
+/// A guest whose time is the host's is stopped again and again. No kernel can see that, arm64 has no steal in
+/// such a guest, and what proves it is that nothing else was there.
+pub(crate) fn time_that_the_host_takes_is_outside() {
+    const STOP: Nanos = Nanos::from_millis(100);
+    const BETWEEN: Nanos = Nanos::from_millis(400);
+    const WATCHED: Nanos = Nanos::from_secs(4);
+    let sleep = |time: Nanos| thread::sleep(Duration::from_nanos(time.0.unsigned_abs()));
+    let mut command = lab_run(KERNEL);
+    command.args(["--tcg", "--format", "json", "--", "audit", "--for", "4s"]);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut lab = piped.spawn().unwrap();
+    let id = lab.id();
+    // What it says fits into its pipe only while somebody reads.
+    let mut out = lab.stdout.take().unwrap();
+    let said = thread::spawn(move || std::io::read_to_string(&mut out));
+    while lab.try_wait().unwrap().is_none() {
+        if let Some(qemu) = qemu_of(id) {
+            // It may just have ended.
+            let _ = kill(qemu, Signal::SIGSTOP);
+            sleep(STOP);
+            let _ = kill(qemu, Signal::SIGCONT);
+        }
+        sleep(BETWEEN);
+    }
+    let output = lab.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", complaint(&output));
+    let said = said.join().unwrap().unwrap();
+    let statement: Statement = serde_json::from_str(&said).unwrap();
+    assert!(statement.balances(), "{:?}", statement.balance);
+    let gaps = statement.gaps.as_ref().unwrap();
+    // Where a switch was not reported (one at the begin or the end), the longest of the empty gaps is not proven.
+    let bounds = gaps.proofs.iter().map(|it| match it.proof {
+        Proof::Proven => 0,
+        Proof::Bounded(gaps) => gaps,
+        other => panic!("{other:?}"),
+    });
+    let doubted: u64 = bounds.sum();
+    assert!(doubted <= 2, "{:?}", gaps.proofs);
+    // One at either end may have been cut, and a busy host is late with each.
+    let stops = WATCHED.0 / (STOP + BETWEEN).0 - 2 - doubted.cast_signed();
+    let outside = gaps.long.outside;
+    assert!(outside >= Nanos(STOP.0 * stops), "{outside}: {gaps:#?}");
+    let beyond = ["outside", "unexplained"];
+    let mut found = 0;
+    for worst in gaps.worst.iter().filter(|worst| worst.length >= STOP) {
+        let named: Nanos = worst
+            .parts
+            .iter()
+            .filter(|it| !beyond.contains(&it.name.as_str()))
+            .map(|it| it.time)
+            .sum();
+        // The tick that was due, and what it set off.
+        assert!(named <= Nanos::from_millis(20), "{worst:?}");
+        assert!(worst.length <= Nanos(2 * STOP.0), "{worst:?}");
+        found += 1;
+    }
+    let listed = usize::try_from(stops).unwrap().min(gaps.worst.len());
+    assert!(found >= listed, "{:#?}", gaps.worst);
+    let account = account(&statement, Class::Outside, "outside");
+    assert!(account.time >= Nanos(STOP.0 * stops), "{account:?}");
+}
+
+/// Calls from one CPU to the other are counted by the name that they have everywhere.
+pub(crate) fn interrupts_between_cpus_have_their_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(Arch::Arm, "ticktax-inject").unwrap();
+    let words = "membarrier --cpu 1 --period 10ms --length 10us --for 5m --json";
+    let beside = format!("{} {words}", program.display());
+    let keep = folder.path().to_str().unwrap();
+    let more = ["--tcg", "--smp", "2", "--beside", &beside, "--keep", keep];
+    let statement = audit(KERNEL, &more, &["--for", "4s", "--probe", "none"]);
+    assert!(statement.balances(), "{:?}", statement.balance);
+    let truth = fs::read(folder.path().join("ticktax-inject-0.stdout")).unwrap();
+    let truth: Value = serde_json::from_slice(&truth).unwrap();
+    let seconds = |name: &str| truth[name].as_f64().unwrap() / 1e9;
+    let made = truth["events"].as_f64().unwrap() / (seconds("end") - seconds("start"));
+    let calls = account(&statement, Class::Irq, truth["account"].as_str().unwrap());
+    #[expect(clippy::cast_precision_loss, reason = "a count of some hundreds")]
+    let seen = calls.intervals.count as f64 / statement.cpus[1].elapsed.as_secs_f64();
+    assert!(seen > 0.8 * made, "{seen} of {made} a second: {calls:?}");
 }
 
 /// What is released for arm64, where `cargo xtask dist arm64` made it.

@@ -131,7 +131,7 @@ const KERNELS: &[&str] = &[
 ];
 
 /// Tests in guests of arm64.
-const ON_ARM: [(&str, Test); 2] = [
+const ON_ARM: [(&str, Test); 4] = [
     (
         "the_same_run_is_the_same_bytes",
         arm::the_same_run_is_the_same_bytes,
@@ -139,6 +139,14 @@ const ON_ARM: [(&str, Test); 2] = [
     (
         "what_this_architecture_has_is_seen",
         arm::what_this_architecture_has_is_seen,
+    ),
+    (
+        "time_that_the_host_takes_is_outside",
+        arm::time_that_the_host_takes_is_outside,
+    ),
+    (
+        "interrupts_between_cpus_have_their_name",
+        arm::interrupts_between_cpus_have_their_name,
     ),
 ];
 

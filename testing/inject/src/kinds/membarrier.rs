@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::sys;
 use crate::truth::Truth;
 
-use super::storm::{ACCOUNT, Storm};
+use super::storm::{ACCOUNT, CALLS, Storm};
 
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let failed = |e| {
@@ -25,7 +25,7 @@ pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
     };
     Storm {
         account: ACCOUNT,
-        row: "CAL",
+        row: CALLS,
         call,
     }
     .run(plan, control)

@@ -19,8 +19,18 @@ use crate::truth::{Count, Event, Measured, Truth};
 
 use super::{thread, truth_of};
 
-/// What the kernel calls the interrupt when one CPU alone is to be told, as it is here.
-pub(super) const ACCOUNT: &str = "call_function_single";
+/// Whether a call to one CPU alone, as it is here, has an interrupt of its own; arm64 has one for all calls.
+const SINGLE: bool = cfg!(target_arch = "x86_64");
+
+/// What the kernel calls that interrupt.
+pub(super) const ACCOUNT: &str = if SINGLE {
+    "call_function_single"
+} else {
+    "call_function"
+};
+
+/// The row of `/proc/interrupts` that counts it: on arm64 by its place in `ipi_types` (`arch/arm64/kernel/smp.c`).
+pub(super) const CALLS: &str = if SINGLE { "CAL" } else { "IPI1" };
 
 /// The longest control time on each side.
 const LONGEST_CONTROL: Nanos = Nanos::from_secs(1);
