@@ -376,8 +376,8 @@ const SCREENS: &[(&str, Test)] = &[
         screens::a_page_that_is_saved_keeps_its_verdict,
     ),
     (
-        "screens::a_storm_of_packets_is_named",
-        screens::a_storm_of_packets_is_named,
+        "screens::packets_that_take_long_are_named",
+        screens::packets_that_take_long_are_named,
     ),
     (
         "screens::a_storm_of_timers_is_named",

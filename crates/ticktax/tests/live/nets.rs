@@ -151,7 +151,7 @@ pub(crate) fn a_link_is_delayed_or_what_the_kernel_lacks_is_named() -> Result<()
 pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
     let it = pair(&["--soak"])?;
     let why = || format!("{it:?}");
-    let (Some(books), Some(sampled), Some(soaked)) = (&it.books, &it.sampled, it.soaked) else {
+    let (Some(books), Some(sampled)) = (&it.books, &it.sampled) else {
         return Err(why().into());
     };
     let traced: f64 = Doing::ALL
@@ -168,7 +168,10 @@ pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
         why,
     )?;
     check(sampled.shares(Doing::Softirq).0 > 0.0, why)?;
-    check(Nanos::ZERO < soaked && soaked < books.elapsed, why)
+    // On CPUs that others keep full a soaker has too little of its own to know its speed by.
+    let fits = |soaked: Nanos| Nanos::ZERO < soaked && soaked < books.elapsed;
+    let left = books.time(TrafficAccount::Soaker).share_of(books.elapsed);
+    check(it.soaked.map_or(left < 0.2, fits), why)
 }
 
 pub(crate) fn an_mtu_is_that_of_the_devices() -> Result<(), Failed> {
