@@ -78,7 +78,10 @@ pub(crate) fn a_soaker_has_what_is_left() -> Result<(), Failed> {
     let books = it.books.as_ref().ok_or("no books")?;
     let soaked = books.time(TrafficAccount::Soaker);
     let idle = books.time(TrafficAccount::Idle);
-    check(soaked > Nanos::ZERO && soaked > idle, || format!("{it:?}"))
+    // Where others want all of the CPUs, nothing is.
+    let others = books.time(TrafficAccount::Program).share_of(books.elapsed);
+    let has_some = soaked > Nanos::ZERO && soaked > idle;
+    check(has_some || others > 0.8, || format!("{it:?}"))
 }
 
 /// Counters of the namespace: nothing else is in it.
