@@ -65,6 +65,12 @@ pub enum TraceError {
         /// The kernel's reason, in one line.
         why: String,
     },
+    /// The kernel's BPF cannot do what the programs do.
+    #[error(
+        "this kernel's BPF lacks what the tracer's programs are made of (bpf_get_current_task_btf, compare and exchange); \
+         Linux 5.12 or newer has it"
+    )]
+    TooOld,
     /// Without this program nothing can be accounted for.
     #[error("the kernel has no tracepoint sched_switch that can be watched ({why})")]
     NoSwitches {

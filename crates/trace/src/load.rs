@@ -5,7 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use aya::programs::{FEntry, FExit, Program, ProgramError};
+use aya::programs::{FEntry, FExit, Program, ProgramError, ProgramType};
+use aya::sys::{BpfHelper, is_helper_supported};
 use aya::{Btf, BtfError, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
@@ -407,11 +408,23 @@ fn is_denied(error: &ProgramError) -> bool {
 /// rights can show up only here.
 fn no_switches(error: &ProgramError, place: Attach, sizes: Sizes) -> TraceError {
     match TraceError::from_loading(error, sizes.bytes()) {
+        TraceError::Refused { .. } if is_too_old() => TraceError::TooOld,
         TraceError::Refused { .. } => TraceError::NoSwitches {
             why: reason(error, place),
         },
         other => other,
     }
+}
+
+/// Whether the kernel's BPF lacks a function that all programs call (Linux 5.11 has it; the compare-and-exchange that
+/// they use as well cannot be asked for, and is of 5.12).
+fn is_too_old() -> bool {
+    // Programs on types of the kernel cannot be tried without one of their own; these have the same functions.
+    let asked = is_helper_supported(
+        ProgramType::RawTracePoint,
+        BpfHelper::BPF_FUNC_get_current_task_btf,
+    );
+    asked.is_ok_and(|has| !has)
 }
 
 fn read_btf(path: &Path) -> Result<Btf, TraceError> {
