@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ticktax_model::net::{End, EndedBy, Link, NetStatement, Protocol};
 
-use common::traffic::receiver;
+use common::traffic::{receiver, wait_for_call};
 use common::{complaint, let_children_hear_ctrl_c, text, ticktax};
 
 fn net(arguments: &[&str]) -> Output {
@@ -203,17 +203,5 @@ fn the_schema_is_that_of_what_is_printed() {
 /// Waits until the sender sends at its rate: then its thread sleeps between its calls, and before that it only ever
 /// waits for what the receiver says.
 fn wait_for_traffic(sender: &Child) {
-    let tasks = format!("/proc/{}/task", sender.id());
-    let sleeps = nix::libc::SYS_clock_nanosleep.to_string();
-    let is_sending = || {
-        let mut tasks = std::fs::read_dir(&tasks).unwrap().flatten();
-        tasks.any(|task| {
-            let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
-            read("comm").trim() == "ttx-net-send"
-                && read("syscall").split(' ').next() == Some(&*sleeps)
-        })
-    };
-    while !is_sending() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_for_call(sender, "ttx-net-send", nix::libc::SYS_clock_nanosleep);
 }

@@ -5,7 +5,6 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -14,6 +13,7 @@ use nix::unistd::Pid;
 use ticktax_model::net::{End, EndedBy};
 use ticktax_model::packets::PacketStatement;
 
+use common::traffic::{listening, wait_for_call};
 use common::{complaint, let_children_hear_ctrl_c, text, ticktax};
 
 fn pace(arguments: &[&str]) -> Output {
@@ -22,21 +22,7 @@ fn pace(arguments: &[&str]) -> Output {
 
 /// A receiver that waits, and where.
 fn receiver(arguments: &[&str]) -> (Child, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
-        .args(["pace", "--udp", "--untraced", "--format", "json"])
-        .args(["--listen", "127.0.0.1:0"])
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stderr.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line.strip_prefix("Waiting for a sender at ").unwrap();
-    let address = address.split(": ").next().unwrap().to_owned();
-    (child, address)
+    listening(&["pace", "--udp"], arguments)
 }
 
 fn statement(output: &Output) -> PacketStatement {
@@ -187,17 +173,5 @@ fn the_schema_is_that_of_what_is_printed() {
 
 /// Waits until the receiver reads: before that its thread only ever waits for what the sender says, a little at a time.
 fn wait_until_read(receiver: &Child) {
-    let tasks = format!("/proc/{}/task", receiver.id());
-    let reads = nix::libc::SYS_recvmsg.to_string();
-    let is_reading = || {
-        let mut tasks = std::fs::read_dir(&tasks).unwrap().flatten();
-        tasks.any(|task| {
-            let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
-            read("comm").trim() == "ttx-net-recv"
-                && read("syscall").split(' ').next() == Some(&*reads)
-        })
-    };
-    while !is_reading() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_for_call(receiver, "ttx-net-recv", nix::libc::SYS_recvmsg);
 }

@@ -589,4 +589,4 @@ impl Factors {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -256,33 +256,13 @@ fn time(ns: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ticktax_model::Nanos;
     use ticktax_model::prediction::{
         Control, Figure, Measure, Origin, PredictionRow, PredictionStatement,
     };
 
     use super::prediction;
     use crate::TextStyle;
-
-    /// What was predicted of a recorded game.
-    fn of_game(rows: Vec<PredictionRow>) -> PredictionStatement {
-        PredictionStatement {
-            control: None,
-            tool_version: "0".to_owned(),
-            load: "a.parquet".to_owned(),
-            recorded: true,
-            machine: None,
-            program: Some("game".to_owned()),
-            length: Nanos::from_secs(10),
-            runs: 39,
-            coverage: 0.95,
-            seed: 1,
-            rows,
-            taken: Vec::new(),
-            assumed: Vec::new(),
-            left_out: Vec::new(),
-        }
-    }
+    use crate::text::tests::samples::of_game;
 
     #[test]
     fn every_predicted_number_stands_beside_the_word() {

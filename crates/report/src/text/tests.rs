@@ -20,3 +20,17 @@ mod sure;
 pub(crate) mod ticks;
 pub(crate) mod trials;
 pub(crate) mod victims;
+
+use ticktax_model::document::Document;
+
+use crate::{Format, TextStyle, render};
+
+/// The page of a document, none of whose lines is too long.
+fn page(it: impl Into<Document>) -> String {
+    let page = render(&it.into(), Format::default(), &TextStyle::default());
+    assert!(
+        page.lines().all(|line| line.chars().count() <= 80),
+        "{page}"
+    );
+    page
+}

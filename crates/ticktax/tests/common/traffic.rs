@@ -1,20 +1,21 @@
-//! The end of `net` that waits.
+//! Ends of traffic that run beside a test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::{fs, thread, time::Duration};
 
-/// A receiver that waits, and where.
+use nix::libc::c_long;
+
+/// A receiver of `net` that waits, and where.
 pub(crate) fn receiver(arguments: &[&str]) -> (Child, String) {
+    listening(&["net", "recv"], arguments)
+}
+
+/// A receiver of this verb that waits, and where.
+pub(crate) fn listening(verb: &[&str], arguments: &[&str]) -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
-        .args([
-            "net",
-            "recv",
-            "--untraced",
-            "--format",
-            "json",
-            "--listen",
-            "127.0.0.1:0",
-        ])
+        .args(verb)
+        .args(["--untraced", "--format", "json", "--listen", "127.0.0.1:0"])
         .args(arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -27,4 +28,20 @@ pub(crate) fn receiver(arguments: &[&str]) -> (Child, String) {
     let address = line.strip_prefix("Waiting for a sender at ").unwrap();
     let address = address.split(": ").next().unwrap().to_owned();
     (child, address)
+}
+
+/// Waits until a thread of this name is in a system call.
+pub(crate) fn wait_for_call(process: &Child, thread: &str, call: c_long) {
+    let tasks = format!("/proc/{}/task", process.id());
+    let call = call.to_string();
+    let is_in_it = || {
+        let mut tasks = fs::read_dir(&tasks).unwrap().flatten();
+        tasks.any(|task| {
+            let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            read("comm").trim() == thread && read("syscall").split(' ').next() == Some(&*call)
+        })
+    };
+    while !is_in_it() {
+        thread::sleep(Duration::from_millis(5));
+    }
 }

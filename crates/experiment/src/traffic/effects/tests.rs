@@ -1,32 +1,21 @@
 //! Made-up experiments of known effects.
 
 use ticktax_model::Nanos;
-use ticktax_model::net::{Link, LinkSpec, Protocol};
+use ticktax_model::net::Link;
 use ticktax_model::net_experiment::{
     ConnectionFacts, CostRefusal, CostUnit, CpuCost, DesignCheck, ExperimentPlan, Fact,
     NetExperiment, UnitCosts,
 };
 use ticktax_model::trial::Verdict;
-use ticktax_probes::net::Tuning;
 use ticktax_sim::{Law, Stream};
 
 use super::{Judged, MeasuredRun, RunFigures, blocks_to_resolve, judge, spread};
-use crate::traffic::{Factors, Setup};
+use crate::traffic::Factors;
+use crate::traffic::factors::tests::read;
 use crate::trial::plan;
-use crate::vary::Vary;
 
 fn factors(typed: &[&str]) -> Factors {
-    let varied: Vec<_> = typed.iter().map(|it| it.parse::<Vary>().unwrap()).collect();
-    let base = Setup {
-        protocol: Protocol::Tcp,
-        size: None,
-        rate: None,
-        length: Nanos::from_millis(300),
-        mtu: Some(1_500),
-        link: LinkSpec::default(),
-        tuning: Tuning::default(),
-    };
-    Factors::read(&varied, base).unwrap()
+    read(typed).unwrap()
 }
 
 /// About a normal law of mean 0 and deviation 1: the sum of twelve even draws.

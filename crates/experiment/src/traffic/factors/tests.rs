@@ -7,7 +7,8 @@ use ticktax_probes::net::Tuning;
 
 use super::{FACTORS, Factors, Setup, Vary, VaryError};
 
-fn read(typed: &[&str]) -> Result<Factors, String> {
+/// What is typed, beside a stream of TCP of 300 ms over a pair.
+pub(in super::super) fn read(typed: &[&str]) -> Result<Factors, String> {
     let varied: Result<Vec<_>, _> = typed.iter().map(|it| it.parse::<Vary>()).collect();
     let base = Setup {
         protocol: Protocol::Tcp,

@@ -1,6 +1,5 @@
 //! What is drawn says what the document says.
 
-use ticktax_model::Nanos;
 use ticktax_model::case::{CaseHead, CaseNotes, CaseStatement, Line, RowKind};
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{Allowance, GuestClock, KernelRow, KernelTable, KernelsStatement};
@@ -11,7 +10,7 @@ use super::reader::read;
 use crate::html::escape::text;
 use crate::html::plots::of;
 use crate::text::account_name;
-use crate::text::tests::samples::{empty, kernel_level};
+use crate::text::tests::samples::{empty, kernel_level, of_game};
 use crate::text::tests::{
     accounting, beats, changes, grids, incidents, kernels, pace, trials, victims,
 };
@@ -218,26 +217,11 @@ pub(super) fn predicted() -> PredictionStatement {
             interval,
         }],
     };
-    PredictionStatement {
-        control: None,
-        tool_version: "0".to_owned(),
-        load: "a.parquet".to_owned(),
-        recorded: true,
-        machine: None,
-        program: Some("game".to_owned()),
-        length: Nanos::from_secs(10),
-        runs: 39,
-        coverage: 0.95,
-        seed: 1,
-        rows: vec![
-            row(Origin::Measured, &[], 32.9, None),
-            row(Origin::Predicted, &[], 33.0, Some((32.8, 33.2))),
-            row(Origin::Predicted, &["hz=1000"], 34.5, Some((34.4, 34.6))),
-        ],
-        taken: Vec::new(),
-        assumed: Vec::new(),
-        left_out: Vec::new(),
-    }
+    of_game(vec![
+        row(Origin::Measured, &[], 32.9, None),
+        row(Origin::Predicted, &[], 33.0, Some((32.8, 33.2))),
+        row(Origin::Predicted, &["hz=1000"], 34.5, Some((34.4, 34.6))),
+    ])
 }
 
 /// How often words are in a plot.

@@ -7,7 +7,7 @@ use ticktax_model::net::{
 };
 use ticktax_model::{Cpu, Nanos};
 
-use crate::{Format, TextStyle, render};
+use super::page;
 
 fn end(end: End, bytes: u64) -> EndReport {
     EndReport {
@@ -101,15 +101,6 @@ fn datagrams() -> NetStatement {
         }),
         counter_hz: Some(2_500_000_000),
     }
-}
-
-fn page(it: NetStatement) -> String {
-    let page = render(&it.into(), Format::default(), &TextStyle::default());
-    assert!(
-        page.lines().all(|line| line.chars().count() <= 80),
-        "{page}"
-    );
-    page
 }
 
 #[test]

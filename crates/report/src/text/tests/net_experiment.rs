@@ -9,7 +9,7 @@ use ticktax_model::net_experiment::{
 };
 use ticktax_model::trial::{Effect, Verdict};
 
-use crate::{Format, TextStyle, render};
+use super::page;
 
 fn factor(name: &str, place: FactorPlace, values: &[&str]) -> VariedFactor {
     VariedFactor {
@@ -210,15 +210,6 @@ fn costs() -> UnitCosts {
         misfit: Some(0.012),
         refused: None,
     }
-}
-
-fn page(it: NetExperiment) -> String {
-    let page = render(&it.into(), Format::default(), &TextStyle::default());
-    assert!(
-        page.lines().all(|line| line.chars().count() <= 80),
-        "{page}"
-    );
-    page
 }
 
 #[test]

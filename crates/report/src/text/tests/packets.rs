@@ -11,7 +11,7 @@ use ticktax_model::packets::{
 use ticktax_model::victim::HoldUp;
 use ticktax_model::{Kind, Lengths, Nanos};
 
-use crate::{Format, TextStyle, render};
+use super::page;
 
 fn end(end: End, lost: u64) -> EndReport {
     EndReport {
@@ -156,15 +156,6 @@ fn stalled() -> PacketStatement {
         no_trace: None,
         events_lost: 0,
     }
-}
-
-fn page(it: PacketStatement) -> String {
-    let page = render(&it.into(), Format::default(), &TextStyle::default());
-    assert!(
-        page.lines().all(|line| line.chars().count() <= 80),
-        "{page}"
-    );
-    page
 }
 
 #[test]

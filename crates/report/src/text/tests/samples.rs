@@ -5,6 +5,7 @@ use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{Machine, Preemption, TickMode};
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
+use ticktax_model::prediction::{PredictionRow, PredictionStatement};
 use ticktax_model::recording::{
     ClockReport, CommandReport, Coverage, Level, Loss, ProbeFailure, ProbeKind, ProbeReport,
     ToolCost, World,
@@ -535,4 +536,24 @@ pub(crate) fn many_cpus() -> Statement {
     settle(&mut statement, 64);
     statement.cpus[40].classes[1].time += Nanos::from_millis(200);
     statement
+}
+
+/// What was predicted of a recorded game.
+pub(crate) fn of_game(rows: Vec<PredictionRow>) -> PredictionStatement {
+    PredictionStatement {
+        control: None,
+        tool_version: "0".to_owned(),
+        load: "a.parquet".to_owned(),
+        recorded: true,
+        machine: None,
+        program: Some("game".to_owned()),
+        length: Nanos::from_secs(10),
+        runs: 39,
+        coverage: 0.95,
+        seed: 1,
+        rows,
+        taken: Vec::new(),
+        assumed: Vec::new(),
+        left_out: Vec::new(),
+    }
 }
