@@ -369,11 +369,12 @@ pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
 
 /// A period in three digits or so, for where there is little room.
 pub(super) fn short_period(ns: f64) -> String {
-    let (scale, unit) = unit(ns);
+    // By what it is once it is rounded: 99.98 ms are 100 ms, and 999.8 µs are 1.00 ms.
+    let (scale, unit) = unit(ns * 1.0005);
     let value = ns / scale;
     let digits = match value {
-        v if v >= 100.0 => 0,
-        v if v >= 10.0 => 1,
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
         _ => 2,
     };
     format!("{value:.digits$} {unit}")

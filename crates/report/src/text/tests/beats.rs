@@ -14,6 +14,7 @@ use ticktax_model::{Cpu, Kind, Lengths, Nanos};
 
 use super::samples::kernel_level;
 use super::ticks::with_ticks;
+use crate::text::beats::short_period;
 use crate::text::statement::statement as statement_page;
 
 fn line(name: &str, period: f64, margin: f64, cpus: &str) -> BeatLine {
@@ -313,4 +314,20 @@ fn turns_at_each_tick_are_the_schedulers_where_wakers_are_known() {
         "gamesrv".to_owned(),
     ];
     assert!(shown(&server, &woken));
+}
+
+#[test]
+fn a_short_period_has_three_digits_once_it_is_rounded() {
+    for (ns, text) in [
+        (123_400.0, "123 µs"),
+        (999_400.0, "999 µs"),
+        (999_800.0, "1.00 ms"),
+        (9.996e6, "10.0 ms"),
+        (99.98e6, "100 ms"),
+        (999.8e6, "1.00 s"),
+        (30.999e9, "31.0 s"),
+        (720e9, "12.0 min"),
+    ] {
+        assert_eq!(short_period(ns), text);
+    }
 }
