@@ -33,15 +33,33 @@ const ADDRESS: &str = "192.0.2.1";
 const SECONDS: u32 = 5;
 /// Throughput is to agree with iperf3's within this, in percent.
 const THROUGHPUT: f64 = 3.0;
+/// Bytes of data in a full segment: MTU 1500, timestamps.
+const SEGMENT: f64 = 1_448.0;
+
 pub(crate) fn run(bench: &Bench) -> Outcome {
     println!("\n## net");
     let tool = Tool::find()?;
     if let (Some(iperf), Some(ip)) = (IPERF.find(), IP.find()) {
         let namespaces = Namespaces::make(ip)?;
-        beside_iperf(bench, &tool, &namespaces, &iperf)?;
+        beside_iperf(bench, &tool, &namespaces, &iperf, Receive::OnSendersCpu)?;
+        namespaces.steer(bench)?;
+        beside_iperf(bench, &tool, &namespaces, &iperf, Receive::Steered)?;
     }
     link::measure(bench, &tool)?;
     soaked::measure(bench, &tool)
+}
+
+/// Which CPU the kernel receives a packet on.
+///
+/// A veth's packet is received on the CPU that sends it. An acknowledgement is sent by the receiver, on whose CPU it is
+/// then received, and lets more data go from there: so both CPUs send, and their packets overtake each other. How much
+/// goes from which CPU is a matter of who just runs, and is not the same for two programs of the same calls.
+#[derive(Clone, Copy, PartialEq)]
+enum Receive {
+    /// As the kernel does it.
+    OnSendersCpu,
+    /// Each end's packets on its CPU, by RPS.
+    Steered,
 }
 
 /// Two network namespaces with a pair of devices between them, gone when this is dropped. Named, because both tools
@@ -73,6 +91,22 @@ impl Namespaces {
             made.ip(&["-n", namespace, "link", "set", "pair", "up"])?;
         }
         Ok(made)
+    }
+
+    /// Has each end's packets received on its CPU.
+    fn steer(&self, bench: &Bench) -> Outcome {
+        for (namespace, cpu) in [
+            (&self.receiver, bench.measured),
+            (&self.sender, bench.other),
+        ] {
+            // The kernel reads a mask in words of 32 CPUs.
+            let (words, bit) = (cpu.0 as usize / 32, cpu.0 % 32);
+            let mask = format!("{:x}{}", 1_u32 << bit, ",00000000".repeat(words));
+            let file = "/sys/class/net/pair/queues/rx-0/rps_cpus";
+            let write = format!("echo {mask} > {file}");
+            self.ip(&["netns", "exec", namespace, "sh", "-c", &write])?;
+        }
+        Ok(())
     }
 
     fn ip(&self, arguments: &[&str]) -> Outcome {
@@ -108,6 +142,8 @@ struct Turn {
     gbit_hz: f64,
     /// CPU time of both ends, in percent of one CPU.
     cpu: f64,
+    /// Segments that were sent again, of those that the data takes once.
+    again: f64,
 }
 
 /// A tool's turns.
@@ -116,6 +152,7 @@ struct Rival {
     gbit_hz: Series,
     cpu: Series,
     ns_a_byte: Series,
+    again: Series,
     /// Its throughput by iperf3's of the same round.
     ratio: Series,
 }
@@ -127,6 +164,7 @@ impl Rival {
             gbit_hz: Series::new(),
             cpu: Series::new(),
             ns_a_byte: Series::new(),
+            again: Series::new(),
             ratio: Series::new(),
         }
     }
@@ -135,11 +173,18 @@ impl Rival {
         self.gbit_hz.push(turn.gbit_hz);
         self.cpu.push(turn.cpu);
         self.ns_a_byte.push(turn.cpu / 100.0 * 8.0 / turn.gbit_hz);
+        self.again.push(100.0 * turn.again);
         self.ratio.push(turn.gbit_hz / peer.gbit_hz);
     }
 }
 
-fn beside_iperf(bench: &Bench, tool: &Tool, namespaces: &Namespaces, iperf: &Path) -> Outcome {
+fn beside_iperf(
+    bench: &Bench,
+    tool: &Tool,
+    namespaces: &Namespaces,
+    iperf: &Path,
+    receive: Receive,
+) -> Outcome {
     let mut rivals = [
         Rival::new("iperf3"),
         Rival::new("ticktax net --untraced"),
@@ -154,7 +199,7 @@ fn beside_iperf(bench: &Bench, tool: &Tool, namespaces: &Namespaces, iperf: &Pat
             rival.push(turn, &peer);
         }
     }
-    print(&rivals);
+    print(&rivals, receive);
     Ok(())
 }
 
@@ -190,7 +235,9 @@ fn iperf_says(said: &str) -> Result<Turn, Box<dyn Error>> {
         number.ok_or_else(|| format!("iperf3 tells no {path}"))
     };
     let cpu = "/end/cpu_utilization_percent";
+    let segments = number("/end/sum_sent/bytes")? / SEGMENT;
     Ok(Turn {
+        again: number("/end/sum_sent/retransmits")? / segments,
         gbit_hz: number("/end/sum_received/bits_per_second")? / 1e9,
         cpu: number(&format!("{cpu}/host_total"))? + number(&format!("{cpu}/remote_total"))?,
     })
@@ -227,6 +274,7 @@ fn tool_turn(
     };
     let share = |it: &ticktax_model::net::EndReport| 100.0 * it.cpu.share_of(it.elapsed());
     Ok(Turn {
+        again: sender.counters.segments_again as f64 / (sender.bytes as f64 / SEGMENT),
         gbit_hz: receiver.bits_hz().ok_or("nothing arrived")? / 1e9,
         cpu: share(sender) + share(receiver),
     })
@@ -247,7 +295,7 @@ fn statement(said: &str) -> Result<NetStatement, Box<dyn Error>> {
     }
 }
 
-fn print(rivals: &[Rival]) {
+fn print(rivals: &[Rival], receive: Receive) {
     let mut table = Table::new([
         "over one pair",
         "n",
@@ -257,6 +305,7 @@ fn print(rivals: &[Rival]) {
         "quartiles",
         "CPU of both ends, % of one",
         "ns a byte",
+        "sent again, %",
     ]);
     for rival in rivals {
         table.row([
@@ -268,10 +317,15 @@ fn print(rivals: &[Rival]) {
             rival.ratio.quartiles(3),
             format!("{:.0}", rival.cpu.median()),
             format!("{:.3}", rival.ns_a_byte.median()),
+            format!("{:.2}", rival.again.median()),
         ]);
     }
     println!(
-        "\nOne TCP stream, calls of 128 KiB, {SECONDS} s a turn, sender and receiver on a CPU each:"
+        "\nOne TCP stream, calls of 128 KiB, {SECONDS} s a turn, sender and receiver on a CPU each, {}:",
+        match receive {
+            Receive::OnSendersCpu => "packets received on the CPU that sends them",
+            Receive::Steered => "packets received on the CPU of their end (RPS)",
+        }
     );
     table.print();
     if let [_, own, ..] = rivals {

@@ -136,6 +136,10 @@ pub struct ProtocolCounters {
     pub segments_in: u64,
     /// TCP segments that were sent again.
     pub segments_again: u64,
+    /// Of these, those that the other end says it had already (DSACK, RFC 2883): they were not lost, others overtook
+    /// them or their acknowledgement came late. 0 where the kernel does not count it (before 5.11), or DSACK is off.
+    #[serde(default)]
+    pub segments_twice: u64,
     /// UDP datagrams sent.
     pub datagrams_out: u64,
     /// UDP datagrams that were read.
@@ -171,6 +175,7 @@ impl ProtocolCounters {
             segments_out: less(self.segments_out, before.segments_out),
             segments_in: less(self.segments_in, before.segments_in),
             segments_again: less(self.segments_again, before.segments_again),
+            segments_twice: less(self.segments_twice, before.segments_twice),
             datagrams_out: less(self.datagrams_out, before.datagrams_out),
             datagrams_in: less(self.datagrams_in, before.datagrams_in),
             buffer_drops: less(self.buffer_drops, before.buffer_drops),

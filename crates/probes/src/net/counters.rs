@@ -12,6 +12,7 @@ pub(super) fn read() -> ProtocolCounters {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let counters = parse(
         &text("/proc/thread-self/net/snmp"),
+        &text("/proc/thread-self/net/netstat"),
         &text("/proc/thread-self/net/dev"),
         &text("/proc/net/softnet_stat"),
     );
@@ -46,13 +47,14 @@ fn ring(devices: &Path) -> u64 {
     devices.map(|device| of(&device.path())).sum()
 }
 
-fn parse(snmp: &str, dev: &str, softnet: &str) -> ProtocolCounters {
+fn parse(snmp: &str, netstat: &str, dev: &str, softnet: &str) -> ProtocolCounters {
     let of = |protocol: &str, name: &str| counter(snmp, protocol, name).unwrap_or_default();
     let (device_drops_in, device_drops_out) = drops(dev);
     ProtocolCounters {
         segments_out: of("Tcp:", "OutSegs"),
         segments_in: of("Tcp:", "InSegs"),
         segments_again: of("Tcp:", "RetransSegs"),
+        segments_twice: counter(netstat, "TcpExt:", "TCPDSACKRecvSegs").unwrap_or_default(),
         datagrams_out: of("Udp:", "OutDatagrams"),
         datagrams_in: of("Udp:", "InDatagrams"),
         buffer_drops: of("Udp:", "RcvbufErrors"),
@@ -67,8 +69,8 @@ fn parse(snmp: &str, dev: &str, softnet: &str) -> ProtocolCounters {
 }
 
 /// A counter by its name: the names of a protocol are one line, their values the next.
-fn counter(snmp: &str, protocol: &str, name: &str) -> Option<u64> {
-    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix(protocol));
+fn counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
     let (names, values) = (lines.next()?, lines.next()?);
     let mut both = names.split_whitespace().zip(values.split_whitespace());
     both.find(|(it, _)| *it == name)?.1.parse().ok()
@@ -107,6 +109,12 @@ Tcp: 1 20 30 4 0
 Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors MemErrors
 Udp: 7 1 9 11 8 12 13
 ";
+    const NETSTAT: &str = "\
+TcpExt: SyncookiesSent TCPDSACKRecv TCPDSACKRecvSegs
+TcpExt: 0 2 3
+IpExt: InNoRoutes
+IpExt: 0
+";
     const DEV: &str = "\
 Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
@@ -117,9 +125,10 @@ Inter-|   Receive                                                |  Transmit
 
     #[test]
     fn counters_are_read_by_name() {
-        let it = parse(SNMP, DEV, SOFTNET);
+        let it = parse(SNMP, NETSTAT, DEV, SOFTNET);
         let tcp = (it.segments_in, it.segments_out, it.segments_again);
         assert_eq!(tcp, (20, 30, 4));
+        assert_eq!(it.segments_twice, 3);
         let udp = (it.datagrams_in, it.datagrams_out, it.buffer_drops);
         assert_eq!(udp, (7, 11, 8));
         let drops = (it.device_drops_in, it.device_drops_out, it.backlog_drops);
@@ -146,7 +155,8 @@ Inter-|   Receive                                                |  Transmit
 
     #[test]
     fn what_is_not_there_is_nothing() {
-        assert_eq!(parse("Tcp: InSegs", "lo: 1 2", "zz"), parse("", "", ""));
+        let nothing = parse("", "", "", "");
+        assert_eq!(parse("Tcp: InSegs", "TcpExt: A", "lo: 1 2", "zz"), nothing);
     }
 
     /// Whatever else runs, the sockets of this machine have sent no less than before.

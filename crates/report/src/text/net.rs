@@ -132,10 +132,17 @@ fn early(page: &mut Page, it: &NetStatement) {
 /// What did not arrive, and where it was lost; what was sent again.
 fn lost(page: &mut Page, it: &NetStatement) {
     if let (Protocol::Tcp, Some(sender)) = (it.spec.protocol, &it.sender) {
-        let again = sender.counters.segments_again;
+        let (again, twice) = (
+            sender.counters.segments_again,
+            sender.counters.segments_twice,
+        );
         if again > 0 {
+            let had = match twice {
+                0 => String::new(),
+                twice => format!("; the receiver says that it had {} already", grouped(twice)),
+            };
             let text = format!(
-                "{} sent again, of {}.",
+                "{} sent again, of {}{had}.",
                 counted(again, "segment"),
                 grouped(sender.counters.segments_out)
             );

@@ -121,6 +121,7 @@ fn a_stream_to_another_host_of_which_nothing_was_traced() {
     if let Some(sender) = &mut it.sender {
         sender.counters.segments_out = 690_000;
         sender.counters.segments_again = 12;
+        sender.counters.segments_twice = 9;
     }
     if let Some(receiver) = &mut it.receiver {
         receiver.datagrams = None;
