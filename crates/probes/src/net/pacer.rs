@@ -6,8 +6,15 @@ use ticktax_model::Nanos;
 
 use super::LOOK;
 
-/// A sender that was held up catches up with no more than this at once.
-const BURST: Nanos = Nanos::from_millis(10);
+/// A sender that was held up catches up with no more than this at once: more would be lost by a receiver whose buffer
+/// has room for its own stalls alone.
+const BURST: Nanos = Nanos::from_millis(1);
+
+/// With so much it catches up afterwards, and with no more.
+const DEBT: Nanos = Nanos::from_millis(10);
+
+/// By how much faster it sends meanwhile.
+const FASTER: f64 = 0.05;
 
 /// A call of a slow stream holds at most what so long sends, so that something flows many times a second.
 const SLICE: Nanos = Nanos::from_millis(50);
@@ -19,6 +26,8 @@ pub(super) struct Pacer {
     /// From when on the rate is kept: later where the sender was held up.
     begin: Nanos,
     sent: f64,
+    /// What is still to be caught up with.
+    debt: Nanos,
 }
 
 impl Pacer {
@@ -28,6 +37,7 @@ impl Pacer {
             bits_hz,
             begin,
             sent: 0.0,
+            debt: Nanos::ZERO,
         }
     }
 
@@ -36,8 +46,10 @@ impl Pacer {
     pub(super) fn wait(&mut self, at: Nanos) -> Option<Duration> {
         let due = self.begin + self.time_of(self.sent);
         if at >= due {
-            if at - due > BURST {
-                self.begin += at - due - BURST;
+            let late = at - due - BURST;
+            if late > Nanos::ZERO {
+                self.begin += late;
+                self.debt = (self.debt + late).min(DEBT);
             }
             return None;
         }
@@ -48,6 +60,9 @@ impl Pacer {
     /// So many bytes were sent.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent += bytes as f64;
+        let sooner = self.time_of(bytes as f64).times(FASTER).min(self.debt);
+        self.debt -= sooner;
+        self.begin -= sooner;
     }
 
     /// Bytes of a call of a stream whose calls have at most so many.
@@ -76,7 +91,7 @@ mod tests {
 
     use ticktax_model::Nanos;
 
-    use super::{BURST, LOOK, Pacer};
+    use super::{BURST, DEBT, FASTER, LOOK, Pacer};
 
     #[test]
     fn a_second_holds_what_was_asked_for() {
@@ -112,8 +127,28 @@ mod tests {
             pacer.sent(100);
             bytes += 100;
         }
-        let burst = rate / 8.0 * BURST.as_secs_f64();
-        assert!((f64::from(bytes) - burst).abs() <= 200.0, "{bytes}");
+        let of = |time: Nanos| rate / 8.0 * time.as_secs_f64();
+        assert!((f64::from(bytes) - of(BURST)).abs() <= 200.0, "{bytes}");
+        // It sends a little faster until it has caught up, and not for longer.
+        let mut sent_until = |until: Nanos| {
+            let mut bytes = 0_u32;
+            let mut at = late;
+            while at < until {
+                match pacer.wait(at) {
+                    Some(wait) => at += Nanos(i64::try_from(wait.as_nanos()).unwrap().max(1)),
+                    None => {
+                        pacer.sent(100);
+                        bytes += 100;
+                    }
+                }
+            }
+            f64::from(bytes)
+        };
+        let (soon, later) = (Nanos::from_millis(100), Nanos::from_millis(400));
+        let bytes = sent_until(late + soon);
+        assert!((bytes / of(soon) - 1.0 - FASTER).abs() < 0.01, "{bytes}");
+        let bytes = bytes + sent_until(late + later);
+        assert!((bytes - of(later + DEBT)).abs() <= 300.0, "{bytes}");
     }
 
     #[test]
