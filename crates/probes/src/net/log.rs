@@ -82,6 +82,8 @@ struct Gap {
     burst: usize,
     /// Whether one of them came after all.
     has_late: bool,
+    /// Whether the pause of its burst ended between the sending of those around it.
+    ends_pause: bool,
 }
 
 /// A receiver's notes.
@@ -104,6 +106,8 @@ pub(super) struct Log {
     other_pause: Nanos,
     /// Whether losses are those of the last burst: all that was waiting has not been read since.
     open: bool,
+    /// Whether nothing was waiting at a moment since the last read.
+    was_empty: bool,
     gaps: Vec<Gap>,
     told: Told,
     bursts: Vec<LossBurst>,
@@ -134,6 +138,7 @@ impl Log {
             pauses: VecDeque::new(),
             other_pause: Nanos::ZERO,
             open: false,
+            was_empty: false,
             gaps: Vec::new(),
             told: Told::default(),
             bursts: Vec::new(),
@@ -149,6 +154,7 @@ impl Log {
     /// Nothing is waiting to be read.
     pub(super) fn is_empty_now(&mut self) {
         self.open = false;
+        self.was_empty = true;
     }
 
     /// Takes a datagram that was read at this time, when the socket had dropped `drops`; false where it is a stranger's.
@@ -210,6 +216,7 @@ impl Log {
         }
         self.courses.sent(came);
         self.last = Some(read);
+        self.was_empty = false;
         if !self.open && self.courses.is_done() {
             self.end_course();
         }
@@ -283,7 +290,8 @@ impl Log {
                 pause,
             });
         }
-        self.open = true;
+        // What was missing before the buffer was empty is noticed by the next that comes, and was lost before.
+        self.open = !self.was_empty;
         let burst = self.bursts.len() - 1;
         self.bursts[burst].lost += lost;
         self.bursts[burst].in_socket += drops.min(lost);
@@ -293,6 +301,7 @@ impl Log {
             sent,
             burst,
             has_late: false,
+            ends_pause: false,
         });
     }
 
@@ -333,6 +342,9 @@ impl Log {
         )]
         let sent = last.number + (part * numbers).floor() as u64 + 1;
         pause.sent = Some(sent.saturating_sub(waiting_from));
+        if let Some(gap) = self.gaps.last_mut() {
+            gap.ends_pause |= gap.first == last.number + 1;
+        }
     }
 
     /// One that was missing has come after all.
@@ -408,24 +420,31 @@ impl Log {
             return;
         }
         let place = self.gaps.partition_point(|it| it.first < gap.0);
-        let Some(&Gap { first, burst, .. }) = self.gaps.get(place) else {
+        let Some(&gap) = self.gaps.get(place) else {
             return;
         };
-        let known = self.told.of(&self.gaps[place]);
+        let known = self.told.of(&gap);
         let came: Vec<Departure> = known
             .iter()
             .map(|it| (it.0, self.on_own_clock(it.1)))
             .collect();
         let begun = self.first_sent.unwrap_or_default();
-        let burst = &mut self.bursts[burst];
-        if first == burst.first {
+        let burst = &mut self.bursts[gap.burst];
+        if gap.first == burst.first {
             (burst.at, burst.lost_at) = (known[0].1 - begun, came[0].1);
         }
-        if let Some(pause) = &mut burst.pause
-            && let Some(last) = lost::last_by(&came, pause.end)
-        {
+        if let Some(pause) = &mut burst.pause {
             let waiting_from = burst.first - pause.queued;
-            pause.sent = Some((last + 1).saturating_sub(waiting_from));
+            let sent = match lost::last_by(&came, pause.end) {
+                Some(last) => Some(last + 1),
+                // It was sent before that end as a whole, or after it.
+                None if gap.ends_pause && came[0].1 <= pause.end => Some(gap.end),
+                None if gap.ends_pause => Some(gap.first),
+                None => None,
+            };
+            if let Some(sent) = sent {
+                pause.sent = Some(sent.saturating_sub(waiting_from));
+            }
         }
     }
 

@@ -167,6 +167,21 @@ fn a_sender_that_was_held_up_says_when_it_sent_what_was_lost() {
     assert_eq!((others, evenly.bursts[0].lost), (lost, lost));
 }
 
+/// The sender is held up for 40 ms, from 3 ms before the end of the receiver's pause: of those that were lost the last was
+/// sent before, and of those between it and the next that came none was sent meanwhile.
+#[test]
+fn a_sender_that_is_held_up_at_the_end_of_a_pause_has_sent_all_that_was_lost_before() {
+    let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
+    (link.held, link.asked) = ((114 * MS, 154 * MS), true);
+    let log = link.run(10_000, true);
+    // What it then sends at once is lost in another.
+    let burst = &log.bursts[0];
+    // 14 ms at 50 000 a second.
+    let sent = burst.pause.unwrap().sent.unwrap();
+    assert!(sent.abs_diff(700) <= 2, "{burst:?}");
+    assert!(burst.lost.abs_diff(400) <= 2, "{burst:?}");
+}
+
 /// What is no answer changes nothing.
 #[test]
 fn a_sender_that_says_what_cannot_be_is_not_believed() {
