@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ticktax_inject::{Disturbance, Plan, Schedule};
 use ticktax_model::Nanos;
-use ticktax_model::packets::PacketStatement;
+use ticktax_model::packets::{Burst, PacketStatement};
 
 use crate::peer::Running;
 use crate::table::{Series, Table};
@@ -56,9 +56,50 @@ struct Told {
     placed: Series,
     buffer: Series,
     without_loss: u64,
+    /// What the formula leaves out, of the predictions that were off.
+    apart: Vec<Apart>,
     /// Of those that lost with the buffer that was printed, those in which the receiver paused for longer than ever when
     /// that was measured.
     longer_pause: u64,
+    /// What these lost.
+    in_spite: Vec<InSpite>,
+}
+
+/// Why a prediction was off: the three sum to what was lost, less what was predicted.
+struct Apart {
+    lost: u64,
+    predicted: u64,
+    /// What had been read before the pause and was still charged, or waited: the formula's buffer is empty.
+    not_empty: i64,
+    /// By how much more was sent until the receiver read again than the rate and the stall say.
+    more_sent: i64,
+    /// What was lost while the receiver read again.
+    afterwards: i64,
+}
+
+impl Apart {
+    /// `None` where what was sent in the pause is not known.
+    fn of(burst: &Burst, held: u64) -> Option<Self> {
+        let (sent, queued, predicted) = (burst.sent_in_pause?, burst.queued?, burst.predicted?);
+        let less = |a: u64, b: u64| i64::try_from(a).unwrap_or(0) - i64::try_from(b).unwrap_or(0);
+        Some(Self {
+            lost: burst.lost,
+            predicted,
+            not_empty: less(held, queued),
+            more_sent: less(sent, predicted + held),
+            afterwards: less(burst.lost, sent.saturating_sub(queued)),
+        })
+    }
+}
+
+/// What a turn lost with the buffer that was printed before, and what it and the turn before would have needed.
+struct InSpite {
+    lost: u64,
+    /// The longest pauses of both.
+    pauses: (Nanos, Nanos),
+    /// Datagrams that the buffers which are printed after both hold.
+    needed: (u64, u64),
+    afterwards: Option<i64>,
 }
 
 /// How many losses were predicted, and how many of them as well as was asked.
@@ -81,6 +122,8 @@ impl Told {
         let told = places.lost - places.not_placed;
         self.placed
             .push(100.0 * told as f64 / places.lost.max(1) as f64);
+        let charge = |run: &PacketStatement| run.buffer.and_then(|it| it.charge);
+        let held = charge(first).map(|it| it.datagrams);
         for burst in first.bursts.iter().flatten() {
             let (Some(predicted), Some(stall)) = (burst.predicted, &burst.stall) else {
                 continue;
@@ -88,6 +131,10 @@ impl Told {
             let off = burst.lost.abs_diff(predicted);
             let share = off as f64 / burst.lost as f64;
             let is_within = off <= OFF.0 || share <= OFF.1;
+            if !is_within {
+                self.apart
+                    .extend(held.and_then(|held| Apart::of(burst, held)));
+            }
             self.bursts.add(is_within);
             let paused = burst.read_pause.map_or(f64::INFINITY, Nanos::as_secs_f64);
             if paused <= stall.length.as_secs_f64() * (1.0 + ALONE) {
@@ -102,6 +149,19 @@ impl Told {
         let lost = second.places.ok_or("it is not known what was lost")?.lost;
         self.without_loss += u64::from(lost == 0);
         self.longer_pause += u64::from(longest_pause(second) > longest_pause(first));
+        if lost > 0 {
+            let held = charge(second).map(|it| it.datagrams);
+            let worst = second.bursts.iter().flatten().max_by_key(|it| it.lost);
+            let needed = |run: &PacketStatement| run.needed.map_or(0, |it| it.datagrams);
+            self.in_spite.push(InSpite {
+                lost,
+                pauses: (longest_pause(first), longest_pause(second)),
+                needed: (needed(first), needed(second)),
+                afterwards: worst
+                    .zip(held)
+                    .and_then(|(worst, held)| Apart::of(worst, held).map(|it| it.afterwards)),
+            });
+        }
         Ok(())
     }
 
@@ -163,6 +223,60 @@ impl Told {
             rounds - self.without_loss,
             self.longer_pause,
         );
+        self.print_apart();
+        self.print_in_spite();
+    }
+
+    fn print_apart(&self) {
+        if self.apart.is_empty() {
+            return;
+        }
+        println!(
+            "\nThose that were off, in datagrams; the last three sum to what was lost less what was predicted:"
+        );
+        let head = [
+            "lost",
+            "predicted",
+            "buffer not empty",
+            "more sent in the pause",
+            "lost while it read again",
+        ];
+        let mut table = Table::new(head);
+        for it in &self.apart {
+            table.row([
+                it.lost.to_string(),
+                it.predicted.to_string(),
+                format!("{:+}", it.not_empty),
+                format!("{:+}", it.more_sent),
+                format!("{:+}", it.afterwards),
+            ]);
+        }
+        table.print();
+    }
+
+    fn print_in_spite(&self) {
+        if self.in_spite.is_empty() {
+            return;
+        }
+        println!("\nTurns that lost with the buffer that was printed:");
+        let mut table = Table::new([
+            "lost",
+            "longest pause, before and then, ms",
+            "printed, then needed, datagrams",
+            "lost while it read again",
+        ]);
+        for it in &self.in_spite {
+            let ms = |pause: Nanos| pause.as_secs_f64() * 1e3;
+            let (before, then) = (ms(it.pauses.0), ms(it.pauses.1));
+            table.row([
+                it.lost.to_string(),
+                format!("{before:.2}, {then:.2}"),
+                format!("{}, {}", it.needed.0, it.needed.1),
+                it.afterwards
+                    .map_or_else(String::new, |lost| format!("{lost:+}")),
+            ]);
+        }
+        table.print();
     }
 }
 

@@ -100,6 +100,8 @@ fn judge(
                 lost: burst.lost,
                 in_socket: burst.in_socket,
                 read_pause: burst.pause.map(|pause| pause.end - pause.start),
+                sent_in_pause: burst.pause.and_then(|pause| pause.sent),
+                queued: burst.pause.map(|pause| pause.queued),
                 predicted: terms
                     .filter(|_| burst.in_socket > 0)
                     .map(|((stall, rate), held)| predicted(rate, stall.length, held)),

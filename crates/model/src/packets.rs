@@ -109,6 +109,13 @@ pub struct Burst {
     /// time, or that is not known.
     #[serde(rename = "read_pause_ns")]
     pub read_pause: Option<Nanos>,
+    /// How many were sent from the first that waited until the receiver read again; `None` where that is not known.
+    #[serde(default)]
+    pub sent_in_pause: Option<u64>,
+    /// Of these, how many were waiting when the first was lost: fewer than the buffer holds, where what had been read
+    /// was still charged.
+    #[serde(default)]
+    pub queued: Option<u64>,
     /// What held it up in that time; `None` where it was seen to be neither off its CPU nor interrupted.
     pub stall: Option<Stall>,
     /// How many would be lost by the stall, the rate and the buffer: max(0, r·S − B) + 1.

@@ -55,6 +55,8 @@ fn burst(number: i64, by: Option<HeldBy>) -> Burst {
         lost: 746,
         in_socket: 746,
         read_pause: Some(Nanos::from_micros(17_110)),
+        sent_in_pause: Some(1_023),
+        queued: Some(277),
         predicted: stall.as_ref().map(|_| 746),
         stall,
     }
@@ -175,6 +177,8 @@ fn a_receiver_of_another_host_of_which_nothing_was_traced() {
     it.bursts = Some(vec![Burst {
         in_socket: 0,
         read_pause: None,
+        sent_in_pause: None,
+        queued: None,
         ..burst(3, None)
     }]);
     it.places = Some(PacketPlaces {
