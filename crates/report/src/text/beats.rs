@@ -367,13 +367,15 @@ pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
     format!("{value} ± {} {unit}", decimals(margin, digits))
 }
 
-/// A period in three digits or so, for where there is little room.
+/// A period in three digits or so, for where there is little room: eight columns at most.
 pub(super) fn short_period(ns: f64) -> String {
     // By what it is once it is rounded: 99.98 ms are 100 ms, and 999.8 µs are 1.00 ms.
     let (scale, unit) = unit(ns * 1.0005);
     let value = ns / scale;
     let digits = match value {
         v if v >= 99.95 => 0,
+        // A word of three letters takes a digit's room.
+        v if v >= 9.995 && unit == "min" => 0,
         v if v >= 9.995 => 1,
         _ => 2,
     };

@@ -317,16 +317,17 @@ fn turns_at_each_tick_are_the_schedulers_where_wakers_are_known() {
 }
 
 #[test]
-fn a_short_period_has_three_digits_once_it_is_rounded() {
+fn a_short_period_has_three_digits_once_it_is_rounded_and_fits_its_column() {
     for (ns, text) in [
         (123_400.0, "123 µs"),
         (999_400.0, "999 µs"),
         (999_800.0, "1.00 ms"),
         (9.996e6, "10.0 ms"),
         (99.98e6, "100 ms"),
+        (738e9, "12 min"),
+        (86_400e9, "1440 min"),
         (999.8e6, "1.00 s"),
         (30.999e9, "31.0 s"),
-        (720e9, "12.0 min"),
     ] {
         assert_eq!(short_period(ns), text);
     }
