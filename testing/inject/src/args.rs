@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Packets an event (softirq).
     #[arg(long, default_value_t = 16)]
     packets: u32,
+    /// Cycles from one interrupt to the next (overflow).
+    #[arg(long, default_value_t = 1_000_000)]
+    cycles: u64,
     /// CPU time a period (throttle) [default: half of the period].
     #[arg(long)]
     quota: Option<Nanos>,
@@ -103,6 +106,8 @@ enum Kind {
     Writeback,
     /// A program that works in one part of each tick; the tick's length is --period.
     Dodge,
+    /// Interrupts of the performance counters (root).
+    Overflow,
     /// Nothing, for control.
     None,
 }
@@ -156,6 +161,9 @@ impl Args {
                 dir: self.dir.clone(),
                 bytes: self.bytes,
                 fsync: self.fsync,
+            },
+            Kind::Overflow => Disturbance::Overflow {
+                cycles: self.cycles,
             },
             Kind::None => Disturbance::None,
         }

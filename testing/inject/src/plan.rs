@@ -73,6 +73,11 @@ pub enum Disturbance {
         /// That part.
         window: Window,
     },
+    /// Interrupts of the CPU's performance counters.
+    Overflow {
+        /// Cycles from one to the next, 10 000 or more.
+        cycles: u64,
+    },
     /// Nothing, for control.
     None,
 }
@@ -132,6 +137,7 @@ impl Disturbance {
             Self::Dodge { .. } => "dodge",
             Self::Itimer => "itimer",
             Self::Writeback { .. } => "writeback",
+            Self::Overflow { .. } => "overflow",
             Self::None => "none",
         }
     }
@@ -151,6 +157,7 @@ impl Disturbance {
             Self::Dodge { .. } => "ttx-inj-dodge",
             Self::Itimer => "ttx-inj-itimer",
             Self::Writeback { .. } => "ttx-inj-write",
+            Self::Overflow { .. } => "ttx-inj-overflo",
             Self::None => "ttx-inj-none",
         }
     }
@@ -161,6 +168,7 @@ impl Disturbance {
             Self::Fifo { .. } => Some("give a thread a real-time priority"),
             Self::Softirq { .. } | Self::Filter => Some("make a network namespace"),
             Self::Throttle { .. } => Some("make a cgroup"),
+            Self::Overflow { .. } => Some("count the cycles of a CPU"),
             _ => None,
         }
     }
@@ -218,6 +226,9 @@ impl Plan {
                 return refused(format!(
                     "cannot send {packets} packets: give 1 to 1024 an event"
                 ));
+            }
+            Disturbance::Overflow { cycles: 0..10_000 } => {
+                return refused("would take all of the CPU: give 10000 cycles or more".to_owned());
             }
             Disturbance::Writeback { bytes: 0, .. } => {
                 return refused("has nothing to write: give at least 1 byte".to_owned());
@@ -289,6 +300,10 @@ mod tests {
             (
                 Plan::new(Disturbance::Softirq { packets: 0 }, Cpu(0)),
                 "0 packets",
+            ),
+            (
+                Plan::new(Disturbance::Overflow { cycles: 9_999 }, Cpu(0)),
+                "10000 cycles",
             ),
             (
                 Plan::new(Disturbance::None, Cpu(0)).duration(Nanos::ZERO),

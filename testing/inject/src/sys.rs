@@ -14,7 +14,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
-use ticktax_model::Nanos;
+use ticktax_model::{Cpu, Nanos};
 
 /// The smallest page of any machine; larger ones are touched more than once, which does no harm.
 const PAGE: usize = 4096;
@@ -121,6 +121,53 @@ pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     // SAFETY: sync_file_range takes integers only; 0 bytes from 0 means the whole file.
     let result = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) };
     Errno::result(result).map(drop)
+}
+
+/// Counts a CPU's cycles, with an interrupt each so many, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct CycleCounter(File);
+
+impl CycleCounter {
+    pub(crate) fn start(cpu: Cpu, cycles: u64) -> nix::Result<Self> {
+        // `struct perf_event_attr`, version 5 (<linux/perf_event.h>), as 64-bit words: a hardware event, cycles, by
+        // this period; every option is off.
+        const SIZE: u64 = 112;
+        let mut attr = [0_u64; SIZE as usize / 8];
+        attr[0] = if cfg!(target_endian = "little") {
+            SIZE << 32
+        } else {
+            SIZE
+        };
+        attr[2] = cycles;
+        let cpu = libc::c_int::try_from(cpu.index()).map_err(|_| Errno::EINVAL)?;
+        let (any, none): (libc::c_int, libc::c_int) = (-1, -1);
+        let cloexec: libc::c_ulong = 8;
+        // SAFETY: the kernel reads `attr`, which says its own length and outlives the call; the rest are numbers.
+        let opened = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                attr.as_ptr(),
+                any,
+                cpu,
+                none,
+                cloexec,
+            )
+        };
+        let opened = Errno::result(opened)?;
+        let opened = libc::c_int::try_from(opened).map_err(|_| Errno::EBADF)?;
+        // SAFETY: the call above opened it, and nobody else has it.
+        Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(opened) })))
+    }
+
+    /// How many there were.
+    pub(crate) fn read(&self) -> nix::Result<u64> {
+        let mut value = [0; 8];
+        let read = nix::unistd::read(&self.0, &mut value)?;
+        if read < value.len() {
+            return Err(Errno::EIO);
+        }
+        Ok(u64::from_ne_bytes(value))
+    }
 }
 
 /// Anonymous memory that is unmapped when dropped.

@@ -63,6 +63,15 @@ pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
     found.err().map(|error| error.to_string())
 }
 
+/// Why nothing can be tried in the host's time: there a command that is not optimised needs half of the guest's for itself.
+pub(crate) fn why_too_slow() -> Option<String> {
+    let program = built(Arch::Arm, "ticktax")?;
+    let is_debug = program.components().any(|it| it.as_os_str() == "debug");
+    is_debug.then(|| {
+        "the command is not optimised: cargo xtask cross arm64 builds one that is".to_owned()
+    })
+}
+
 /// What an audit says in a guest, with `more` of the lab's arguments.
 fn audit(kernel: &str, more: &[&str], verb: &[&str]) -> Statement {
     let mut command = lab_run(kernel);
@@ -261,6 +270,38 @@ pub(crate) fn interrupts_between_cpus_have_their_name() {
     #[expect(clippy::cast_precision_loss, reason = "a count of some hundreds")]
     let seen = calls.intervals.count as f64 / statement.cpus[1].elapsed.as_secs_f64();
     assert!(seen > 0.8 * made, "{seen} of {made} a second: {calls:?}");
+}
+
+/// What is an NMI on x86: interrupts of the performance counters. They are a line with a name, and all of them are seen.
+/// Where the kernel has pseudo-NMIs (`CONFIG_ARM64_PSEUDO_NMI`), they come where other interrupts are not let in.
+pub(crate) fn counters_interrupts_are_a_line_with_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = built(Arch::Arm, "ticktax-inject").unwrap();
+    let words = "overflow --cpu 0 --cycles 2000000 --for 5m --json";
+    let beside = format!("{} {words}", program.display());
+    let keep = folder.path().to_str().unwrap();
+    let parameter = "irqchip.gicv3_pseudo_nmi=1";
+    let guest = ["--cmdline", parameter, "--keep", keep];
+    let statement = audit(
+        KERNEL,
+        &[&guest[..], &["--beside", &beside]].concat(),
+        &["--for", "2s"],
+    );
+    assert!(statement.balances(), "{:?}", statement.balance);
+    assert!(statement.coverage.every_entry_watched);
+    let truth = fs::read(folder.path().join("ticktax-inject-0.stdout")).unwrap();
+    let truth: Value = serde_json::from_slice(&truth).unwrap();
+    let seconds = |name: &str| truth[name].as_f64().unwrap() / 1e9;
+    let made = truth["events"].as_f64().unwrap() / (seconds("end") - seconds("start"));
+    let line = account(&statement, Class::Irq, truth["account"].as_str().unwrap());
+    #[expect(clippy::cast_precision_loss, reason = "a count of some hundreds")]
+    let seen = line.intervals.count as f64 / statement.cpus[0].elapsed.as_secs_f64();
+    // A CPU that idles, as before the audit, counts no cycles.
+    assert!(seen >= 0.95 * made, "{seen} of {made} a second: {line:?}");
+    assert!((100.0..1_000.0).contains(&seen), "{seen} a second");
+    let gaps = statement.gaps.as_ref().unwrap();
+    let outside = gaps.long.outside.share_of(gaps.watched);
+    assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
 }
 
 /// What is released for arm64, where `cargo xtask dist arm64` made it.

@@ -131,7 +131,7 @@ const KERNELS: &[&str] = &[
 ];
 
 /// Tests in guests of arm64.
-const ON_ARM: [(&str, Test); 4] = [
+const ON_ARM: [(&str, Test); 3] = [
     (
         "the_same_run_is_the_same_bytes",
         arm::the_same_run_is_the_same_bytes,
@@ -140,6 +140,14 @@ const ON_ARM: [(&str, Test); 4] = [
         "what_this_architecture_has_is_seen",
         arm::what_this_architecture_has_is_seen,
     ),
+    (
+        "counters_interrupts_are_a_line_with_a_name",
+        arm::counters_interrupts_are_a_line_with_a_name,
+    ),
+];
+
+/// What is to be tried on arm64 in the host's time.
+const ON_ARM_IN_HOSTS_TIME: [(&str, Test); 2] = [
     (
         "time_that_the_host_takes_is_outside",
         arm::time_that_the_host_takes_is_outside,
@@ -197,8 +205,16 @@ fn of_architectures() -> Vec<Trial> {
     if let Some(why) = &why {
         eprintln!("vm::arm64 tests are ignored: {why}");
     }
-    for (name, test) in ON_ARM {
-        trials.push(trial(&format!("vm::arm64::{name}"), test).with_ignored_flag(why.is_some()));
+    let named = |(name, test): (&str, Test)| trial(&format!("vm::arm64::{name}"), test);
+    for it in ON_ARM {
+        trials.push(named(it).with_ignored_flag(why.is_some()));
+    }
+    let slow = why.clone().or_else(arm::why_too_slow);
+    if let (None, Some(slow)) = (&why, &slow) {
+        eprintln!("vm::arm64 tests in the host's time are ignored: {slow}");
+    }
+    for it in ON_ARM_IN_HOSTS_TIME {
+        trials.push(named(it).with_ignored_flag(slow.is_some()));
     }
     let why = why.or_else(arm::why_no_package);
     if let Some(why) = &why {

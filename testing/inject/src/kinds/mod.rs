@@ -8,6 +8,7 @@ mod itimer;
 mod membarrier;
 mod munmap;
 mod none;
+mod overflow;
 mod softirq;
 mod stop;
 mod storm;
@@ -40,6 +41,7 @@ pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
         Disturbance::Writeback { dir, bytes, fsync } => {
             writeback::run(plan, dir, *bytes, *fsync, control)
         }
+        Disturbance::Overflow { cycles } => overflow::run(plan, *cycles, control),
         Disturbance::None => none::run(plan, control),
     }
 }

@@ -1,0 +1,46 @@
+//! `overflow`: interrupts of a CPU's performance counters, one each so many of its cycles.
+//!
+//! On x86 such an interrupt is an NMI; on arm64 it is a line's, and with `irqchip.gicv3_pseudo_nmi=1` it is let in where
+//! other interrupts are not. A CPU that idles counts no cycles.
+
+use ticktax_model::Nanos;
+
+use crate::clock;
+use crate::control::{Control, Walk};
+use crate::error::InjectError;
+use crate::plan::Plan;
+use crate::sys::CycleCounter;
+use crate::truth::{EventLog, Truth};
+
+use super::truth_of;
+
+/// What the kernel calls it: the device of the line, or the NMI's handler.
+const ACCOUNT: &str = if cfg!(target_arch = "x86_64") {
+    "perf_event_nmi_handler"
+} else {
+    "arm-pmu"
+};
+
+/// Counts to the end. How many interrupts that were, the counter's value says.
+pub(super) fn run(plan: &Plan, cycles: u64, control: &Control) -> Result<Truth, InjectError> {
+    let failed = |e| {
+        let hint = "run as root on a CPU whose cycles are counted: few virtual machines have such";
+        InjectError::system("count cycles", e, hint)
+    };
+    let cpu_before = clock::thread_cpu();
+    let start = control.begin();
+    let counter = CycleCounter::start(plan.cpu, cycles).map_err(failed)?;
+    control.sleep_until(start + Truth::LEAD + plan.duration)?;
+    let counted = counter.read().map_err(failed)?;
+    let mut log = EventLog::new(0);
+    log.happened = counted / cycles;
+    let walk = Walk {
+        start,
+        end: clock::now(),
+        stopped: control.stopped(),
+        planned: log.happened,
+        log,
+        thread_cpu: (clock::thread_cpu() - cpu_before).max(Nanos::ZERO),
+    };
+    Ok(truth_of(plan, walk, ACCOUNT, &[]))
+}
