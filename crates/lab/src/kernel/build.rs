@@ -223,7 +223,7 @@ fn configure(source: &Source, fragment: &str, objects: &Path) -> Result<(), LabE
 }
 
 /// The first line of a fragment that is not in a configuration; of lines for one option the last
-/// counts.
+/// counts. What is not set has no line of its own there, or a comment.
 fn first_refused<'a>(fragment: &'a str, config: &str) -> Option<&'a str> {
     let mut last: Vec<&str> = Vec::new();
     for line in fragment.lines().filter(|line| line.starts_with("CONFIG_")) {
@@ -231,8 +231,16 @@ fn first_refused<'a>(fragment: &'a str, config: &str) -> Option<&'a str> {
         last.retain(|other| option(other) != option(line));
         last.push(line);
     }
-    last.into_iter()
-        .find(|line| !config.lines().any(|there| there == *line))
+    let has = |line: &str| match line.strip_suffix("=n") {
+        Some(option) => !config.lines().any(|there| {
+            let value = there
+                .strip_prefix(option)
+                .and_then(|it| it.strip_prefix('='));
+            value.is_some_and(|value| value != "n")
+        }),
+        None => config.lines().any(|there| there == line),
+    };
+    last.into_iter().find(|line| !has(line))
 }
 
 fn compile(
@@ -311,6 +319,8 @@ mod tests {
             first_refused(wanted, "CONFIG_A=y\nCONFIG_B=y\n"),
             Some("CONFIG_A=n")
         );
+        let unset = "# CONFIG_A is not set\nCONFIG_AB=y\nCONFIG_B=y\n";
+        assert_eq!(first_refused(wanted, unset), None);
         assert_eq!(first_refused(wanted, "CONFIG_A=n\n"), Some("CONFIG_B=y"));
     }
 }
