@@ -294,6 +294,7 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
 #[derive(Debug)]
 struct Run {
     length: Nanos,
+    protocol: Protocol,
     rate: Option<f64>,
     bytes: u64,
     begin: Nanos,
@@ -312,6 +313,7 @@ impl Run {
         let begin = now();
         Self {
             length: spec.length,
+            protocol: spec.protocol,
             rate: spec.rate,
             bytes: 0,
             begin,
@@ -334,7 +336,8 @@ impl Run {
         mut call: impl FnMut(u64, Nanos) -> io::Result<usize>,
     ) {
         let end = self.begin + self.length;
-        let mut pacer = self.rate.map(|rate| Pacer::new(rate, self.begin));
+        let pacer = |rate| Pacer::new(self.protocol, rate, self.begin);
+        let mut pacer = self.rate.map(pacer);
         let mut looked = self.begin;
         let mut moved = false;
         shared.begin(self.begin);
