@@ -137,7 +137,7 @@ pub struct ProtocolCounters {
     /// TCP segments that were sent again.
     pub segments_again: u64,
     /// Of these, those that the other end says it had already (DSACK, RFC 2883): they were not lost, others overtook
-    /// them or their acknowledgement came late. 0 where the kernel does not count it (before 5.11), or DSACK is off.
+    /// them or their acknowledgement came late. 0 where the kernel does not count it (before 5.10), or DSACK is off.
     #[serde(default)]
     pub segments_twice: u64,
     /// UDP datagrams sent.

@@ -106,7 +106,7 @@ pub(super) struct Log {
     other_pause: Nanos,
     /// Whether losses are those of the last burst: all that was waiting has not been read since.
     open: bool,
-    /// Whether nothing was waiting at a moment since the last read.
+    /// Whether nothing was waiting at a moment since the last that was read, in order or not.
     was_empty: bool,
     gaps: Vec<Gap>,
     told: Told,
@@ -159,6 +159,7 @@ impl Log {
 
     /// Takes a datagram that was read at this time, when the socket had dropped `drops`; false where it is a stranger's.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos, drops: Option<u32>) -> bool {
+        let was_empty = std::mem::take(&mut self.was_empty);
         let Some(arrival) = self.arrivals.note(datagram, at) else {
             return false;
         };
@@ -204,6 +205,8 @@ impl Log {
         if let Some(last) = self.last {
             if number > last.number + 1 {
                 self.gap(last, read);
+                // What was missing before the buffer was empty is noticed by the next that comes, and was lost before.
+                self.open = !was_empty;
             }
             self.settle(last, read);
         } else if number > 0 {
@@ -216,7 +219,6 @@ impl Log {
         }
         self.courses.sent(came);
         self.last = Some(read);
-        self.was_empty = false;
         if !self.open && self.courses.is_done() {
             self.end_course();
         }
@@ -290,8 +292,7 @@ impl Log {
                 pause,
             });
         }
-        // What was missing before the buffer was empty is noticed by the next that comes, and was lost before.
-        self.open = !self.was_empty;
+        self.open = true;
         let burst = self.bursts.len() - 1;
         self.bursts[burst].lost += lost;
         self.bursts[burst].in_socket += drops.min(lost);
@@ -401,6 +402,10 @@ impl Log {
             };
             self.open = false;
             self.lose((next, sent), (last, after));
+            // Nothing was sent after it.
+            if let Some(gap) = self.gaps.last_mut().filter(|gap| gap.first == next) {
+                gap.ends_pause = true;
+            }
         } else if let (Some(sent), None) = (sent.filter(|&sent| sent > 0), self.last) {
             self.not_kept += sent;
         }

@@ -137,7 +137,8 @@ fn lost(page: &mut Page, it: &NetStatement) {
             sender.counters.segments_twice,
         );
         if again > 0 {
-            let had = match twice {
+            // They are of all that this host sent.
+            let had = match twice.min(again) {
                 0 => String::new(),
                 twice => format!("; the receiver says that it had {} already", grouped(twice)),
             };
