@@ -11,6 +11,7 @@ use std::process::{self, Command};
 use std::time::Duration;
 
 use serde_json::Value;
+use ticktax_model::Cpu;
 use ticktax_model::net::NetStatement;
 
 use crate::peer::{self, Running};
@@ -99,9 +100,7 @@ impl Namespaces {
             (&self.receiver, bench.measured),
             (&self.sender, bench.other),
         ] {
-            // The kernel reads a mask in words of 32 CPUs.
-            let (words, bit) = (cpu.0 as usize / 32, cpu.0 % 32);
-            let mask = format!("{:x}{}", 1_u32 << bit, ",00000000".repeat(words));
+            let mask = mask_of(cpu);
             let file = "/sys/class/net/pair/queues/rx-0/rps_cpus";
             let write = format!("echo {mask} > {file}");
             self.ip(&["netns", "exec", namespace, "sh", "-c", &write])?;
@@ -135,6 +134,12 @@ impl Drop for Namespaces {
             let _ = self.ip(&["netns", "delete", namespace]);
         }
     }
+}
+
+/// A CPU alone, as the kernel reads a mask: in words of 32.
+fn mask_of(cpu: Cpu) -> String {
+    let (words, bit) = (cpu.0 as usize / 32, cpu.0 % 32);
+    format!("{:x}{}", 1_u32 << bit, ",00000000".repeat(words))
 }
 
 /// What a tool says of one turn.
@@ -332,5 +337,19 @@ fn print(rivals: &[Rival], receive: Receive) {
         let off = 100.0 * (own.ratio.median() - 1.0).abs();
         let met = if off <= THROUGHPUT { "met" } else { "not met" };
         println!("\nUntraced, off by {off:.1} %; target ≤ {THROUGHPUT} %: {met}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Cpu;
+
+    use super::mask_of;
+
+    #[test]
+    fn masks_are_in_words_of_32_cpus() {
+        let masks = [0, 5, 31, 32, 70].map(|cpu| mask_of(Cpu(cpu)));
+        let expected = ["1", "20", "80000000", "1,00000000", "40,00000000,00000000"];
+        assert_eq!(masks, expected);
     }
 }

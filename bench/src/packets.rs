@@ -56,6 +56,8 @@ struct Told {
     placed: Series,
     buffer: Series,
     without_loss: u64,
+    /// Bursts of which nothing is predicted.
+    others: u64,
     /// What the formula leaves out, of the predictions that were off.
     apart: Vec<Apart>,
     /// Of those that lost with the buffer that was printed, those in which the receiver paused for longer than ever when
@@ -69,7 +71,7 @@ struct Told {
 struct Apart {
     lost: u64,
     predicted: u64,
-    /// What had been read before the pause and was still charged, or waited: the formula's buffer is empty.
+    /// What had been read before the pause and was still charged: the formula's buffer is empty.
     not_empty: i64,
     /// By how much more was sent until the receiver read again than the rate and the stall say.
     more_sent: i64,
@@ -81,15 +83,24 @@ impl Apart {
     /// `None` where what was sent in the pause is not known.
     fn of(burst: &Burst, held: u64) -> Option<Self> {
         let (sent, queued, predicted) = (burst.sent_in_pause?, burst.queued?, burst.predicted?);
-        let less = |a: u64, b: u64| i64::try_from(a).unwrap_or(0) - i64::try_from(b).unwrap_or(0);
         Some(Self {
             lost: burst.lost,
             predicted,
             not_empty: less(held, queued),
             more_sent: less(sent, predicted + held),
-            afterwards: less(burst.lost, sent.saturating_sub(queued)),
+            afterwards: afterwards(burst)?,
         })
     }
+}
+
+fn less(a: u64, b: u64) -> i64 {
+    a.cast_signed() - b.cast_signed()
+}
+
+/// What a burst lost beside what was sent in its pause and did not fit.
+fn afterwards(burst: &Burst) -> Option<i64> {
+    let (sent, queued) = (burst.sent_in_pause?, burst.queued?);
+    Some(less(burst.lost, 0) - less(sent, queued))
 }
 
 /// What a turn lost with the buffer that was printed before, and what it and the turn before would have needed.
@@ -99,6 +110,7 @@ struct InSpite {
     pauses: (Nanos, Nanos),
     /// Datagrams that the buffers which are printed after both hold.
     needed: (u64, u64),
+    /// What the worst burst lost while the receiver read again.
     afterwards: Option<i64>,
 }
 
@@ -126,6 +138,7 @@ impl Told {
         let held = charge(first).map(|it| it.datagrams);
         for burst in first.bursts.iter().flatten() {
             let (Some(predicted), Some(stall)) = (burst.predicted, &burst.stall) else {
+                self.others += 1;
                 continue;
             };
             let off = burst.lost.abs_diff(predicted);
@@ -150,16 +163,13 @@ impl Told {
         self.without_loss += u64::from(lost == 0);
         self.longer_pause += u64::from(longest_pause(second) > longest_pause(first));
         if lost > 0 {
-            let held = charge(second).map(|it| it.datagrams);
             let worst = second.bursts.iter().flatten().max_by_key(|it| it.lost);
             let needed = |run: &PacketStatement| run.needed.map_or(0, |it| it.datagrams);
             self.in_spite.push(InSpite {
                 lost,
                 pauses: (longest_pause(first), longest_pause(second)),
                 needed: (needed(first), needed(second)),
-                afterwards: worst
-                    .zip(held)
-                    .and_then(|(worst, held)| Apart::of(worst, held).map(|it| it.afterwards)),
+                afterwards: worst.and_then(afterwards),
             });
         }
         Ok(())
@@ -214,9 +224,10 @@ impl Told {
         ));
         table.print();
         println!(
-            "\n{} bursts came while nothing held up the receiver that the trace did not see (it read nothing for at most \
+            "\n{} bursts had no stall that was seen. {} came while nothing held up the receiver that the trace did not see (it read nothing for at most \
              {:.0} % longer); {} of these were predicted as asked. Of the {} turns that lost with the buffer that was \
              printed, {} had a longer pause than was measured before.",
+            self.others,
             self.alone.all,
             100.0 * ALONE,
             self.alone.within,
@@ -263,7 +274,7 @@ impl Told {
             "lost",
             "longest pause, before and then, ms",
             "printed, then needed, datagrams",
-            "lost while it read again",
+            "worst burst: lost while it read again",
         ]);
         for it in &self.in_spite {
             let ms = |pause: Nanos| pause.as_secs_f64() * 1e3;
