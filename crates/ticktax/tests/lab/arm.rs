@@ -37,7 +37,10 @@ fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     }
     let target = own.ancestors().nth(2)?.join(arch.target());
     let all = ["dist", "release", "debug"].map(|profile| target.join(profile).join(package));
-    all.into_iter().find(|file| file.is_file())
+    // The newest, as `lab run` takes it.
+    let written = |file: &PathBuf| fs::metadata(file).and_then(|it| it.modified()).ok();
+    let found = all.into_iter().filter(|file| file.is_file());
+    found.max_by_key(written)
 }
 
 /// Why nothing can be tried on guests of `arch` with this kernel.
@@ -66,7 +69,7 @@ pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
 /// Why nothing can be tried in the host's time: there a command that is not optimised needs half of the guest's for itself.
 pub(crate) fn why_too_slow() -> Option<String> {
     let program = built(Arch::Arm, "ticktax")?;
-    let is_debug = program.components().any(|it| it.as_os_str() == "debug");
+    let is_debug = program.parent()?.ends_with("debug");
     is_debug.then(|| {
         "the command is not optimised: cargo xtask cross arm64 builds one that is".to_owned()
     })
@@ -252,6 +255,19 @@ pub(crate) fn time_that_the_host_takes_is_outside() {
     assert!(account.time >= Nanos(STOP.0 * stops), "{account:?}");
 }
 
+/// How many of a disturbance's interrupts a second were seen on the CPU that it disturbs, and how many were made.
+fn interrupts(statement: &Statement, truth: &Path) -> (f64, f64) {
+    let truth = fs::read(truth.join("ticktax-inject-0.stdout")).unwrap();
+    let truth: Value = serde_json::from_slice(&truth).unwrap();
+    let number = |name: &str| truth[name].as_f64().unwrap();
+    let made = number("events") / ((number("end") - number("start")) / 1e9);
+    let line = account(statement, Class::Irq, truth["account"].as_str().unwrap());
+    let cpu = statement.cpus.last().unwrap();
+    #[expect(clippy::cast_precision_loss, reason = "a count of some hundreds")]
+    let seen = line.intervals.count as f64 / cpu.elapsed.as_secs_f64();
+    (seen, made)
+}
+
 /// Calls from one CPU to the other are counted by the name that they have everywhere.
 pub(crate) fn interrupts_between_cpus_have_their_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -262,14 +278,8 @@ pub(crate) fn interrupts_between_cpus_have_their_name() {
     let more = ["--tcg", "--smp", "2", "--beside", &beside, "--keep", keep];
     let statement = audit(KERNEL, &more, &["--for", "4s", "--probe", "none"]);
     assert!(statement.balances(), "{:?}", statement.balance);
-    let truth = fs::read(folder.path().join("ticktax-inject-0.stdout")).unwrap();
-    let truth: Value = serde_json::from_slice(&truth).unwrap();
-    let seconds = |name: &str| truth[name].as_f64().unwrap() / 1e9;
-    let made = truth["events"].as_f64().unwrap() / (seconds("end") - seconds("start"));
-    let calls = account(&statement, Class::Irq, truth["account"].as_str().unwrap());
-    #[expect(clippy::cast_precision_loss, reason = "a count of some hundreds")]
-    let seen = calls.intervals.count as f64 / statement.cpus[1].elapsed.as_secs_f64();
-    assert!(seen > 0.8 * made, "{seen} of {made} a second: {calls:?}");
+    let (seen, made) = interrupts(&statement, folder.path());
+    assert!(seen > 0.8 * made, "{seen} of {made} a second");
 }
 
 /// What is an NMI on x86: interrupts of the performance counters. They are a line with a name, and all of them are seen.
@@ -289,15 +299,9 @@ pub(crate) fn counters_interrupts_are_a_line_with_a_name() {
     );
     assert!(statement.balances(), "{:?}", statement.balance);
     assert!(statement.coverage.every_entry_watched);
-    let truth = fs::read(folder.path().join("ticktax-inject-0.stdout")).unwrap();
-    let truth: Value = serde_json::from_slice(&truth).unwrap();
-    let seconds = |name: &str| truth[name].as_f64().unwrap() / 1e9;
-    let made = truth["events"].as_f64().unwrap() / (seconds("end") - seconds("start"));
-    let line = account(&statement, Class::Irq, truth["account"].as_str().unwrap());
-    #[expect(clippy::cast_precision_loss, reason = "a count of some hundreds")]
-    let seen = line.intervals.count as f64 / statement.cpus[0].elapsed.as_secs_f64();
+    let (seen, made) = interrupts(&statement, folder.path());
     // A CPU that idles, as before the audit, counts no cycles.
-    assert!(seen >= 0.95 * made, "{seen} of {made} a second: {line:?}");
+    assert!(seen >= 0.95 * made, "{seen} of {made} a second");
     assert!((100.0..1_000.0).contains(&seen), "{seen} a second");
     let gaps = statement.gaps.as_ref().unwrap();
     let outside = gaps.long.outside.share_of(gaps.watched);
