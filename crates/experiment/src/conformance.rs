@@ -27,8 +27,8 @@ pub const TOLERANCE: Tolerance = Tolerance {
 };
 /// By how much Linux lets a timer of a task be late, so as to join it with others.
 const SLACK: Nanos = Nanos::from_micros(50);
-/// How long code from a tick to the frame may take, where nothing shows how long it does: in the
-/// lab's guests with high-resolution timers it is 11 to 18 µs, on arm64 up to 30.
+/// What code from a tick to the frame may take, where nothing shows what it does: in the lab's guests with
+/// high-resolution timers it is 11 to 18 µs, on arm64 up to 30.
 const CODES: [Nanos; 3] = [Nanos::ZERO, Nanos::from_micros(25), Nanos::from_micros(50)];
 
 /// A kernel, as far as the model of a paced loop depends on it.
