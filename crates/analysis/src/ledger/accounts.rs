@@ -225,19 +225,24 @@ impl Group {
     #[inline]
     fn add(&mut self, span: &Span) {
         // The first may have no length at all.
-        if Some(span.dur) > self.lengths.tally.max() {
-            self.longest = Some(Moment {
-                at: span.start,
-                length: span.dur,
-                cpu: span.cpu,
-            });
+        let max = self.lengths.tally.max();
+        if Some(span.dur) >= max {
+            // Of several the earliest, in whatever order CPUs are drained.
+            let is_first = |it: &Moment| (span.start, span.cpu) < (it.at, it.cpu);
+            if Some(span.dur) > max || self.longest.as_ref().is_some_and(is_first) {
+                self.longest = Some(Moment {
+                    at: span.start,
+                    length: span.dur,
+                    cpu: span.cpu,
+                });
+            }
         }
         self.lengths.add(span.self_time, span.dur);
     }
 
     fn add_sum(&mut self, sum: &Sum) {
         // When in its window that was is not recorded.
-        if Some(sum.max) > self.lengths.tally.max() {
+        if Some(sum.max) >= self.lengths.tally.max() {
             self.longest = None;
         }
         self.lengths.add_sum(sum);

@@ -275,6 +275,20 @@ fn the_longest_of_intervals_without_a_length_is_one_of_them() {
     assert_eq!(at, Some(Nanos(100)), "{account:?}");
 }
 
+/// Of several as long, whichever comes first in the recording.
+#[test]
+fn the_longest_of_intervals_of_one_length_is_the_earliest() {
+    for order in [[100, 500], [500, 100]] {
+        let mut desk = Desk::open(1_000);
+        for at in order {
+            desk.row((at, 50, 50), timer());
+        }
+        let account = &desk.close().accounts[0];
+        let at = account.longest.map(|longest| longest.at);
+        assert_eq!(at, Some(Nanos(100)), "{account:?}");
+    }
+}
+
 #[test]
 fn interrupts_are_counted_by_their_frames_and_functions_are_parts() {
     let mut desk = Desk::open(10_000);
