@@ -132,7 +132,7 @@ impl CycleCounter {
         // `struct perf_event_attr`, version 5 (<linux/perf_event.h>), as 64-bit words: a hardware event, cycles, by
         // this period; every option is off.
         const SIZE: u64 = 112;
-        let mut attr = [0_u64; SIZE as usize / 8];
+        let mut attr = [0_u64; 14];
         attr[0] = if cfg!(target_endian = "little") {
             SIZE << 32
         } else {

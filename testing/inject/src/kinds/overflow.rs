@@ -31,9 +31,9 @@ pub(super) fn run(plan: &Plan, cycles: u64, control: &Control) -> Result<Truth, 
     let start = control.begin();
     let counter = CycleCounter::start(plan.cpu, cycles).map_err(failed)?;
     control.sleep_until(start + Truth::LEAD + plan.duration)?;
-    let counted = counter.read().map_err(failed)?;
+    let passed = counter.read().map_err(failed)?;
     let mut log = EventLog::new(0);
-    log.happened = counted / cycles;
+    log.happened = passed / cycles;
     let walk = Walk {
         start,
         end: clock::now(),
