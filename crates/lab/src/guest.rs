@@ -215,7 +215,9 @@ fn open_line() -> io::Result<File> {
 }
 
 fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
-    let realtime = fs::read("/sys/kernel/realtime").is_ok_and(|it| it.starts_with(b"1"));
+    // /sys/kernel/realtime is of the patches from before 6.12.
+    let version = fs::read_to_string("/proc/version");
+    let realtime = version.is_ok_and(|it| it.contains("PREEMPT_RT"));
     for piece in frame.to_bytes().chunks(PIECE) {
         line.write_all(piece)
             .and_then(|()| nix::sys::termios::tcdrain(&*line).map_err(io::Error::from))
