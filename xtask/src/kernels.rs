@@ -1,11 +1,12 @@
-//! `cargo xtask kernels`: the committed BPF object on every kernel that Debian has, of both architectures,
-//! in guests of the lab; docs/kernels.md is its table.
+//! `cargo xtask kernels`: the committed BPF object on every kernel that Debian has, of both architectures, and on
+//! kernels that the lab builds, in guests of the lab; docs/kernels.md has the tables.
 //!
 //! In each guest a real-time thread disturbs the CPU by a known part of its time. What an audit there says has to
 //! be that. A guest's time is what its instructions take, so that a row does not depend on the machine. What came of a kernel is kept under
-//! target/kernels, and is not done again for the same binary. Guests of this machine's architecture run the command as
-//! tests do, the others what `cargo xtask cross` builds.
+//! target/kernels, and is not done again for the same binaries. Guests run the command as tests do; of another
+//! architecture it is cross-built.
 
+mod builds;
 mod row;
 
 use std::fs;
@@ -17,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cross::{TARGETS, Target, build_here};
 use crate::{read, renew, root};
+use builds::{BUILDS, BUILT_FOR, Build};
 use row::Row;
 
 /// Suites of Debian, the oldest first.
@@ -35,68 +37,131 @@ const FLAVOURS: [&str; 3] = ["cloud-", "rt-", ""];
 
 /// The file with the audit's statement.
 const STATEMENT: &str = "statement.json";
-/// Where the table stands.
-const PAGE: &str = "docs/kernels.md";
-/// The lines around it.
-const MARKS: (&str, &str) = ("<!-- cargo xtask kernels -->", "<!-- end -->");
 
-/// Boots all kernels, or those whose names have one of `words` in them, and writes their rows and those of
-/// kernels that were booted before.
-pub(crate) fn make(words: &[&str]) -> Result<String, String> {
-    let command = build_here("ticktax", "dev")?;
-    let mut all: Vec<(Target, String)> = Vec::new();
-    for suite in SUITES {
-        for target in TARGETS {
+/// What disturbs the guest: arguments of ticktax-inject.
+const BESIDE: &str = "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json";
+/// What runs there.
+const AUDIT: [&str; 3] = ["audit", "--for", "2s"];
+
+/// Where the tables stand.
+const PAGE: &str = "docs/kernels.md";
+
+/// A table of the page, and whose rows it has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    /// Debian's kernels.
+    Debian,
+    /// Those that the lab builds.
+    Built,
+}
+
+impl Table {
+    const ALL: [Self; 2] = [Self::Debian, Self::Built];
+
+    /// Its kernels by the architecture that they are for, in the order of their rows.
+    fn kernels(self) -> Vec<(Target, String)> {
+        match self {
+            Self::Debian => debian(),
+            Self::Built => BUILDS.iter().map(|it| (BUILT_FOR, it.kernel())).collect(),
+        }
+    }
+
+    /// The lines around it.
+    fn marks(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Debian => ("<!-- cargo xtask kernels -->", "<!-- end -->"),
+            Self::Built => (
+                "<!-- cargo xtask kernels hz250 -->",
+                "<!-- end of those -->",
+            ),
+        }
+    }
+}
+
+/// Every kernel of Debian.
+fn debian() -> Vec<(Target, String)> {
+    let mut all = Vec::new();
+    for target in TARGETS {
+        for suite in SUITES {
             let arch = target.debian;
             let names = FLAVOURS.map(|flavour| format!("{suite}:linux-image-{flavour}{arch}"));
             all.extend(names.into_iter().map(|name| (target, name)));
         }
     }
+    all
+}
+
+/// Boots all kernels, or those whose names have one of `words` in them, and writes their rows and those of
+/// kernels that were booted before. A table of which none is wanted stays as it is.
+pub(crate) fn make(words: &[&str]) -> Result<String, String> {
+    let command = build_here("ticktax", "dev")?;
     let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
-    let mut rows = Vec::new();
-    for target in TARGETS {
-        let mine = all.iter().filter(|(of, _)| *of == target);
-        let mine: Vec<&String> = mine.map(|(_, name)| name).collect();
-        let programs = ["ticktax", "ticktax-inject"].map(|package| {
-            if target.machine == std::env::consts::ARCH {
-                build_here(package, "dev")
-            } else {
-                target.build(package, &root().join("target"), "release")
-            }
-        });
-        let [binary, inject] = programs;
-        let (binary, inject) = (binary?, inject?);
-        let key = digest(&binary)?;
-        for name in mine {
-            let guest = Guest {
-                command: &command,
-                binary: &binary,
-                inject: &inject,
-                key: &key,
-            };
-            if is_wanted(name) || guest.is_known(name) {
-                eprintln!("{name}");
-                rows.push(Row::of(name, guest.statement(name)));
+    let mut page = String::from_utf8_lossy(&read(PAGE)?).into_owned();
+    let mut said = Vec::new();
+    for table in Table::ALL {
+        let kernels = table.kernels();
+        if !kernels.iter().any(|(_, name)| is_wanted(name)) {
+            continue;
+        }
+        let mut rows = Vec::new();
+        for target in TARGETS {
+            let of = |it: &&(Target, String)| it.0 == target;
+            let mine: Vec<&String> = kernels.iter().filter(of).map(|it| &it.1).collect();
+            if !mine.is_empty() {
+                rows.extend(rows_of(target, &mine, &command, is_wanted)?);
             }
         }
+        let right = rows.iter().filter(|row| row.is_right()).count();
+        let lines: Vec<String> = rows.iter().map(ToString::to_string).collect();
+        let lines = lines.join("\n") + "\n";
+        page = with_table(&page, table.marks(), &format!("{}{lines}", row::HEAD))?;
+        let count = rows.len();
+        said.push(format!("{lines}{right} of {count} kernels are right"));
     }
-    let wrong: Vec<&Row> = rows.iter().filter(|row| !row.is_right()).collect();
-    let lines: Vec<String> = rows.iter().map(ToString::to_string).collect();
-    let table = lines.join("\n") + "\n";
-    let message = format!(
-        "{table}{} of {} kernels are right",
-        rows.len() - wrong.len(),
-        rows.len()
-    );
-    let page = String::from_utf8_lossy(&read(PAGE)?).into_owned();
-    let page = with_table(&page, &format!("{}{table}", row::HEAD))?;
-    let written = renew(PAGE, page.as_bytes())?;
-    Ok(format!("{message}\n{written}"))
+    if said.is_empty() {
+        return Err(format!(
+            "no kernel has one of these in its name: {}",
+            words.join(", ")
+        ));
+    }
+    said.push(renew(PAGE, page.as_bytes())?);
+    Ok(said.join("\n"))
+}
+
+/// The rows of an architecture's kernels, as far as they are wanted or known.
+fn rows_of(
+    target: Target,
+    kernels: &[&String],
+    command: &Path,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Row>, String> {
+    let programs = ["ticktax", "ticktax-inject"].map(|package| {
+        if target.machine == std::env::consts::ARCH {
+            build_here(package, "dev")
+        } else {
+            target.build(package, &root().join("target"), "dev")
+        }
+    });
+    let [binary, inject] = programs;
+    let (binary, inject) = (binary?, inject?);
+    let guest = Guest {
+        command,
+        key: &format!("{} {}", digest(&binary)?, digest(&inject)?),
+        binary: &binary,
+        inject: &inject,
+    };
+    let mut rows = Vec::new();
+    for name in kernels {
+        if is_wanted(name) || guest.is_known(name) {
+            eprintln!("{name}");
+            rows.push(Row::of(name, guest.statement(name)));
+        }
+    }
+    Ok(rows)
 }
 
 /// The page with another table.
-fn with_table(page: &str, table: &str) -> Result<String, String> {
-    let (begin, end) = MARKS;
+fn with_table(page: &str, (begin, end): (&str, &str), table: &str) -> Result<String, String> {
     let parts = page.split_once(begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(end)?;
         Some((before, after))
@@ -117,8 +182,11 @@ impl Guest<'_> {
     /// Whether this kernel was booted with this binary before.
     fn is_known(&self, kernel: &str) -> bool {
         let folder = folder_of(kernel);
-        let key = fs::read_to_string(folder.join("binary"));
-        key.is_ok_and(|key| key == self.key) && folder.join(STATEMENT).is_file()
+        let key = fs::read_to_string(folder.join("key"));
+        let is_same = self
+            .key(kernel)
+            .is_ok_and(|wanted| key.is_ok_and(|it| it == wanted));
+        is_same && folder.join(STATEMENT).is_file()
     }
 
     /// What an audit says in a guest with this kernel, and what really was; or why there is none.
@@ -130,9 +198,9 @@ impl Guest<'_> {
             drop(fs::remove_dir_all(&folder));
             fs::create_dir_all(&folder)
                 .map_err(|error| format!("cannot make a folder: {error}"))?;
-            self.boot(kernel, &folder, &said)?;
-            let key = folder.join("binary");
-            fs::write(key, self.key).map_err(|error| format!("cannot write: {error}"))?;
+            self.boot(kernel, &folder)?;
+            let key = self.key(kernel)?;
+            fs::write(folder.join("key"), key).map_err(|error| format!("cannot write: {error}"))?;
         }
         let json = |file: PathBuf| {
             let text =
@@ -142,25 +210,35 @@ impl Guest<'_> {
         Ok((json(said)?, json(folder.join("ticktax-inject-0.stdout"))?))
     }
 
-    fn boot(&self, kernel: &str, folder: &Path, said: &Path) -> Result<(), String> {
+    /// What a guest's result depends on; Debian's kernels are as new as they were at their first boot.
+    fn key(&self, kernel: &str) -> Result<String, String> {
+        let build = BUILDS.iter().find(|build| build.kernel() == kernel);
+        let config = build.map(Build::identity).transpose()?.unwrap_or_default();
+        let all = format!("{} {BESIDE} {AUDIT:?} {config}", self.key);
+        Ok(format!("{:x}", Sha256::digest(all)))
+    }
+
+    fn boot(&self, kernel: &str, folder: &Path) -> Result<(), String> {
+        if let Some(build) = BUILDS.iter().find(|build| build.kernel() == kernel) {
+            build.build(self.command, folder)?;
+        }
+        let said = folder.join(STATEMENT);
         let inject = self.inject.display();
         let mut command = Command::new(self.command);
         command
-            .args([
-                "lab", "run", "--kernel", kernel, "--limit", "20m", "--binary",
-            ])
+            .args(["lab", "run", "--kernel", kernel, "--limit", "20m"])
+            .arg("--binary")
             .arg(self.binary)
             .arg("--beside")
-            .arg(format!(
-                "{inject} fifo --cpu 0 --period 40ms --length 2ms --for 5m --json"
-            ))
+            .arg(format!("{inject} {BESIDE}"))
             .arg("--keep")
             .arg(folder)
             .arg("--console")
             .arg(folder.join("console"))
             .args(["--format", "json", "--output"])
-            .arg(said)
-            .args(["--", "audit", "--for", "2s"]);
+            .arg(&said)
+            .arg("--")
+            .args(AUDIT);
         let output = command
             .output()
             .map_err(|error| format!("cannot run ticktax: {error}"))?;
@@ -169,15 +247,20 @@ impl Guest<'_> {
         if output.status.success() || is_written {
             return Ok(());
         }
-        let why = String::from_utf8_lossy(&output.stderr).into_owned();
-        let why = why.lines().next_back().unwrap_or("it did not say why");
-        Err(why.trim_start_matches("ticktax: ").to_owned())
+        Err(last_words(&output.stderr))
     }
 }
 
 /// Where it is kept what came of a kernel.
 fn folder_of(kernel: &str) -> PathBuf {
     root().join("target/kernels").join(kernel.replace(':', "-"))
+}
+
+/// What a command that failed said last.
+fn last_words(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let last = said.lines().next_back().unwrap_or("it did not say why");
+    last.trim_start_matches("ticktax: ").to_owned()
 }
 
 fn digest(file: &Path) -> Result<String, String> {
@@ -188,14 +271,14 @@ fn digest(file: &Path) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MARKS, with_table};
+    use super::{Table, with_table};
 
     #[test]
     fn a_table_is_put_where_the_last_one_was() {
-        let (begin, end) = MARKS;
+        let marks @ (begin, end) = Table::Built.marks();
         let page = format!("before\n{begin}\nold\n{end}\nafter\n");
-        let fresh = with_table(&page, "new\n").unwrap();
+        let fresh = with_table(&page, marks, "new\n").unwrap();
         assert_eq!(fresh, format!("before\n{begin}\nnew\n{end}\nafter\n"));
-        assert!(with_table("nothing", "new").is_err());
+        assert!(with_table("nothing", marks, "new").is_err());
     }
 }
