@@ -364,11 +364,12 @@ fn of_kernel(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         ),
         Advice::Stolen { time, share } => (
             format!(
-                "The hypervisor ran something else for {} ({}): ask for CPUs of your own.",
+                "The hypervisor ran something else for {} (outside and steal, {}): ask for CPUs of your own.",
                 tied(time),
                 tied(format!("{} of the CPUs", percent(*share)))
             ),
-            Some("vmstat 1 10   # column st".to_owned()),
+            // Column st of vmstat has steal alone, which many a host does not tell.
+            Some("ticktax audit --section noise".to_owned()),
         ),
         Advice::KernelWork {
             name,

@@ -514,12 +514,14 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
             tied(format!("{compared} of {all}"))
         );
     }
-    let unexplained = cpus.iter().map(|cpu| cpu.unexplained.share_of(cpu.elapsed));
-    let most = unexplained.fold(0.0, f64::max);
-    format!(
-        "No error in top beyond the {} unexplained.",
-        tied(percent(most))
-    )
+    // The head has the share of all CPUs.
+    let share = |cpu: &CpuCheck| cpu.unexplained.share_of(cpu.elapsed);
+    let most = cpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
+    let most = most.map_or_else(String::new, |cpu| {
+        let of = format!("{} of CPU {}", percent(share(cpu)), cpu.cpu);
+        format!(" beyond what is unexplained: {}", tied(of))
+    });
+    format!("No error in top{most}.")
 }
 
 /// Whether top is right about a CPU, whatever the unexplained time was.

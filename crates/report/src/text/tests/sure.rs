@@ -69,8 +69,11 @@ fn top_is_right_where_nothing_could_make_it_wrong() {
         let cpu = &mut check.cpus[0];
         cpu.shown_share += 0.05;
         cpu.unexplained = cpu.elapsed.times(0.06);
+        let mut calmer = check.cpus[0].clone();
+        (calmer.cpu, calmer.unexplained) = (Cpu(1), calmer.elapsed.times(0.055));
+        check.cpus.push(calmer);
     });
-    let beyond = "No error in top beyond the 6.0 % unexplained.";
+    let beyond = "No error in top beyond what is unexplained: 6.0 % of CPU 0.";
     assert!(unexplained.contains(beyond), "{unexplained}");
     let unknown = topped(|check| {
         let mut other = check.cpus[0].clone();
