@@ -82,7 +82,7 @@ struct Gap {
     burst: usize,
     /// Whether one of them came after all.
     has_late: bool,
-    /// Whether the pause of its burst ended between the sending of those around it.
+    /// Whether the pause of its burst ended after the one before them was sent, and before the one after them was.
     ends_pause: bool,
 }
 
@@ -439,16 +439,12 @@ impl Log {
             (burst.at, burst.lost_at) = (known[0].1 - begun, came[0].1);
         }
         if let Some(pause) = &mut burst.pause {
-            let waiting_from = burst.first - pause.queued;
-            let sent = match lost::last_by(&came, pause.end) {
-                Some(last) => Some(last + 1),
-                // It was sent before that end as a whole, or after it.
-                None if gap.ends_pause && came[0].1 <= pause.end => Some(gap.end),
-                None if gap.ends_pause => Some(gap.first),
-                None => None,
-            };
-            if let Some(sent) = sent {
-                pause.sent = Some(sent.saturating_sub(waiting_from));
+            // A gap that the pause ended in may have been sent before that as a whole.
+            let is_before = gap.ends_pause && came[0].1 <= pause.end;
+            let last = lost::last_by(&came, pause.end).or(is_before.then_some(gap.end - 1));
+            if let Some(last) = last {
+                let waiting_from = burst.first - pause.queued;
+                pause.sent = Some((last + 1).saturating_sub(waiting_from));
             }
         }
     }

@@ -7,14 +7,14 @@ use ticktax_model::net::Protocol;
 
 use super::LOOK;
 
-/// A sender that was held up makes no more good than this.
+/// A sender that was held up catches up with at most this much.
 const LATE: Nanos = Nanos::from_millis(10);
 
-/// Of that datagrams make this good at once: more would be lost by a receiver whose buffer has room for its own stalls
-/// alone. The rest they make good afterwards.
+/// A sender of datagrams sends at most this much of it in one burst: a receiver whose buffer has room for its own stalls
+/// alone would lose more.
 const AT_ONCE: Nanos = Nanos::from_millis(1);
 
-/// By how much faster they are sent meanwhile.
+/// By how much faster it then sends, until it has caught up.
 const FASTER: f64 = 0.05;
 
 /// A call of a slow stream holds at most what so long sends, so that something flows many times a second.
@@ -27,9 +27,9 @@ pub(super) struct Pacer {
     /// From when on the rate is kept: later where the sender was held up.
     begin: Nanos,
     sent: f64,
-    /// What is still to be made good.
+    /// What it is still behind with.
     debt: Nanos,
-    /// The most that is made good at once.
+    /// The longest burst.
     at_once: Nanos,
     /// How late it usually is after a sleep: where timers end on ticks, that is no hold-up.
     usual: Nanos,
@@ -170,13 +170,13 @@ mod tests {
             let soon = sent(&mut pacer, (late, late + LATE.times(10.0)), |at| at);
             let (later, end) = (late + LATE.times(10.0), late + LATE.times(40.0));
             let all = soon + sent(&mut pacer, (later, end), |at| at);
-            // It sends a little faster until all is made good, and not for longer.
-            let made_good = LATE - at_once;
-            if made_good > Nanos::ZERO {
+            // It sends a little faster until it has caught up, and not for longer.
+            let debt = LATE - at_once;
+            if debt > Nanos::ZERO {
                 let faster = soon / bytes_of(LATE.times(10.0)) - 1.0;
                 assert!((faster - FASTER).abs() < 0.01, "{faster}");
             }
-            let off = all - bytes_of(LATE.times(40.0) + made_good);
+            let off = all - bytes_of(LATE.times(40.0) + debt);
             assert!(off.abs() <= 300.0, "{protocol:?}: {all}");
         }
     }
@@ -194,7 +194,7 @@ mod tests {
 
     /// Held up for 10 ms of every 50, again and again: no more is owed than for one.
     #[test]
-    fn what_is_to_be_made_good_does_not_grow() {
+    fn the_debt_of_a_sender_that_is_held_up_again_and_again_does_not_grow() {
         let mut pacer = Pacer::new(Protocol::Udp, RATE, Nanos::ZERO);
         for round in 0..20 {
             let begin = Nanos::from_millis(50 * round);
