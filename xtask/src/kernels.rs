@@ -107,7 +107,11 @@ pub(crate) fn make(words: &[&str]) -> Result<String, String> {
         for target in TARGETS {
             let of = |it: &&(Target, String)| it.0 == target;
             let mine: Vec<&String> = kernels.iter().filter(of).map(|it| &it.1).collect();
-            if !mine.is_empty() {
+            // Nothing is built for an architecture of which nothing is asked for or kept.
+            if mine
+                .iter()
+                .any(|name| is_wanted(name) || folder_of(name).is_dir())
+            {
                 rows.extend(rows_of(target, &mine, &command, is_wanted)?);
             }
         }

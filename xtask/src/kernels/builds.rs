@@ -55,7 +55,7 @@ pub(super) const BUILDS: [Build; 8] = [
     Build {
         variant: "preempt-lazy",
         source: NEWER,
-        // What /proc/sys takes has another name there.
+        // The option for /proc/sys has another name in 7.x.
         config: &[
             "PROC_SYSCTL=n",
             "SYSCTL=y",
@@ -71,7 +71,7 @@ pub(super) const BUILDS: [Build; 8] = [
     Build {
         variant: "nohz-full",
         source: OLDER,
-        // Without the last, nothing is measured on CPUs that no parameter names.
+        // The last puts it into use on every CPU, without `nohz_full=`.
         config: &[
             "TICK_CPU_ACCOUNTING=n",
             "NO_HZ_IDLE=n",
