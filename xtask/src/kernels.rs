@@ -1,8 +1,8 @@
 //! `cargo xtask kernels`: the committed BPF object on every kernel that Debian has, of both architectures, and on
 //! kernels that the lab builds, in guests of the lab; docs/kernels.md has the tables.
 //!
-//! In each guest a real-time thread disturbs the CPU by a known part of its time. What an audit there says has to
-//! be that. A guest's time is what its instructions take, so that a row does not depend on the machine. What came of a kernel is kept under
+//! In each guest a real-time thread disturbs the CPU by a known part of its time, and so many interrupts are sent. What an
+//! audit there says has to be that. A guest's time is what its instructions take, so that a row does not depend on the machine. What came of a kernel is kept under
 //! target/kernels, and is not done again for the same binaries. Guests run the command as tests do; of another
 //! architecture it is cross-built.
 
@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 
 use crate::cross::{TARGETS, Target, build_here};
 use crate::{read, renew, root};
-use builds::{BUILDS, BUILT_FOR, Build};
-use row::Row;
+use builds::{BUILDS, Build};
+use row::{Row, Truth};
 
 /// Suites of Debian, the oldest first.
 const SUITES: [&str; 7] = [
@@ -35,11 +35,23 @@ const SUITES: [&str; 7] = [
 /// What their kernels are for.
 const FLAVOURS: [&str; 3] = ["cloud-", "rt-", ""];
 
+/// Suites that have kernels of arm64 with pages of 16 KiB.
+const WITH_LARGE_PAGES: [&str; 5] = [
+    "bookworm-backports",
+    "trixie",
+    "trixie-backports",
+    "sid",
+    "experimental",
+];
+
 /// The file with the audit's statement.
 const STATEMENT: &str = "statement.json";
 
-/// What disturbs the guest: arguments of ticktax-inject.
-const BESIDE: &str = "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json";
+/// What disturbs the guest: arguments of ticktax-inject. A thread, and interrupts that are sent.
+const BESIDE: [&str; 2] = [
+    "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json",
+    "irq-work --cpu 0 --period 10ms --for 5m --json",
+];
 /// What runs there.
 const AUDIT: [&str; 3] = ["audit", "--for", "2s"];
 
@@ -62,7 +74,7 @@ impl Table {
     fn kernels(self) -> Vec<(Target, String)> {
         match self {
             Self::Debian => debian(),
-            Self::Built => BUILDS.iter().map(|it| (BUILT_FOR, it.kernel())).collect(),
+            Self::Built => BUILDS.iter().map(|it| (it.target, it.kernel())).collect(),
         }
     }
 
@@ -86,6 +98,9 @@ fn debian() -> Vec<(Target, String)> {
             let arch = target.debian;
             let names = FLAVOURS.map(|flavour| format!("{suite}:linux-image-{flavour}{arch}"));
             all.extend(names.into_iter().map(|name| (target, name)));
+            if arch == "arm64" && WITH_LARGE_PAGES.contains(&suite) {
+                all.push((target, format!("{suite}:linux-image-{arch}-16k")));
+            }
         }
     }
     all
@@ -194,7 +209,7 @@ impl Guest<'_> {
     }
 
     /// What an audit says in a guest with this kernel, and what really was; or why there is none.
-    fn statement(&self, kernel: &str) -> Result<(Value, Value), String> {
+    fn statement(&self, kernel: &str) -> Result<(Value, Truth), String> {
         let folder = folder_of(kernel);
         let said = folder.join(STATEMENT);
         if !self.is_known(kernel) {
@@ -211,19 +226,25 @@ impl Guest<'_> {
                 fs::read_to_string(&file).map_err(|error| format!("cannot read: {error}"))?;
             serde_json::from_str(&text).map_err(|error| format!("it is no JSON: {error}"))
         };
-        Ok((json(said)?, json(folder.join("ticktax-inject-0.stdout"))?))
+        let truth = |number: usize| json(folder.join(format!("ticktax-inject-{number}.stdout")));
+        let truth = Truth {
+            thread: truth(0)?,
+            interrupts: truth(1)?,
+        };
+        Ok((json(said)?, truth))
     }
 
     /// What a guest's result depends on; Debian's kernels are as new as they were at their first boot.
     fn key(&self, kernel: &str) -> Result<String, String> {
         let build = BUILDS.iter().find(|build| build.kernel() == kernel);
         let config = build.map(Build::identity).transpose()?.unwrap_or_default();
-        let all = format!("{} {BESIDE} {AUDIT:?} {config}", self.key);
+        let all = format!("{} {BESIDE:?} {AUDIT:?} {config}", self.key);
         Ok(format!("{:x}", Sha256::digest(all)))
     }
 
     fn boot(&self, kernel: &str, folder: &Path) -> Result<(), String> {
-        if let Some(build) = BUILDS.iter().find(|build| build.kernel() == kernel) {
+        let build = BUILDS.iter().find(|build| build.kernel() == kernel);
+        if let Some(build) = build {
             build.build(self.command, folder)?;
         }
         let said = folder.join(STATEMENT);
@@ -233,8 +254,12 @@ impl Guest<'_> {
             .args(["lab", "run", "--kernel", kernel, "--limit", "20m"])
             .arg("--binary")
             .arg(self.binary)
-            .arg("--beside")
-            .arg(format!("{inject} {BESIDE}"))
+            .args(
+                BESIDE
+                    .iter()
+                    .flat_map(|it| ["--beside".to_owned(), format!("{inject} {it}")]),
+            )
+            .args(["--cmdline", build.map_or("", |build| build.parameters)])
             .arg("--keep")
             .arg(folder)
             .arg("--console")

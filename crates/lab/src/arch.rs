@@ -80,13 +80,38 @@ impl Arch {
         }
     }
 
+    /// What `make` makes of a kernel's source, and where that lies then.
+    pub(crate) const fn image(self) -> (&'static str, &'static str) {
+        match self {
+            Self::X86 => ("bzImage", "arch/x86/boot/bzImage"),
+            Self::Arm => ("Image", "arch/arm64/boot/Image"),
+        }
+    }
+
+    /// As the kernel's source calls it (`ARCH=`).
+    pub(crate) const fn source(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64",
+            Self::Arm => "arm64",
+        }
+    }
+
+    /// What Debian's compilers for it have before their names, on a machine of another architecture.
+    pub(crate) const fn compilers(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64-linux-gnu-",
+            Self::Arm => "aarch64-linux-gnu-",
+        }
+    }
+
     /// A CPU that QEMU translates, with nothing random in it where its time is to be the same every
-    /// time.
-    pub(crate) const fn qemu_cpu(self, fixed: bool) -> &'static str {
-        match (self, fixed) {
-            (Self::X86, true) => "max,-rdrand,-rdseed",
-            (Self::X86, false) => "max",
-            (Self::Arm, _) => "cortex-a72",
+    /// time. A cortex-a72 has no pages of 16 KiB.
+    pub(crate) const fn qemu_cpu(self, fixed: bool, pages_of_16k: bool) -> &'static str {
+        match (self, fixed, pages_of_16k) {
+            (Self::X86, true, _) => "max,-rdrand,-rdseed",
+            (Self::X86, false, _) => "max",
+            (Self::Arm, _, false) => "cortex-a72",
+            (Self::Arm, _, true) => "neoverse-n1",
         }
     }
 

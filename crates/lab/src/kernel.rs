@@ -24,7 +24,8 @@ use crate::error::LabError;
 pub enum Wanted {
     /// An image in a file.
     File(PathBuf),
-    /// One that `lab build` made, by its tick rate in Hz.
+    /// One that `lab build` made: `hz250` by its tick rate, `hz250+NAME` with more configuration, and either with
+    /// `+arm64` behind it for another architecture than this machine's.
     Built(String),
     /// A Debian package with a kernel, or one that depends on such a package; `SUITE:PACKAGE` where it
     /// is one of a suite of Debian that this machine need not know.
@@ -61,8 +62,9 @@ impl FromStr for Wanted {
 /// Whether it is a name that `lab build` gives: `hz250`, or `hz250+NAME` with more configuration.
 fn is_built(name: &str) -> bool {
     let rate = name.strip_prefix("hz").map(|rest| rest.split_once('+'));
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-".contains(c);
     let digits = match rate {
-        Some(Some((digits, more))) if !more.is_empty() => digits,
+        Some(Some((digits, more))) if !more.is_empty() && more.chars().all(fits) => digits,
         Some(None) => &name[2..],
         _ => return false,
     };
@@ -77,9 +79,43 @@ impl Wanted {
 
     /// The architecture that it is for, where its name says so.
     pub fn arch(&self) -> Option<Arch> {
-        let named = |arch: &Arch| matches!(self, Self::Package(name) if name.ends_with(&format!("-{arch}")));
+        let named = |arch: &Arch| match self {
+            // `linux-image-arm64-16k` has more behind it.
+            Self::Package(name) => name.split('-').any(|part| part == arch.name()),
+            Self::Built(name) => name.ends_with(&format!("+{arch}")),
+            Self::File(_) => false,
+        };
         Arch::ALL.into_iter().find(named)
     }
+}
+
+/// What a kernel that `lab build` made is kept as: another architecture than this machine's is part of the name.
+fn built_name(name: &str, arch: Arch) -> String {
+    let ends = Arch::ALL.map(|arch| format!("+{arch}"));
+    let bare = ends.iter().find_map(|end| name.strip_suffix(end.as_str()));
+    let bare = bare.unwrap_or(name);
+    if arch == Arch::HOST {
+        bare.to_owned()
+    } else {
+        format!("{bare}+{arch}")
+    }
+}
+
+/// The command that builds the kernel of this name.
+fn how_to_build(name: &str, arch: Arch) -> String {
+    let name = built_name(name, Arch::HOST);
+    let (hz, more) = name.split_once('+').unwrap_or((&name, ""));
+    let mut command = format!(
+        "ticktax lab build --hz {}",
+        hz.strip_prefix("hz").unwrap_or(hz)
+    );
+    if !more.is_empty() {
+        command += &format!(" --config {more}.config");
+    }
+    if arch != Arch::HOST {
+        command += &format!(" --arch {arch}");
+    }
+    command
 }
 
 impl std::fmt::Display for Wanted {
@@ -110,6 +146,13 @@ impl Kernel {
     pub fn hz(&self) -> Option<u32> {
         let (_, config) = self.config.as_ref()?;
         cache::hz(&String::from_utf8_lossy(config))
+    }
+
+    /// Whether its pages are of 16 KiB (arm64), by its configuration.
+    pub fn has_pages_of_16k(&self) -> bool {
+        let config = self.config.as_ref();
+        let config = config.map(|(_, config)| String::from_utf8_lossy(config));
+        config.is_some_and(|it| it.lines().any(|line| line == "CONFIG_ARM64_16K_PAGES=y"))
     }
 }
 
@@ -156,21 +199,14 @@ pub fn find_for(
                 config: config_beside(path),
             })
         }
-        Wanted::Built(_) if arch != Arch::HOST => Err(LabError::NoKernel(format!(
-            "`ticktax lab build` makes kernels for this machine's architecture alone, {}",
-            Arch::HOST
-        ))),
-        Wanted::Built(name) => cache.kernel(name)?.ok_or_else(|| {
-            let (hz, more) = name.split_once('+').unwrap_or((name, ""));
-            let hz = hz.trim_start_matches("hz");
-            let more = match more {
-                "" => String::new(),
-                more => format!(" --config {more}.config"),
-            };
-            LabError::NoKernel(format!(
-                "no kernel {name} yet: `ticktax lab build --hz {hz}{more}` makes one"
-            ))
-        }),
+        Wanted::Built(name) => {
+            let name = built_name(name, arch);
+            let kernel = cache.kernel(&name)?.ok_or_else(|| {
+                let how = how_to_build(&name, arch);
+                LabError::NoKernel(format!("no kernel {name} yet: `{how}` makes one"))
+            })?;
+            Ok(Kernel { arch, ..kernel })
+        }
         Wanted::Package(name) => {
             // Every kernel's package ends with its architecture; others keep out of each other's way.
             let kept = match told {
@@ -197,7 +233,7 @@ fn config_beside(image: &Path) -> Option<(String, Vec<u8>)> {
 mod tests {
     use std::path::PathBuf;
 
-    use super::{Wanted, find_for};
+    use super::{Wanted, built_name, find_for, how_to_build};
     use crate::arch::Arch;
 
     #[test]
@@ -232,12 +268,43 @@ mod tests {
     fn a_package_says_what_it_is_for() {
         let wanted: Wanted = "sid:linux-image-rt-arm64".parse().unwrap();
         assert_eq!(wanted.arch(), Some(Arch::Arm));
+        let large: Wanted = "linux-image-arm64-16k".parse().unwrap();
+        assert_eq!(large.arch(), Some(Arch::Arm));
         assert_eq!("hz250".parse::<Wanted>().unwrap().arch(), None);
+        assert_eq!(
+            "hz250+rt+arm64".parse::<Wanted>().unwrap().arch(),
+            Some(Arch::Arm)
+        );
         let cache = super::Cache::at(PathBuf::from("/nonexistent"));
         let refused = find_for(&wanted, Some(Arch::X86), &cache, &mut |_| {}).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "the kernel sid:linux-image-rt-arm64 is for arm64, and not for amd64"
+        );
+    }
+
+    #[test]
+    fn another_architecture_is_part_of_a_built_kernels_name() {
+        for (typed, arch, kept) in [
+            ("hz250", Arch::HOST, "hz250"),
+            ("hz250+rt", Arch::HOST, "hz250+rt"),
+        ] {
+            assert_eq!(built_name(typed, arch), kept);
+        }
+        for other in Arch::ALL.into_iter().filter(|it| *it != Arch::HOST) {
+            assert_eq!(built_name("hz250", other), format!("hz250+{other}"));
+            let both = format!("hz250+rt+{other}");
+            assert_eq!(built_name("hz250+rt", other), both);
+            assert_eq!(built_name(&both, other), both);
+            assert_eq!(built_name(&both, Arch::HOST), "hz250+rt");
+            assert_eq!(
+                how_to_build(&both, other),
+                format!("ticktax lab build --hz 250 --config rt.config --arch {other}")
+            );
+        }
+        assert_eq!(
+            how_to_build("hz100", Arch::HOST),
+            "ticktax lab build --hz 100"
         );
     }
 }

@@ -46,7 +46,7 @@ impl Clock {
 
     /// QEMU's arguments. A guest under `icount` is the same every time only if nothing in it comes
     /// from outside: no random numbers from the CPU, no time of day.
-    fn arguments(self, arch: Arch) -> Vec<String> {
+    fn arguments(self, arch: Arch, pages_of_16k: bool) -> Vec<String> {
         let fixed = |accelerator: &str, cpu: &str| {
             vec![
                 "-accel".into(),
@@ -57,12 +57,12 @@ impl Clock {
         };
         match self {
             Self::Icount { shift } => {
-                let mut all = fixed("tcg,thread=single", arch.qemu_cpu(true));
+                let mut all = fixed("tcg,thread=single", arch.qemu_cpu(true, pages_of_16k));
                 all.extend(["-icount".into(), format!("shift={shift},sleep=off")]);
                 all.extend(["-rtc".into(), "base=2020-01-01,clock=vm".into()]);
                 all
             }
-            Self::Tcg => fixed("tcg", arch.qemu_cpu(false)),
+            Self::Tcg => fixed("tcg", arch.qemu_cpu(false, pages_of_16k)),
             Self::Kvm => fixed("kvm", "host"),
         }
     }
@@ -75,6 +75,8 @@ pub struct Machine<'a> {
     pub arch: Arch,
     /// The kernel's image.
     pub kernel: &'a Path,
+    /// Whether the kernel's pages are of 16 KiB.
+    pub pages_of_16k: bool,
     /// The initramfs.
     pub initramfs: &'a Path,
     /// What it is given.
@@ -167,7 +169,7 @@ impl Machine<'_> {
             // A CPU in each package: the table that kernels without ACPI read knows packages alone.
             .args(["-smp", &format!("{0},sockets={0}", settings.cpus)])
             .args(["-m", &settings.memory.to_string()])
-            .args(settings.clock.arguments(self.arch))
+            .args(settings.clock.arguments(self.arch, self.pages_of_16k))
             .arg("-kernel")
             .arg(self.kernel)
             .arg("-initrd")

@@ -259,6 +259,7 @@ mod tests {
             let machine = Machine {
                 arch,
                 kernel: Path::new("/nonexistent/kernel"),
+                pages_of_16k: false,
                 initramfs: Path::new("/nonexistent/initramfs"),
                 settings,
             };

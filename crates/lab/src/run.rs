@@ -64,6 +64,7 @@ impl Run<'_> {
         let machine = Machine {
             arch: self.kernel.arch,
             kernel: &self.kernel.image,
+            pages_of_16k: self.kernel.has_pages_of_16k(),
             initramfs: &initramfs,
             settings: self.settings,
         };

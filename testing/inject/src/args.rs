@@ -108,6 +108,8 @@ enum Kind {
     Dodge,
     /// Interrupts of the performance counters (root).
     Overflow,
+    /// Interrupts of the CPU to itself, one each --period (root).
+    IrqWork,
     /// Nothing, for control.
     None,
 }
@@ -165,6 +167,7 @@ impl Args {
             Kind::Overflow => Disturbance::Overflow {
                 cycles: self.cycles,
             },
+            Kind::IrqWork => Disturbance::IrqWork,
             Kind::None => Disturbance::None,
         }
     }

@@ -78,6 +78,8 @@ pub enum Disturbance {
         /// Cycles from one to the next, 10 000 or more.
         cycles: u64,
     },
+    /// Interrupts of the CPU to itself.
+    IrqWork,
     /// Nothing, for control.
     None,
 }
@@ -138,6 +140,7 @@ impl Disturbance {
             Self::Itimer => "itimer",
             Self::Writeback { .. } => "writeback",
             Self::Overflow { .. } => "overflow",
+            Self::IrqWork => "irq-work",
             Self::None => "none",
         }
     }
@@ -158,6 +161,7 @@ impl Disturbance {
             Self::Itimer => "ttx-inj-itimer",
             Self::Writeback { .. } => "ttx-inj-write",
             Self::Overflow { .. } => "ttx-inj-overflo",
+            Self::IrqWork => "ttx-inj-irqwork",
             Self::None => "ttx-inj-none",
         }
     }
@@ -169,6 +173,7 @@ impl Disturbance {
             Self::Softirq { .. } | Self::Filter => Some("make a network namespace"),
             Self::Throttle { .. } => Some("make a cgroup"),
             Self::Overflow { .. } => Some("count the cycles of a CPU"),
+            Self::IrqWork => Some("sample a CPU's clock"),
             _ => None,
         }
     }
@@ -230,6 +235,17 @@ impl Plan {
             Disturbance::Overflow { cycles: 0..10_000 } => {
                 return refused("would take all of the CPU: give 10000 cycles or more".to_owned());
             }
+            Disturbance::IrqWork if !self.schedule.is_plain() => {
+                return refused(
+                    "keeps the clock's own beat: leave jitter, missing, burst and random out"
+                        .to_owned(),
+                );
+            }
+            Disturbance::IrqWork if self.schedule.period < SHORTEST_SAMPLING => {
+                return refused(format!(
+                    "would take too much of the CPU: give a period of {SHORTEST_SAMPLING} or more"
+                ));
+            }
             Disturbance::Writeback { bytes: 0, .. } => {
                 return refused("has nothing to write: give at least 1 byte".to_owned());
             }
@@ -273,6 +289,9 @@ impl Plan {
     }
 }
 
+/// Samples that come faster may be throttled (`perf_event_max_sample_rate` is 100 000 a second at first).
+const SHORTEST_SAMPLING: Nanos = Nanos::from_micros(100);
+
 /// Below the kernel's `sched_rt_runtime_us` of 95 %, which would throttle the thread itself.
 const MAX_FIFO_LOAD: f64 = 0.9;
 
@@ -306,6 +325,15 @@ mod tests {
                 "10000 cycles",
             ),
             (
+                Plan::new(Disturbance::IrqWork, Cpu(0)).schedule(random),
+                "own beat",
+            ),
+            (
+                Plan::new(Disturbance::IrqWork, Cpu(0))
+                    .schedule(Schedule::every(Nanos(99_999), Nanos(1))),
+                "100 µs or more",
+            ),
+            (
                 Plan::new(Disturbance::None, Cpu(0)).duration(Nanos::ZERO),
                 "longer time",
             ),
@@ -322,6 +350,7 @@ mod tests {
         for kind in [
             Disturbance::Throttle { quota: Nanos::ZERO },
             Disturbance::Membarrier,
+            Disturbance::IrqWork,
         ] {
             assert!(kind.comm().len() <= 15);
         }

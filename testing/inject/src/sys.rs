@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use nix::errno::Errno;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
@@ -123,22 +123,15 @@ pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
-/// Counts a CPU's cycles, with an interrupt each so many, as long as this lives.
+/// An event of a CPU that the kernel counts, as long as this lives.
 #[derive(Debug)]
-pub(crate) struct CycleCounter(File);
+struct CpuEvent(File);
 
-impl CycleCounter {
-    pub(crate) fn start(cpu: Cpu, cycles: u64) -> nix::Result<Self> {
-        // `struct perf_event_attr`, version 5 (<linux/perf_event.h>), as 64-bit words: a hardware event, cycles, by
-        // this period; every option is off.
-        const SIZE: u64 = 112;
-        let mut attr = [0_u64; 14];
-        attr[0] = if cfg!(target_endian = "little") {
-            SIZE << 32
-        } else {
-            SIZE
-        };
-        attr[2] = cycles;
+impl CpuEvent {
+    /// `attr` is a `struct perf_event_attr`, version 5 (<linux/perf_event.h>), as 64-bit words, but for its length.
+    fn open(cpu: Cpu, mut attr: [u64; 14]) -> nix::Result<Self> {
+        let size = size_of_val(&attr) as u64;
+        attr[0] |= second_half(size);
         let cpu = libc::c_int::try_from(cpu.index()).map_err(|_| Errno::EINVAL)?;
         let (any, none): (libc::c_int, libc::c_int) = (-1, -1);
         let cloexec: libc::c_ulong = 8;
@@ -158,11 +151,42 @@ impl CycleCounter {
         // SAFETY: the call above opened it, and nobody else has it.
         Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(opened) })))
     }
+}
+
+/// A number as the first of two that share a 64-bit word.
+const fn first_half(number: u64) -> u64 {
+    if cfg!(target_endian = "little") {
+        number
+    } else {
+        number << 32
+    }
+}
+
+/// And as the second.
+const fn second_half(number: u64) -> u64 {
+    if cfg!(target_endian = "little") {
+        number << 32
+    } else {
+        number
+    }
+}
+
+/// Counts a CPU's cycles, with an interrupt each so many, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct CycleCounter(CpuEvent);
+
+impl CycleCounter {
+    pub(crate) fn start(cpu: Cpu, cycles: u64) -> nix::Result<Self> {
+        // A hardware event, cycles, by this period; every option is off.
+        let mut attr = [0; 14];
+        attr[2] = cycles;
+        CpuEvent::open(cpu, attr).map(Self)
+    }
 
     /// How many there were.
     pub(crate) fn read(&self) -> nix::Result<u64> {
         let mut value = [0; 8];
-        let read = nix::unistd::read(&self.0, &mut value)?;
+        let read = nix::unistd::read(&self.0.0, &mut value)?;
         if read < value.len() {
             return Err(Errno::EIO);
         }
@@ -170,7 +194,55 @@ impl CycleCounter {
     }
 }
 
-/// Anonymous memory that is unmapped when dropped.
+/// A clock of a CPU that takes a sample each so long, and wakes whoever waits for it by an interrupt of the CPU to
+/// itself (`irq_work`).
+#[derive(Debug)]
+pub(crate) struct SampledClock {
+    samples: Mapping,
+    _event: CpuEvent,
+}
+
+impl SampledClock {
+    /// A sample of nothing but an address: that, and the record's head (`struct perf_event_header`).
+    const SAMPLE: u64 = 16;
+    /// Where the number of bytes written so far stands (`data_head` in `struct perf_event_mmap_page`).
+    const HEAD: usize = 1024;
+
+    pub(crate) fn start(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
+        const SOFTWARE: u64 = 1;
+        const CPU_CLOCK: u64 = 0;
+        const WITH_ADDRESS: u64 = 1;
+        let mut attr = [0; 14];
+        attr[0] = first_half(SOFTWARE);
+        attr[1] = CPU_CLOCK;
+        attr[2] = period.0.cast_unsigned();
+        attr[3] = WITH_ADDRESS;
+        // Wakes at each sample.
+        attr[6] = first_half(1);
+        let event = CpuEvent::open(cpu, attr)?;
+        let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
+        let page = page
+            .and_then(|it| usize::try_from(it).ok())
+            .ok_or(Errno::EINVAL)?;
+        // A page that says what is in the other, which is written over, as it cannot be written to from here.
+        let samples = Mapping::of_file(&event.0, 2 * page)?;
+        Ok(Self {
+            samples,
+            _event: event,
+        })
+    }
+
+    /// How many samples there were.
+    pub(crate) fn samples(&self) -> u64 {
+        // SAFETY: the mapping is two pages, more than `HEAD` and a word.
+        let head = unsafe { self.samples.start.cast::<u8>().add(Self::HEAD) };
+        // SAFETY: the place is aligned as pages are, holds a u64 that the kernel writes whole, and lives as long as `self`.
+        let head = unsafe { AtomicU64::from_ptr(head.cast().as_ptr()) };
+        head.load(Ordering::Acquire) / Self::SAMPLE
+    }
+}
+
+/// Memory that is unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<c_void>,
@@ -188,6 +260,23 @@ impl Mapping {
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: the kernel chooses the address, so no mapping of ours is replaced.
         let start = unsafe { mmap_anonymous(None, bytes, access, flags) }?;
+        Ok(Self { start, bytes })
+    }
+
+    /// The first bytes of a file, to read them.
+    fn of_file(file: &File, bytes: usize) -> nix::Result<Self> {
+        let bytes = NonZeroUsize::new(bytes).ok_or(Errno::EINVAL)?;
+        // SAFETY: the kernel chooses the address, so no mapping of ours is replaced.
+        let start = unsafe {
+            mmap(
+                None,
+                bytes,
+                ProtFlags::PROT_READ,
+                MapFlags::MAP_SHARED,
+                file,
+                0,
+            )
+        }?;
         Ok(Self { start, bytes })
     }
 

@@ -2,9 +2,15 @@
 //! ignored without it. Nothing here depends on how long anything took.
 
 use std::error::Error;
+use std::hint;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use ticktax_inject::{Disturbance, InjectError, Plan, Schedule, Truth};
 use ticktax_model::Nanos;
 
@@ -84,6 +90,7 @@ fn kinds() -> Vec<Disturbance> {
             bytes: 4096,
             fsync: false,
         },
+        Disturbance::IrqWork,
         Disturbance::None,
     ]
 }
@@ -111,7 +118,11 @@ fn one_kind(kind: Disturbance) -> Outcome {
     }
     let (name, comm, is_none) = (kind.name(), kind.comm(), kind == Disturbance::None);
     let throttles = matches!(kind, Disturbance::Throttle { .. });
+    let busy = (kind == Disturbance::IrqWork)
+        .then(Busy::start)
+        .transpose()?;
     let truth = ticktax_inject::run(&plan(kind)?)?;
+    drop(busy);
     check(truth.kind == name, "the truth is about another kind")?;
     check(
         truth.comm == comm || throttles,
@@ -147,6 +158,40 @@ fn one_kind(kind: Disturbance) -> Outcome {
     )
 }
 
+/// Keeps the disturbed CPU from idling.
+struct Busy {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Busy {
+    fn start() -> Result<Self, Box<dyn Error>> {
+        let mut only = CpuSet::new();
+        only.set(ticktax_inject::default_cpu()?.index())?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let until = stop.clone();
+        let thread = thread::spawn(move || {
+            let pinned = sched_setaffinity(Pid::from_raw(0), &only).is_ok();
+            while pinned && !until.load(Ordering::Relaxed) {
+                hint::spin_loop();
+            }
+        });
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// What the kinds measure in two ways.
 fn sums_agree(truth: &Truth) -> Outcome {
     let listed: Nanos = truth.log.iter().filter_map(|event| event.cpu_time).sum();
@@ -179,6 +224,20 @@ fn sums_agree(truth: &Truth) -> Outcome {
             check(
                 injected > Some(Nanos::ZERO),
                 "the kernel says that nothing was throttled",
+            )
+        }
+        "irq-work" => {
+            let period = Nanos::from_millis(5);
+            let most = (truth.end - truth.start).0 / period.0 + 1;
+            check(
+                truth.events.cast_signed() <= most,
+                "more samples than periods",
+            )?;
+            // arm64 has no row of this name.
+            let counted = truth.count("/proc/interrupts IWI");
+            check(
+                counted.is_none_or(|counted| counted >= truth.events),
+                "the kernel counted fewer interrupts than samples",
             )
         }
         "membarrier" | "munmap" => {

@@ -10,6 +10,8 @@ use crate::root;
 
 /// What the tracer needs of any kernel.
 const TRACER: &str = "crates/lab/kernel/tracer.config";
+/// And of x86: its machine checks, which ACPI tells of, are interrupts as well.
+const ON_AMD64: [&str; 3] = ["ACPI=y", "X86_MCE=y", "X86_MCE_INTEL=y"];
 /// The tick rate, in Hz.
 const HZ: &str = "250";
 
@@ -19,83 +21,112 @@ const OLDER: &str = "bookworm-backports:linux-source-6.12";
 const NEWER: &str = "trixie-backports:linux-source-7.3";
 
 /// What they are built for.
-pub(super) const BUILT_FOR: Target = TARGETS[0];
+const AMD64: Target = TARGETS[0];
+const ARM64: Target = TARGETS[1];
 
 /// A kernel to build.
 pub(super) struct Build {
+    pub(super) target: Target,
     /// What it is called, and what its configuration's file is.
     variant: &'static str,
     source: &'static str,
     /// What differs from the lab's fragment.
     config: &'static [&'static str],
+    /// What it boots with.
+    pub(super) parameters: &'static str,
+}
+
+impl Build {
+    /// One of x86 that needs no parameter.
+    const fn amd64(
+        variant: &'static str,
+        source: &'static str,
+        config: &'static [&'static str],
+    ) -> Self {
+        Self {
+            target: AMD64,
+            variant,
+            source,
+            config,
+            parameters: "",
+        }
+    }
 }
 
 /// All of them.
-pub(super) const BUILDS: [Build; 8] = [
-    Build {
-        variant: "preempt-none",
-        source: OLDER,
-        config: &["PREEMPT_VOLUNTARY=n", "PREEMPT_NONE=y"],
-    },
-    Build {
-        variant: "preempt-voluntary",
-        source: OLDER,
-        config: &["PREEMPT_VOLUNTARY=y"],
-    },
-    Build {
-        variant: "preempt-full",
-        source: OLDER,
-        config: &["PREEMPT_VOLUNTARY=n", "PREEMPT=y"],
-    },
-    Build {
-        variant: "preempt-rt",
-        source: OLDER,
-        config: &["PREEMPT_VOLUNTARY=n", "EXPERT=y", "PREEMPT_RT=y"],
-    },
-    Build {
-        variant: "preempt-lazy",
-        source: NEWER,
-        // The option for /proc/sys has another name in 7.x.
-        config: &[
+pub(super) const BUILDS: [Build; 10] = [
+    Build::amd64(
+        "preempt-none",
+        OLDER,
+        &["PREEMPT_VOLUNTARY=n", "PREEMPT_NONE=y"],
+    ),
+    Build::amd64("preempt-voluntary", OLDER, &["PREEMPT_VOLUNTARY=y"]),
+    Build::amd64("preempt-full", OLDER, &["PREEMPT_VOLUNTARY=n", "PREEMPT=y"]),
+    Build::amd64(
+        "preempt-rt",
+        OLDER,
+        &["PREEMPT_VOLUNTARY=n", "EXPERT=y", "PREEMPT_RT=y"],
+    ),
+    // The option for /proc/sys has another name in 7.x.
+    Build::amd64(
+        "preempt-lazy",
+        NEWER,
+        &[
             "PROC_SYSCTL=n",
             "SYSCTL=y",
             "PREEMPT_VOLUNTARY=n",
             "PREEMPT_LAZY=y",
         ],
-    },
-    Build {
-        variant: "irq-time",
-        source: OLDER,
-        config: &["IRQ_TIME_ACCOUNTING=y"],
-    },
-    Build {
-        variant: "nohz-full",
-        source: OLDER,
-        // The last puts it into use on every CPU, without `nohz_full=`.
-        config: &[
+    ),
+    Build::amd64("irq-time", OLDER, &["IRQ_TIME_ACCOUNTING=y"]),
+    // The last puts it into use on every CPU, without `nohz_full=`.
+    Build::amd64(
+        "nohz-full",
+        OLDER,
+        &[
             "TICK_CPU_ACCOUNTING=n",
             "NO_HZ_IDLE=n",
             "NO_HZ_FULL=y",
             "VIRT_CPU_ACCOUNTING_GEN=y",
             "CONTEXT_TRACKING_USER_FORCE=y",
         ],
-    },
-    Build {
-        variant: "debug-locks",
-        source: OLDER,
-        config: &[
+    ),
+    Build::amd64(
+        "debug-locks",
+        OLDER,
+        &[
             "PREEMPT_VOLUNTARY=n",
             "PREEMPT=y",
             "PROVE_LOCKING=y",
             "DEBUG_ATOMIC_SLEEP=y",
         ],
+    ),
+    // Interrupts of the counters, and what the kernel stops all CPUs with, come where others are not let in.
+    Build {
+        target: ARM64,
+        variant: "pseudo-nmi",
+        source: OLDER,
+        config: &["ARM_PMU=y", "ARM_PMUV3=y", "ARM64_PSEUDO_NMI=y"],
+        parameters: "irqchip.gicv3_pseudo_nmi=1",
+    },
+    Build {
+        target: ARM64,
+        variant: "pages-64k",
+        source: OLDER,
+        config: &["ARM64_64K_PAGES=y"],
+        parameters: "",
     },
 ];
 
 impl Build {
     /// The name that the lab gives it.
     pub(super) fn kernel(&self) -> String {
-        format!("hz{HZ}+{}", self.variant)
+        let name = format!("hz{HZ}+{}", self.variant);
+        if self.target.machine == std::env::consts::ARCH {
+            name
+        } else {
+            format!("{name}+{}", self.target.debian)
+        }
     }
 
     /// Has the lab build it, as far as that is not done yet; `folder` is for the file with its configuration.
@@ -105,6 +136,7 @@ impl Build {
         let mut build = Command::new(command);
         build
             .args(["lab", "build", "--hz", HZ, "--source", self.source])
+            .args(["--arch", self.target.debian])
             .arg("--config")
             .arg(&file);
         let output = build.output();
@@ -117,14 +149,21 @@ impl Build {
 
     /// What the kernel is made of.
     pub(super) fn identity(&self) -> Result<String, String> {
-        Ok(format!("{} {}", self.source, self.fragment()?))
+        Ok(format!(
+            "{} {} {}",
+            self.source,
+            self.fragment()?,
+            self.parameters
+        ))
     }
 
     fn fragment(&self) -> Result<String, String> {
         let tracer = root().join(TRACER);
         let tracer = fs::read_to_string(&tracer)
             .map_err(|error| format!("cannot read {}: {error}", tracer.display()))?;
-        let own = self.config.iter().map(|it| format!("CONFIG_{it}\n"));
+        let of_target: &[&str] = if self.target == AMD64 { &ON_AMD64 } else { &[] };
+        let own = of_target.iter().chain(self.config);
+        let own = own.map(|it| format!("CONFIG_{it}\n"));
         Ok(own.fold(tracer, |all, line| all + &line))
     }
 }

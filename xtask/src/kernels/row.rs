@@ -6,16 +6,22 @@ use serde_json::Value;
 
 /// The head of the table.
 pub(super) const HEAD: &str = "\
-| kernel | Linux | tick, Hz | hooks missing | every way in | books | tick's function | thread: seen, made | an empty gap |
-|---|---|---|---|---|---|---|---|---|
+| kernel | Linux | tick, Hz | hooks missing | every way in | books | tick's function | thread: seen, made | IPIs: seen, made | an empty gap |
+|---|---|---|---|---|---|---|---|---|---|
 ";
 
-/// How far the time of the thread may be from what it used, as a part: the two were not watched for the
-/// same time, and start and end within a period.
+/// How far the time of the thread may be from what it used, as a part, and the interrupts from those that were sent: the
+/// two were not watched for the same time, and start and end within a period.
 const NEAR: f64 = 0.1;
 
 /// The function of the tick, and what earlier kernels call it.
 const TICKS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
+
+/// What really was, by those who did it.
+pub(super) struct Truth {
+    pub(super) thread: Value,
+    pub(super) interrupts: Value,
+}
 
 /// One kernel.
 pub(super) struct Row {
@@ -33,12 +39,14 @@ struct Seen {
     tick: Option<String>,
     /// Shares of a CPU.
     thread: (f64, f64),
+    /// Interrupts a second.
+    interrupts: (f64, f64),
     proof: String,
 }
 
 impl Row {
     /// By what the audit said, and what the disturbance did.
-    pub(super) fn of(kernel: &str, outcome: Result<(Value, Value), String>) -> Self {
+    pub(super) fn of(kernel: &str, outcome: Result<(Value, Truth), String>) -> Self {
         Self {
             kernel: kernel.to_owned(),
             outcome: outcome.and_then(|(statement, truth)| Seen::in_statement(&statement, &truth)),
@@ -48,15 +56,15 @@ impl Row {
     /// Whether everything is as it has to be.
     pub(super) fn is_right(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|seen| {
-            let (found, made) = seen.thread;
-            let near = (found - made).abs() <= NEAR * made;
-            seen.every_entry && seen.balances && seen.tick.is_some() && near
+            let near = |(found, made): (f64, f64)| (found - made).abs() <= NEAR * made;
+            let right = seen.every_entry && seen.balances && seen.tick.is_some();
+            right && near(seen.thread) && near(seen.interrupts)
         })
     }
 }
 
 impl Seen {
-    fn in_statement(statement: &Value, truth: &Value) -> Result<Self, String> {
+    fn in_statement(statement: &Value, truth: &Truth) -> Result<Self, String> {
         if statement["level"] != "kernel" {
             let limitations = list(&statement["coverage"]["limitations"]);
             let why = limitations.iter().find_map(|it| it["message"].as_str());
@@ -76,7 +84,13 @@ impl Seen {
         let seconds = |value: &Value| value.as_f64().unwrap_or(0.0) / 1e9;
         let watched =
             seconds(&balance["elapsed_ns"]) / list(&statement["cpus"]).len().max(1) as f64;
-        let comm = truth["comm"].as_str().unwrap_or_default();
+        let watched_for = |truth: &Value| seconds(&truth["end"]) - seconds(&truth["start"]);
+        let (thread, sent) = (&truth.thread, &truth.interrupts);
+        let comm = thread["comm"].as_str().unwrap_or_default();
+        let mut received = accounts
+            .iter()
+            .filter(|it| it["class"] == "irq" && it["name"] == sent["account"]);
+        let received = received.find_map(|it| it["count"].as_f64());
         Ok(Self {
             release: text(&statement["machine"]["kernel"]),
             hz: statement["machine"]["hz_configured"].to_string(),
@@ -87,8 +101,11 @@ impl Seen {
             tick,
             thread: (
                 thread_time(&accounts, comm) / watched,
-                seconds(&truth["injected"]["time"])
-                    / (seconds(&truth["end"]) - seconds(&truth["start"])),
+                seconds(&thread["injected"]["time"]) / watched_for(thread),
+            ),
+            interrupts: (
+                received.unwrap_or(0.0) / watched,
+                sent["events"].as_f64().unwrap_or(0.0) / watched_for(sent),
             ),
             proof: proof(&statement["gaps"]["proofs"]),
         })
@@ -134,7 +151,7 @@ impl fmt::Display for Row {
         let kernel = &self.kernel;
         let seen = match &self.outcome {
             Ok(seen) => seen,
-            Err(why) => return write!(f, "| {kernel} | {why} | | | | | | | |"),
+            Err(why) => return write!(f, "| {kernel} | {why} | | | | | | | | |"),
         };
         let or_none = |it: &[String]| {
             if it.is_empty() {
@@ -143,10 +160,10 @@ impl fmt::Display for Row {
                 it.join(", ")
             }
         };
-        let (found, made) = seen.thread;
+        let ((found, made), (received, sent)) = (seen.thread, seen.interrupts);
         write!(
             f,
-            "| {kernel} | {} | {} | {} | {} | {} | {} | {:.2} %, {:.2} % | {} |",
+            "| {kernel} | {} | {} | {} | {} | {} | {} | {:.2} %, {:.2} % | {received:.1}, {sent:.1} | {} |",
             seen.release,
             seen.hz,
             or_none(&seen.missing),
@@ -172,7 +189,7 @@ impl fmt::Display for Row {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::Row;
+    use super::{Row, Truth};
 
     fn statement() -> Value {
         json!({
@@ -184,6 +201,7 @@ mod tests {
             "balance": { "elapsed_ns": 8_000_000_000_u64, "accounted_ns": 8_000_000_000_u64, "off_ns": [] },
             "accounts": [
                 { "class": "irq", "name": "local_timer", "count": 9, "parts": [{ "name": "tick_sched_timer" }] },
+                { "class": "irq", "name": "irq_work", "count": 401 },
                 { "class": "task", "name": "ticktax-inject", "parts": [{ "name": "fifo", "time_ns": 200_000_000 }] },
             ],
             "gaps": { "proofs": [{ "proof": "proven" }, { "proof": "proven" }] },
@@ -191,8 +209,12 @@ mod tests {
     }
 
     fn row(statement: Value) -> Row {
-        let truth = json!({ "comm": "fifo", "start": 0, "end": 8_000_000_000_u64,
-            "injected": { "time": 400_000_000 } });
+        let (start, end) = (0, 8_000_000_000_u64);
+        let truth = Truth {
+            thread: json!({ "comm": "fifo", "start": start, "end": end,
+                "injected": { "time": 400_000_000 } }),
+            interrupts: json!({ "account": "irq_work", "start": start, "end": end, "events": 800 }),
+        };
         Row::of("bookworm:linux-image-cloud-arm64", Ok((statement, truth)))
     }
 
@@ -203,7 +225,7 @@ mod tests {
         assert_eq!(
             right.to_string(),
             "| bookworm:linux-image-cloud-arm64 | 6.1.0-50-cloud-arm64 | 250 | csd_function | watched | \
-             balance | tick_sched_timer | 5.00 %, 5.00 % | proven |"
+             balance | tick_sched_timer | 5.00 %, 5.00 % | 100.2, 100.0 | proven |"
         );
     }
 
@@ -218,7 +240,8 @@ mod tests {
             ("/balance/accounted_ns", json!(7)),
             ("/coverage/every_entry_watched", json!(false)),
             ("/accounts/0/parts/0/name", json!("hrtimer_wakeup")),
-            ("/accounts/1/parts/0/time_ns", json!(150_000_000)),
+            ("/accounts/1/count", json!(340)),
+            ("/accounts/2/parts/0/time_ns", json!(150_000_000)),
             ("/level", json!("proc")),
         ] {
             assert!(!with(path, value).is_right(), "{path}");

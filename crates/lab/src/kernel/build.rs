@@ -16,12 +16,16 @@ use super::cache::{Cache, Keep};
 pub use super::source::KernelSource;
 use super::source::{Source, extension, ready};
 use super::tool::{last_words, run, sha256, text};
-use super::{Kernel, Wanted};
+use super::{Kernel, Wanted, built_name};
+use crate::arch::Arch;
 use crate::error::LabError;
 use crate::sys::end_with_parent;
 
-/// What a lab's kernel has beside `tinyconfig`.
+/// What a lab's kernel has beside `tinyconfig`, of every architecture.
 const FRAGMENT: &str = include_str!("../../kernel/fragment.config");
+/// And of each.
+const AMD64: &str = include_str!("../../kernel/amd64.config");
+const ARM64: &str = include_str!("../../kernel/arm64.config");
 /// Rates that Linux offers itself.
 const OFFERED: [u32; 4] = [100, 250, 300, 1000];
 /// The rates that the lab can build.
@@ -32,11 +36,14 @@ const TOOLS: &str = "make gcc flex bison bc libc6-dev libelf-dev";
 /// What to build, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Building<'a> {
+    /// What the kernel is to run on.
+    pub arch: Arch,
     /// The source.
     pub source: &'a KernelSource,
     /// More configuration, as lines `CONFIG_X=y`.
     pub fragment: &'a str,
-    /// What to call kernels with more configuration; they are `hz250+NAME` then.
+    /// What to call kernels with more configuration; they are `hz250+NAME` then. Those of another architecture than this
+    /// machine's have that behind it.
     pub variant: Option<&'a str>,
     /// Compilers at a time.
     pub jobs: usize,
@@ -77,21 +84,12 @@ pub fn build(
 ) -> Result<BuiltKernel, LabError> {
     let began = now();
     require_rate(hz)?;
-    let name = match building.variant {
-        None => format!("hz{hz}"),
-        Some(variant) => format!("hz{hz}+{variant}"),
-    };
-    // It has to be a name that a kernel can be asked for by.
-    if name.parse::<Wanted>().is_err() {
-        return Err(LabError::Senseless(format!(
-            "a kernel cannot be called {name}: name the file of the configuration with a-z, 0-9, + \
-             and - alone"
-        )));
-    }
-    require_tools()?;
+    let arch = building.arch;
+    let name = name(hz, building.variant, arch)?;
+    require_tools(arch)?;
     let source = ready(building.source, cache, tell)?;
-    let fragment = fragment(hz, building.fragment);
-    let key = key(&source, &fragment)?;
+    let fragment = fragment(hz, arch, building.fragment);
+    let key = key(&source, &fragment, arch)?;
     let origin = format!("Linux {} built as {key}", source.release);
     let built = |kernel: Kernel, compiled| BuiltKernel {
         name: kernel.name,
@@ -111,17 +109,22 @@ pub fn build(
     let _held = cache.hold(&name)?;
     let objects = cache.folder("build")?.join(format!("{name}-{key}"));
     fs::create_dir_all(&objects).map_err(LabError::file("make", &objects))?;
+    let place = Place {
+        source: &source,
+        objects: &objects,
+        arch,
+    };
     if !objects.join("configured").exists() {
         tell(&format!("{name}: configuring"));
-        configure(&source, &fragment, &objects)?;
+        place.configure(&fragment)?;
     }
-    compile(&source, &objects, building.jobs, &name, stop, tell)?;
+    place.compile(building.jobs, &name, stop, tell)?;
     let config = objects.join(".config");
     cache.keep(&Keep {
         name: &name,
         release: &source.release,
         origin: &origin,
-        image: &objects.join("arch/x86/boot/bzImage"),
+        image: &objects.join(arch.image().1),
         config: &fs::read(&config).map_err(LabError::file("read", &config))?,
     })?;
     let kernel = cache.kernel(&name)?;
@@ -149,8 +152,34 @@ fn require_rate(hz: u32) -> Result<(), LabError> {
     )))
 }
 
+/// What a kernel is called: a name that it can be asked for by, and that says what it is.
+fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> {
+    let bare = match variant {
+        None => format!("hz{hz}"),
+        Some(variant) => format!("hz{hz}+{variant}"),
+    };
+    let wanted = bare.parse().ok();
+    let Some(wanted @ Wanted::Built(_)) = wanted else {
+        return Err(LabError::Senseless(format!(
+            "a kernel cannot be called {bare}: name the file of the configuration with a-z, 0-9, + \
+             and - alone"
+        )));
+    };
+    if let Some(arch) = wanted.arch() {
+        return Err(LabError::Senseless(format!(
+            "a kernel cannot be called {bare}, which is one for {arch}: name the file of the \
+             configuration otherwise"
+        )));
+    }
+    Ok(built_name(&bare, arch))
+}
+
 /// What to set beside `tinyconfig`.
-fn fragment(hz: u32, more: &str) -> String {
+fn fragment(hz: u32, arch: Arch, more: &str) -> String {
+    let own = match arch {
+        Arch::X86 => AMD64,
+        Arch::Arm => ARM64,
+    };
     let rate = if OFFERED.contains(&hz) {
         format!("CONFIG_HZ_{hz}=y\n")
     } else {
@@ -158,68 +187,155 @@ fn fragment(hz: u32, more: &str) -> String {
     };
     let more = more.trim();
     let end = if more.is_empty() { "" } else { "\n" };
-    format!("{FRAGMENT}{more}{end}{rate}")
+    format!("{FRAGMENT}{own}{more}{end}{rate}")
 }
 
 /// What a build depends on, as a few digits.
-fn key(source: &Source, fragment: &str) -> Result<String, LabError> {
-    let compiler = run(Command::new("gcc").arg("--version"), TOOLS)?;
+fn key(source: &Source, fragment: &str, arch: Arch) -> Result<String, LabError> {
+    let (compiler, packages) = compiler(arch);
+    let compiler = run(Command::new(compiler).arg("--version"), &packages)?;
     let compiler = text(&compiler);
     let compiler = compiler.lines().next().unwrap_or_default();
     let all = [&source.identity, &extension(), fragment, compiler];
     Ok(sha256(all.join("\n").as_bytes())[..12].to_owned())
 }
 
-fn require_tools() -> Result<(), LabError> {
-    for tool in ["make", "gcc", "flex", "bison", "bc"] {
+/// What compiles for an architecture, and Debian's packages of what a build for it takes.
+fn compiler(arch: Arch) -> (String, String) {
+    if arch == Arch::HOST {
+        return ("gcc".to_owned(), TOOLS.to_owned());
+    }
+    let package = format!("gcc-{}", arch.compilers().trim_end_matches('-'));
+    // Debian's names of packages have no underscore.
+    let package = package.replace('_', "-");
+    (
+        format!("{}gcc", arch.compilers()),
+        format!("{TOOLS} {package}"),
+    )
+}
+
+fn require_tools(arch: Arch) -> Result<(), LabError> {
+    let (compiler, packages) = compiler(arch);
+    for tool in ["make", "gcc", &compiler, "flex", "bison", "bc"] {
         let mut command = Command::new(tool);
         command.arg("--version").stdin(Stdio::null());
         let output = command.output();
-        output.map_err(|error| LabError::start(tool, TOOLS, &error))?;
+        output.map_err(|error| LabError::start(tool, &packages, &error))?;
     }
     Ok(())
 }
 
-/// `make`, as the lab calls it: the kernel's own words do not depend on who builds it, and when.
-fn make(source: &Source, objects: &Path) -> Command {
-    let mut make = Command::new("make");
-    make.arg("-C")
-        .arg(&source.folder)
-        .arg(format!("O={}", objects.display()))
-        .env("KBUILD_BUILD_TIMESTAMP", "2020-01-01")
-        .env("KBUILD_BUILD_USER", "ticktax")
-        .env("KBUILD_BUILD_HOST", "lab")
-        .env("KBUILD_BUILD_VERSION", "1")
-        .stdin(Stdio::null());
-    make
+/// Where a kernel is made of what, and for what.
+struct Place<'a> {
+    source: &'a Source,
+    objects: &'a Path,
+    arch: Arch,
 }
 
-fn configure(source: &Source, fragment: &str, objects: &Path) -> Result<(), LabError> {
-    let wanted = objects.join("fragment.config");
-    fs::write(&wanted, fragment).map_err(LabError::file("write", &wanted))?;
-    run(make(source, objects).args(["-s", "tinyconfig"]), TOOLS)?;
-    // tinyconfig's own fragment would override KCONFIG_ALLCONFIG.
-    let config = objects.join(".config");
-    let mut merge = Command::new(source.folder.join("scripts/kconfig/merge_config.sh"));
-    merge
-        .arg("-m")
-        .arg("-O")
-        .arg(objects)
-        .arg(&config)
-        .arg(&wanted);
-    run(
-        merge.current_dir(&source.folder).stdin(Stdio::null()),
-        TOOLS,
-    )?;
-    run(make(source, objects).args(["-s", "olddefconfig"]), TOOLS)?;
-    let came = fs::read_to_string(&config).map_err(LabError::file("read", &config))?;
-    if let Some(refused) = first_refused(fragment, &came) {
-        return Err(LabError::Senseless(format!(
-            "this kernel cannot be built with {refused}: something that it depends on is not set"
-        )));
+impl Place<'_> {
+    /// `make`, as the lab calls it: the kernel's own words do not depend on who builds it, and when.
+    fn make(&self) -> Command {
+        let mut make = Command::new("make");
+        make.arg("-C")
+            .arg(&self.source.folder)
+            .arg(format!("O={}", self.objects.display()))
+            .env("KBUILD_BUILD_TIMESTAMP", "2020-01-01")
+            .env("KBUILD_BUILD_USER", "ticktax")
+            .env("KBUILD_BUILD_HOST", "lab")
+            .env("KBUILD_BUILD_VERSION", "1")
+            .stdin(Stdio::null());
+        if self.arch != Arch::HOST {
+            make.arg(format!("ARCH={}", self.arch.source()))
+                .arg(format!("CROSS_COMPILE={}", self.arch.compilers()));
+        }
+        make
     }
-    let done = objects.join("configured");
-    fs::write(&done, "").map_err(LabError::file("write", &done))
+
+    fn configure(&self, fragment: &str) -> Result<(), LabError> {
+        let objects = self.objects;
+        let wanted = objects.join("fragment.config");
+        fs::write(&wanted, fragment).map_err(LabError::file("write", &wanted))?;
+        run(self.make().args(["-s", "tinyconfig"]), TOOLS)?;
+        // tinyconfig's own fragment would override KCONFIG_ALLCONFIG.
+        let config = objects.join(".config");
+        let mut merge = Command::new(self.source.folder.join("scripts/kconfig/merge_config.sh"));
+        merge
+            .arg("-m")
+            .arg("-O")
+            .arg(objects)
+            .arg(&config)
+            .arg(&wanted);
+        run(
+            merge.current_dir(&self.source.folder).stdin(Stdio::null()),
+            TOOLS,
+        )?;
+        run(self.make().args(["-s", "olddefconfig"]), TOOLS)?;
+        let came = fs::read_to_string(&config).map_err(LabError::file("read", &config))?;
+        if let Some(refused) = first_refused(fragment, &came) {
+            return Err(LabError::Senseless(format!(
+                "this kernel cannot be built with {refused}: something that it depends on is not set"
+            )));
+        }
+        let done = objects.join("configured");
+        fs::write(&done, "").map_err(LabError::file("write", &done))
+    }
+
+    fn compile(
+        &self,
+        jobs: usize,
+        name: &str,
+        stop: &dyn Fn() -> bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<(), LabError> {
+        let target = self.arch.image().0;
+        let log: PathBuf = self.objects.join("log");
+        let errors = File::create(&log).map_err(LabError::file("make", &log))?;
+        let mut command = self.make();
+        command
+            .arg(format!("-j{}", jobs.max(1)))
+            .arg(target)
+            .stdout(Stdio::piped())
+            .stderr(errors);
+        let mut child = end_with_parent(&mut command)
+            .spawn()
+            .map_err(|error| LabError::start("make", TOOLS, &error))?;
+        let mut interrupted = false;
+        let mut steps = 0;
+        if let Some(output) = child.stdout.take() {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // `  CC      kernel/fork.o`
+                if line.starts_with("  ") {
+                    steps += 1;
+                    tell(&format!(
+                        "{name}: step {steps}, {}",
+                        line.split_whitespace().last().unwrap_or("")
+                    ));
+                }
+                if stop() {
+                    interrupted = true;
+                    let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
+                    // It may have ended by itself.
+                    let _ = killpg(group, Signal::SIGTERM);
+                    break;
+                }
+            }
+        }
+        let status = child.wait();
+        if interrupted {
+            return Err(LabError::Interrupted);
+        }
+        if status.is_ok_and(|status| status.success()) {
+            return Ok(());
+        }
+        Err(LabError::Tool {
+            program: format!("make {target}"),
+            why: format!(
+                "{}; all of it is in {}",
+                last_words(&fs::read(&log).unwrap_or_default(), b""),
+                log.display()
+            ),
+        })
+    }
 }
 
 /// The first line of a fragment that is not in a configuration; of lines for one option the last
@@ -243,71 +359,30 @@ fn first_refused<'a>(fragment: &'a str, config: &str) -> Option<&'a str> {
     last.into_iter().find(|line| !has(line))
 }
 
-fn compile(
-    source: &Source,
-    objects: &Path,
-    jobs: usize,
-    name: &str,
-    stop: &dyn Fn() -> bool,
-    tell: &mut dyn FnMut(&str),
-) -> Result<(), LabError> {
-    let log: PathBuf = objects.join("log");
-    let errors = File::create(&log).map_err(LabError::file("make", &log))?;
-    let mut command = make(source, objects);
-    command
-        .arg(format!("-j{}", jobs.max(1)))
-        .arg("bzImage")
-        .stdout(Stdio::piped())
-        .stderr(errors);
-    let mut child = end_with_parent(&mut command)
-        .spawn()
-        .map_err(|error| LabError::start("make", TOOLS, &error))?;
-    let mut interrupted = false;
-    let mut steps = 0;
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            // `  CC      kernel/fork.o`
-            if line.starts_with("  ") {
-                steps += 1;
-                tell(&format!(
-                    "{name}: step {steps}, {}",
-                    line.split_whitespace().last().unwrap_or("")
-                ));
-            }
-            if stop() {
-                interrupted = true;
-                let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-                // It may have ended by itself.
-                let _ = killpg(group, Signal::SIGTERM);
-                break;
-            }
-        }
-    }
-    let status = child.wait();
-    if interrupted {
-        return Err(LabError::Interrupted);
-    }
-    if status.is_ok_and(|status| status.success()) {
-        return Ok(());
-    }
-    Err(LabError::Tool {
-        program: "make bzImage".to_owned(),
-        why: format!(
-            "{}; all of it is in {}",
-            last_words(&fs::read(&log).unwrap_or_default(), b""),
-            log.display()
-        ),
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{first_refused, fragment};
+    use super::{first_refused, fragment, name};
+    use crate::arch::Arch;
+
+    #[test]
+    fn a_name_says_what_a_kernel_is_for() {
+        assert_eq!(name(250, None, Arch::HOST).unwrap(), "hz250");
+        assert_eq!(name(250, Some("rt"), Arch::HOST).unwrap(), "hz250+rt");
+        for other in Arch::ALL.into_iter().filter(|it| *it != Arch::HOST) {
+            let kernel = name(250, Some("rt"), other).unwrap();
+            assert_eq!(kernel, format!("hz250+rt+{other}"));
+        }
+        for wrong in ["arm64", "rt+amd64", "a b", "a.b"] {
+            assert!(name(250, Some(wrong), Arch::HOST).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_fragment_ends_with_its_rate() {
-        assert!(fragment(250, "").ends_with("=y\nCONFIG_HZ_250=y\n"));
-        let other = fragment(200, "CONFIG_NET=y\n\n");
+        for arch in Arch::ALL {
+            assert!(fragment(250, arch, "").ends_with("=y\nCONFIG_HZ_250=y\n"));
+        }
+        let other = fragment(200, Arch::X86, "CONFIG_NET=y\n\n");
         assert!(other.ends_with("CONFIG_NET=y\nCONFIG_HZ_OTHER=y\nCONFIG_HZ_VALUE=200\n"));
     }
 

@@ -68,6 +68,10 @@ pub(crate) struct BuildArguments {
     #[arg(long, value_name = "FRAGMENT")]
     pub(crate) config: Option<PathBuf>,
 
+    /// The kernels' architecture: amd64 or arm64 [default: this machine's]
+    #[arg(long, value_name = "ARCH", default_value_t = Arch::HOST, hide_default_value = true)]
+    pub(crate) arch: Arch,
+
     /// Compilers at a time [default: one a CPU]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,

@@ -26,6 +26,7 @@ pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCod
     let name = typed.config.as_deref().and_then(Path::file_stem);
     let name = name.map(|name| name.to_string_lossy().to_lowercase());
     let building = Building {
+        arch: typed.arch,
         source: &typed.source,
         fragment: fragment.as_deref().unwrap_or_default(),
         variant: name.as_deref(),

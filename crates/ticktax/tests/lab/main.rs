@@ -26,7 +26,7 @@ use ticktax_lab::Arch;
 use ticktax_lab::kernel::Wanted;
 use ticktax_model::recording::World;
 
-use fixture::{CLOUD, why_not};
+use fixture::{CLOUD, listed, why_not};
 
 type Test = fn();
 
@@ -216,6 +216,23 @@ fn of_architectures() -> Vec<Trial> {
     for it in ON_ARM_IN_HOSTS_TIME {
         trials.push(named(it).with_ignored_flag(slow.is_some()));
     }
+    let no_kernel = why.clone().or_else(|| {
+        let none = || {
+            format!(
+                "no kernel {}: cargo xtask kernels pseudo-nmi builds it",
+                arm::PSEUDO_NMI
+            )
+        };
+        (!listed(arm::PSEUDO_NMI)).then(none)
+    });
+    if let Some(why) = &no_kernel {
+        eprintln!("vm::arm64 tests of pseudo-NMIs are ignored: {why}");
+    }
+    let pseudo_nmis = (
+        "pseudo_nmis_come_where_interrupts_are_not_let_in",
+        arm::pseudo_nmis_come_where_interrupts_are_not_let_in as Test,
+    );
+    trials.push(named(pseudo_nmis).with_ignored_flag(no_kernel.is_some()));
     let why = why.or_else(arm::why_no_package);
     if let Some(why) = &why {
         eprintln!("vm::arm64::the_package_runs is ignored: {why}");

@@ -4,6 +4,7 @@ mod block;
 mod dodge;
 mod fifo;
 mod filter;
+mod irq_work;
 mod itimer;
 mod membarrier;
 mod munmap;
@@ -42,6 +43,7 @@ pub(crate) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> 
             writeback::run(plan, dir, *bytes, *fsync, control)
         }
         Disturbance::Overflow { cycles } => overflow::run(plan, *cycles, control),
+        Disturbance::IrqWork => irq_work::run(plan, control),
         Disturbance::None => none::run(plan, control),
     }
 }
