@@ -325,3 +325,34 @@ fn stalled(
         _ => Err(format!("ticktax pace says: {}", said.trim()).into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+    use ticktax_model::packets::Burst;
+
+    use super::Apart;
+
+    #[test]
+    fn what_a_formula_leaves_out_sums_to_what_it_was_off_by() {
+        let burst = |sent_in_pause, predicted| Burst {
+            at: Nanos::ZERO,
+            first: 0,
+            lost: 780,
+            in_socket: 780,
+            read_pause: Some(Nanos::from_millis(17)),
+            sent_in_pause,
+            queued: Some(270),
+            stall: None,
+            predicted,
+        };
+        // 277 fit, 7 of which were charged still; 1 021 were to be sent, and 1 030 were; 20 were lost after the pause.
+        let apart = Apart::of(&burst(Some(1_030), Some(744)), 277).unwrap();
+        let parts = (apart.not_empty, apart.more_sent, apart.afterwards);
+        assert_eq!(parts, (7, 9, 20));
+        let off = i64::try_from(apart.lost - apart.predicted).unwrap();
+        assert_eq!(parts.0 + parts.1 + parts.2, off);
+        assert!(Apart::of(&burst(None, Some(744)), 277).is_none());
+        assert!(Apart::of(&burst(Some(1_030), None), 277).is_none());
+    }
+}

@@ -154,6 +154,14 @@ fn a_burst_is_joined_to_the_hold_up_that_its_pause_has_time_in_common_with() {
     };
     let it = packet_statement(&header(), &run(log(3)), Some(&hold_ups));
     let bursts = it.bursts.unwrap();
+    for burst in &bursts {
+        // The buffer was empty as the pause began, and what it did not hold of what came was lost.
+        assert_eq!(
+            (burst.sent_in_pause, burst.queued),
+            (Some(1_020), Some(277))
+        );
+        assert!(burst.lost.abs_diff(1_020 - 277) <= 1, "{burst:?}");
+    }
     let stall = bursts[0].stall.as_ref().unwrap();
     assert_eq!(stall.length, Nanos(17 * MS));
     let names: Vec<&str> = stall.held_by.iter().map(|by| &*by.name).collect();
