@@ -105,17 +105,16 @@ fn built_name(name: &str, arch: Arch) -> String {
 fn how_to_build(name: &str, arch: Arch) -> String {
     let name = built_name(name, Arch::HOST);
     let (hz, more) = name.split_once('+').unwrap_or((&name, ""));
-    let mut command = format!(
-        "ticktax lab build --hz {}",
-        hz.strip_prefix("hz").unwrap_or(hz)
-    );
-    if !more.is_empty() {
-        command += &format!(" --config {more}.config");
-    }
-    if arch != Arch::HOST {
-        command += &format!(" --arch {arch}");
-    }
-    command
+    let config = match more {
+        "" => String::new(),
+        more => format!(" --config {more}.config"),
+    };
+    let other = match arch {
+        Arch::HOST => String::new(),
+        other => format!(" --arch {other}"),
+    };
+    let hz = hz.strip_prefix("hz").unwrap_or(hz);
+    format!("ticktax lab build --hz {hz}{config}{other}")
 }
 
 impl std::fmt::Display for Wanted {

@@ -16,6 +16,12 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
+    /// The row of `/proc/interrupts` with these words behind its counts: on arm64 rows of interrupts between CPUs have
+    /// numbers for names, which differ from one kernel to the next.
+    pub(crate) fn interrupts_called(words: &'static str, cpu: Cpu) -> Self {
+        Self::begin("/proc/interrupts", words, cpu)
+    }
+
     /// A row of `/proc/interrupts`, such as `CAL`.
     pub(crate) fn interrupts(row: &'static str, cpu: Cpu) -> Self {
         Self::begin("/proc/interrupts", row, cpu)
@@ -50,7 +56,8 @@ fn read(file: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cell(&fs::read_to_string(file).ok()?, row, cpu)
 }
 
-/// The cell of `row` and `cpu` in a table whose first line names the CPUs that are online.
+/// The cell of `row`, by its name or the words behind its counts, and `cpu` in a table whose first line names the CPUs that
+/// are online.
 fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{cpu}");
@@ -58,10 +65,13 @@ fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
         .next()?
         .split_whitespace()
         .position(|word| word == name)?;
-    let mut cells = lines
-        .map(str::split_whitespace)
-        .find_map(|mut words| (words.next()?.strip_suffix(':')? == row).then_some(words))?;
-    cells.nth(column)?.parse().ok()
+    let cells = lines.filter_map(|line| line.split_once(':'));
+    let mut is_it = cells.filter(|(name, rest)| {
+        let words = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_whitespace());
+        name.trim() == row || words.trim_end() == row
+    });
+    let (_, cells) = is_it.next()?;
+    cells.split_whitespace().nth(column)?.parse().ok()
 }
 
 /// The process of a kernel thread that is named `comm`.
@@ -93,6 +103,7 @@ mod tests {
  24:          1          0  IO-APIC   5-edge      ACPI:Ged
 CAL:       1234         77   Function call interrupts
 ERR:          5
+IPI6:        12          3  IRQ work interrupts
 ";
 
     #[test]
@@ -100,6 +111,8 @@ ERR:          5
         assert_eq!(cell(TABLE, "CAL", Cpu(2)), Some(77));
         assert_eq!(cell(TABLE, "CAL", Cpu(0)), Some(1234));
         assert_eq!(cell(TABLE, "24", Cpu(0)), Some(1));
+        assert_eq!(cell(TABLE, "IRQ work interrupts", Cpu(2)), Some(3));
+        assert_eq!(cell(TABLE, "Function call", Cpu(2)), None);
         assert_eq!(cell(TABLE, "CAL", Cpu(1)), None);
         assert_eq!(cell(TABLE, "ERR", Cpu(2)), None);
         assert_eq!(cell(TABLE, "TLB", Cpu(0)), None);

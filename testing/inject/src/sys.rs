@@ -128,7 +128,7 @@ pub(crate) fn write_pages(file: &File) -> nix::Result<()> {
 struct CpuEvent(File);
 
 impl CpuEvent {
-    /// `attr` is a `struct perf_event_attr`, version 5 (<linux/perf_event.h>), as 64-bit words, but for its length.
+    /// `attr` is a `struct perf_event_attr`, version 5 (`<linux/perf_event.h>`), as 64-bit words, but for its length.
     fn open(cpu: Cpu, mut attr: [u64; 14]) -> nix::Result<Self> {
         let size = size_of_val(&attr) as u64;
         attr[0] |= second_half(size);

@@ -217,6 +217,27 @@ fn raised_by_hand(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     Ok(delays)
 }
 
+/// The step from woken to ran is what the rows say, and those are missing of which they do not.
+fn is_delayed_as_by_hand(all: &Intervals, rows: &ByHand, missing: u64) -> Result<(), Failed> {
+    let (delays, unknown) = rows.delays();
+    let why = || {
+        let (count, longest) = (delays.len(), delays.last());
+        format!("{count} by hand, {unknown} of {missing} missing: {longest:?}; {all:?}")
+    };
+    check(all.count == delays.len() as u64 && missing == unknown, why)?;
+    check(all.max == delays.last().copied(), why)?;
+    for (told, share) in [(all.median, 50), (all.p99, 99)] {
+        let exact = delays[(delays.len() * share).div_ceil(100) - 1];
+        let told = told.ok_or_else(why)?;
+        // A quarter of an octave, and from its middle.
+        let off = (told - exact).0.abs();
+        check(off * 100 <= exact.0 * 13 + 200, || {
+            format!("{share}: {told} for {exact}")
+        })?;
+    }
+    Ok(())
+}
+
 /// The step from raised to began is what the rows say, where all but so many were followed.
 fn is_raised_as_by_hand(
     raised: &Intervals,
@@ -305,25 +326,9 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
         )?;
     }
 
-    let (delays, unknown) = rows.delays();
-    let all = of(Step::Woken).ok_or_else(why)?.length;
-    let by_hand = || format!("{} by hand: {:?}; {}", delays.len(), delays.last(), why());
     let missing = packets.not_followed.not_run;
-    check(
-        all.count == delays.len() as u64 && missing == unknown,
-        by_hand,
-    )?;
-    check(all.max == delays.last().copied(), by_hand)?;
-    for (told, share) in [(all.median, 50), (all.p99, 99)] {
-        let exact = delays[(delays.len() * share).div_ceil(100) - 1];
-        let told = told.ok_or_else(by_hand)?;
-        // A quarter of an octave, and from its middle.
-        let off = (told - exact).0.abs();
-        check(off * 100 <= exact.0 * 13 + 200, || {
-            format!("{share}: {told} for {exact}")
-        })?;
-    }
-
+    let all = of(Step::Woken).ok_or_else(why)?.length;
+    is_delayed_as_by_hand(&all, &rows, missing)?;
     let raised = of(Step::Raised).ok_or_else(why)?.length;
     is_raised_as_by_hand(&raised, &recording, (tid, missing))?;
 
