@@ -62,7 +62,7 @@ impl FromStr for Wanted {
 /// Whether it is a name that `lab build` gives: `hz250`, or `hz250+NAME` with more configuration.
 fn is_built(name: &str) -> bool {
     let rate = name.strip_prefix("hz").map(|rest| rest.split_once('+'));
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-".contains(c);
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-._".contains(c);
     let digits = match rate {
         Some(Some((digits, more))) if !more.is_empty() && more.chars().all(fits) => digits,
         Some(None) => &name[2..],
@@ -207,7 +207,7 @@ pub fn find_for(
             Ok(Kernel { arch, ..kernel })
         }
         Wanted::Package(name) => {
-            // Every kernel's package ends with its architecture; others keep out of each other's way.
+            // Every kernel's package names its architecture; others keep out of each other's way.
             let kept = match told {
                 Some(_) => name.clone(),
                 None => format!("{name}:{arch}"),

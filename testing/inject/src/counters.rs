@@ -16,13 +16,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// The row of `/proc/interrupts` with these words behind its counts: on arm64 rows of interrupts between CPUs have
-    /// numbers for names, which differ from one kernel to the next.
-    pub(crate) fn interrupts_called(words: &'static str, cpu: Cpu) -> Self {
-        Self::begin("/proc/interrupts", words, cpu)
-    }
-
-    /// A row of `/proc/interrupts`, such as `CAL`.
+    /// A row of `/proc/interrupts`, such as `CAL`, or by the words behind its counts: on arm64 rows of interrupts between
+    /// CPUs have numbers for names, which differ from one kernel to the next.
     pub(crate) fn interrupts(row: &'static str, cpu: Cpu) -> Self {
         Self::begin("/proc/interrupts", row, cpu)
     }

@@ -232,13 +232,14 @@ impl SampledClock {
         })
     }
 
-    /// How many samples there were.
+    /// How many samples there were. A clock that the kernel throttles writes that down as well, which would count as two.
     pub(crate) fn samples(&self) -> u64 {
         // SAFETY: the mapping is two pages, more than `HEAD` and a word.
         let head = unsafe { self.samples.start.cast::<u8>().add(Self::HEAD) };
-        // SAFETY: the place is aligned as pages are, holds a u64 that the kernel writes whole, and lives as long as `self`.
-        let head = unsafe { AtomicU64::from_ptr(head.cast().as_ptr()) };
-        head.load(Ordering::Acquire) / Self::SAMPLE
+        // SAFETY: the place is readable, aligned as a page's 1024th byte is, and lies in a mapping that lives as long as
+        // `self`; the kernel writes the word whole.
+        let bytes: u64 = unsafe { head.cast().read_volatile() };
+        bytes / Self::SAMPLE
     }
 }
 

@@ -109,16 +109,16 @@ pub fn build(
     let _held = cache.hold(&name)?;
     let objects = cache.folder("build")?.join(format!("{name}-{key}"));
     fs::create_dir_all(&objects).map_err(LabError::file("make", &objects))?;
-    let place = Place {
+    let tree = BuildTree {
         source: &source,
         objects: &objects,
         arch,
     };
     if !objects.join("configured").exists() {
         tell(&format!("{name}: configuring"));
-        place.configure(&fragment)?;
+        tree.configure(&fragment)?;
     }
-    place.compile(building.jobs, &name, stop, tell)?;
+    tree.compile(building.jobs, &name, stop, tell)?;
     let config = objects.join(".config");
     cache.keep(&Keep {
         name: &name,
@@ -161,8 +161,8 @@ fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> 
     let wanted = bare.parse().ok();
     let Some(wanted @ Wanted::Built(_)) = wanted else {
         return Err(LabError::Senseless(format!(
-            "a kernel cannot be called {bare}: name the file of the configuration with a-z, 0-9, + \
-             and - alone"
+            "a kernel cannot be called {bare}: name the file of the configuration with a-z, 0-9, +, \
+             -, _ and . alone"
         )));
     };
     if let Some(arch) = wanted.arch() {
@@ -225,14 +225,14 @@ fn require_tools(arch: Arch) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Where a kernel is made of what, and for what.
-struct Place<'a> {
+/// A source, the folder for what is made of it, and its architecture.
+struct BuildTree<'a> {
     source: &'a Source,
     objects: &'a Path,
     arch: Arch,
 }
 
-impl Place<'_> {
+impl BuildTree<'_> {
     /// `make`, as the lab calls it: the kernel's own words do not depend on who builds it, and when.
     fn make(&self) -> Command {
         let mut make = Command::new("make");
@@ -367,12 +367,15 @@ mod tests {
     #[test]
     fn a_name_says_what_a_kernel_is_for() {
         assert_eq!(name(250, None, Arch::HOST).unwrap(), "hz250");
-        assert_eq!(name(250, Some("rt"), Arch::HOST).unwrap(), "hz250+rt");
+        assert_eq!(
+            name(250, Some("rt_2.0"), Arch::HOST).unwrap(),
+            "hz250+rt_2.0"
+        );
         for other in Arch::ALL.into_iter().filter(|it| *it != Arch::HOST) {
             let kernel = name(250, Some("rt"), other).unwrap();
             assert_eq!(kernel, format!("hz250+rt+{other}"));
         }
-        for wrong in ["arm64", "rt+amd64", "a b", "a.b"] {
+        for wrong in ["arm64", "rt+amd64", "a b", "ä"] {
             assert!(name(250, Some(wrong), Arch::HOST).is_err(), "{wrong}");
         }
     }

@@ -314,9 +314,9 @@ pub(crate) fn counters_interrupts_are_a_line_with_a_name() {
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
 }
 
-/// How many interrupts of the counters, of how many, came while a kernel that has pseudo-NMIs was in the timer's: other
-/// interrupts are not let in there.
-fn within_the_timers(parameters: &str) -> (usize, usize) {
+/// How many interrupts of the counters came a second, how many there were, and how many of those seen came while a kernel
+/// that has pseudo-NMIs was in the timer's: other interrupts are not let in there.
+fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.parquet");
     let program = built(Arch::Arm, "ticktax-inject").unwrap();
@@ -324,11 +324,12 @@ fn within_the_timers(parameters: &str) -> (usize, usize) {
     let beside = format!("{} {words}", program.display());
     let mut command = lab_run(PSEUDO_NMI);
     command.args(["--cmdline", parameters, "--beside", &beside, "--save"]);
-    command
-        .arg(&file)
-        .args(["--", "audit", "--for", "1s", "--probe", "none"]);
+    command.arg(&file).arg("--keep").arg(folder.path());
+    command.args(["--format", "json", "--", "audit", "--for", "1s"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", complaint(&output));
+    let statement: Statement = serde_json::from_slice(&output.stdout).unwrap();
+    let (seen, made) = interrupts(&statement, &folder.path().join(FIRST));
     let (mut counters, mut timers) = (Vec::new(), Vec::new());
     let mut reader = RecordingReader::open(&file).unwrap();
     reader
@@ -342,16 +343,19 @@ fn within_the_timers(parameters: &str) -> (usize, usize) {
         })
         .unwrap();
     let within = |at: &&Nanos| timers.iter().any(|&(from, to)| from < **at && **at < to);
-    (counters.iter().filter(within).count(), counters.len())
+    (seen, made, counters.iter().filter(within).count())
 }
 
-/// They are seen where they come, also in the midst of another interrupt and of the tracer's own programs; without the
-/// parameter the same kernel has none there.
+/// They are seen where they come, also in the midst of another interrupt; without the parameter the same kernel has none
+/// there.
 pub(crate) fn pseudo_nmis_come_where_interrupts_are_not_let_in() {
-    let (within, all) = within_the_timers("irqchip.gicv3_pseudo_nmi=1");
-    assert!(within > 0, "{within} of {all}");
-    let (within, all) = within_the_timers("");
-    assert!(all > 1_000 && within == 0, "{within} of {all}");
+    for (parameters, has_some) in [("irqchip.gicv3_pseudo_nmi=1", true), ("", false)] {
+        let (seen, made, within) = within_the_timers(parameters);
+        let told = format!("{parameters}: {seen} of {made} a second, {within} within");
+        // A CPU that idles, as before the audit, counts no cycles.
+        assert!(seen >= 0.95 * made && made > 1_000.0, "{told}");
+        assert_eq!(within > 0, has_some, "{told}");
+    }
 }
 
 /// What is released for arm64, where `cargo xtask dist arm64` made it.

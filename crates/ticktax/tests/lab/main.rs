@@ -26,7 +26,7 @@ use ticktax_lab::Arch;
 use ticktax_lab::kernel::Wanted;
 use ticktax_model::recording::World;
 
-use fixture::{CLOUD, listed, why_not};
+use fixture::{CLOUD, why_not};
 
 type Test = fn();
 
@@ -223,7 +223,7 @@ fn of_architectures() -> Vec<Trial> {
                 arm::PSEUDO_NMI
             )
         };
-        (!listed(arm::PSEUDO_NMI)).then(none)
+        arm::why_not(Arch::Arm, arm::PSEUDO_NMI).map(|_| none())
     });
     if let Some(why) = &no_kernel {
         eprintln!("vm::arm64 tests of pseudo-NMIs are ignored: {why}");

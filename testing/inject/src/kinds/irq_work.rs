@@ -4,11 +4,12 @@
 //! the reader of a clock's samples, who is asked to be woken at each (`perf_output_wakeup`). On arm64 it is sent as
 //! any interrupt from one CPU to another, so that a machine of one CPU has them as well.
 //!
-//! A kernel may have more of them, of its own: with `PREEMPT_RT` one or two for each real-time thread that is woken.
-//! Its count of them is told as well.
+//! A kernel may have more of them, of its own; its count of them is told as well.
 //!
 //! Of a CPU that idles a kernel may take no sample (6.18 in a virtual machine: none of 200, and all of them while it was
 //! busy), so there is no interrupt either.
+
+use std::fs;
 
 use ticktax_model::Nanos;
 
@@ -30,23 +31,64 @@ const ROW: &str = "IRQ work interrupts";
 /// Takes samples to the end. How many interrupts that were, the samples' number says.
 pub(super) fn run(plan: &Plan, control: &Control) -> Result<Truth, InjectError> {
     let failed = |e| InjectError::system("sample a CPU's clock", e, "run as root");
+    let period = plan.schedule.period;
+    require_rate(period, most_a_second())?;
     let cpu_before = clock::thread_cpu();
     let start = control.begin();
-    let counted = Watched::interrupts_called(ROW, plan.cpu);
-    let clock = SampledClock::start(plan.cpu, plan.schedule.period).map_err(failed)?;
+    control.sleep_until(start + Truth::LEAD)?;
+    let counted = Watched::interrupts(ROW, plan.cpu);
+    let clock = SampledClock::start(plan.cpu, period).map_err(failed)?;
+    let first = clock::now();
     control.sleep_until(start + Truth::LEAD + plan.duration)?;
     let mut log = EventLog::new(0);
     log.happened = clock.samples();
+    let due = u64::try_from((clock::now() - first).0 / period.0).unwrap_or(0);
     let counted = counted.end();
     let walk = Walk {
         start,
         end: clock::now(),
         stopped: control.stopped(),
-        planned: log.happened,
+        planned: due.max(log.happened),
         log,
         thread_cpu: (clock::thread_cpu() - cpu_before).max(Nanos::ZERO),
     };
     let mut truth = truth_of(plan, walk, ACCOUNT, &["local_timer"]);
     truth.counts.extend(counted);
     Ok(truth)
+}
+
+/// How many samples of a clock the kernel takes a second at most, which it lowers itself where they take it too long.
+fn most_a_second() -> Option<i64> {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
+    text.trim().parse().ok()
+}
+
+/// Refuses a period at which the kernel would leave samples out.
+fn require_rate(period: Nanos, most: Option<i64>) -> Result<(), InjectError> {
+    match most {
+        Some(most) if 1_000_000_000 / period.0 >= most => Err(InjectError::Refused {
+            kind: "irq-work",
+            why: format!(
+                "would be throttled: the kernel takes {most} samples a second \
+                 (kernel.perf_event_max_sample_rate); give a longer period"
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ticktax_model::Nanos;
+
+    use super::require_rate;
+
+    #[test]
+    fn a_rate_that_the_kernel_throttles_is_refused() {
+        let period = Nanos::from_micros(200);
+        assert!(require_rate(period, Some(100_000)).is_ok());
+        assert!(require_rate(period, None).is_ok());
+        let error = require_rate(period, Some(5_000)).unwrap_err().to_string();
+        assert!(error.contains("5000 samples a second"), "{error}");
+    }
 }
