@@ -2,16 +2,10 @@
 //! ignored without it. Nothing here depends on how long anything took.
 
 use std::error::Error;
-use std::hint;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
-use ticktax_inject::{Disturbance, InjectError, Plan, Schedule, Truth};
+use ticktax_inject::{Disturbance, InjectError, Plan, Running, Schedule, Truth};
 use ticktax_model::Nanos;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -118,9 +112,7 @@ fn one_kind(kind: Disturbance) -> Outcome {
     }
     let (name, comm, is_none) = (kind.name(), kind.comm(), kind == Disturbance::None);
     let throttles = matches!(kind, Disturbance::Throttle { .. });
-    let busy = (kind == Disturbance::IrqWork)
-        .then(Busy::start)
-        .transpose()?;
+    let busy = (kind == Disturbance::IrqWork).then(busy).transpose()?;
     let truth = ticktax_inject::run(&plan(kind)?)?;
     drop(busy);
     check(truth.kind == name, "the truth is about another kind")?;
@@ -158,42 +150,15 @@ fn one_kind(kind: Disturbance) -> Outcome {
     )
 }
 
-/// Keeps the disturbed CPU from idling.
-struct Busy {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Busy {
-    fn start() -> Result<Self, Box<dyn Error>> {
-        let mut only = CpuSet::new();
-        only.set(ticktax_inject::default_cpu()?.index())?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let until = stop.clone();
-        let (tell, told) = std::sync::mpsc::channel();
-        let thread = thread::spawn(move || {
-            let pinned = sched_setaffinity(Pid::from_raw(0), &only);
-            let _ = tell.send(pinned);
-            while !until.load(Ordering::Relaxed) {
-                hint::spin_loop();
-            }
-        });
-        let busy = Self {
-            stop,
-            thread: Some(thread),
-        };
-        told.recv()??;
-        Ok(busy)
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+/// Keeps the disturbed CPU from idling, for most of the time.
+fn busy() -> Result<Running, Box<dyn Error>> {
+    let ms = Nanos::from_millis;
+    let plan = Plan::new(
+        Disturbance::Fifo { priority: 10 },
+        ticktax_inject::default_cpu()?,
+    );
+    let plan = plan.schedule(Schedule::every(ms(10), ms(8)));
+    Ok(ticktax_inject::spawn(&plan.duration(ms(10_000)))?)
 }
 
 /// What the kinds measure in two ways.
