@@ -156,7 +156,7 @@ pub enum Advice {
         #[serde(rename = "time_ns")]
         time: Nanos,
     },
-    /// The hypervisor ran something else.
+    /// The hypervisor had the CPUs, whatever it did: outside and steal.
     Stolen {
         /// For how long, on all CPUs together.
         #[serde(rename = "time_ns")]

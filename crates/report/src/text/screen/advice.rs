@@ -364,7 +364,7 @@ fn of_kernel(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         ),
         Advice::Stolen { time, share } => (
             format!(
-                "The hypervisor ran something else for {} (outside and steal, {}): ask for CPUs of your own.",
+                "The hypervisor had the CPUs for {} (outside and steal, {}): ask for CPUs of your own.",
                 tied(time),
                 tied(format!("{} of the CPUs", percent(*share)))
             ),
