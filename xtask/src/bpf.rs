@@ -1,5 +1,5 @@
-//! `cargo xtask bpf`: the BPF object that is committed, so that users need no clang, and the Rust
-//! modules of the records that it shares and of the names in it.
+//! `cargo xtask bpf`: the BPF objects that are committed, so that users need no clang, and the Rust
+//! modules of the records that they share and of the names in them.
 
 use std::fs;
 use std::io::Write;
@@ -12,38 +12,54 @@ use crate::{compare, read, renew, root};
 
 const SOURCE: &str = "crates/trace/bpf/ticktax.bpf.c";
 const OBJECT: &str = "crates/trace/bpf/ticktax.bpf.o";
-/// The program that counts dropped datagrams, which shares no records.
-const DROPS_SOURCE: &str = "crates/trace/bpf/drops.bpf.c";
-const DROPS_OBJECT: &str = "crates/trace/bpf/drops.bpf.o";
+/// The others, each with its source: the tracer for old kernels, whose records are the same; and what tells which of the two
+/// a kernel takes, and what counts dropped datagrams, which share none.
+const OTHERS: [(&str, &str); 3] = [
+    (
+        "crates/trace/bpf/before_5_12.bpf.c",
+        "crates/trace/bpf/before_5_12.bpf.o",
+    ),
+    (
+        "crates/trace/bpf/takes_atomics.bpf.c",
+        "crates/trace/bpf/takes_atomics.bpf.o",
+    ),
+    (
+        "crates/trace/bpf/drops.bpf.c",
+        "crates/trace/bpf/drops.bpf.o",
+    ),
+];
 const HEADER: &str = "crates/trace/bpf/record.h";
 const RECORDS: &str = "crates/trace/src/record.rs";
 const NAMES: &str = "crates/trace/src/object.rs";
 /// What regenerates them.
 const RUN: &str = "cargo xtask bpf";
 
-/// Compiles the source into the object that is to be committed, and writes the modules by it.
+/// Compiles the sources into the objects that are to be committed, and writes the modules by the first.
 pub(crate) fn build() -> Result<String, String> {
     let object = compile(SOURCE)?;
     let modules = modules(&object)?;
-    Ok(format!(
-        "{}\n{}\n{}\n{}",
-        renew(OBJECT, &object)?,
-        renew(DROPS_OBJECT, &compile(DROPS_SOURCE)?)?,
-        renew(RECORDS, modules.records.as_bytes())?,
-        renew(NAMES, modules.names.as_bytes())?
-    ))
+    let mut said = vec![renew(OBJECT, &object)?];
+    for (source, object) in OTHERS {
+        said.push(renew(object, &compile(source)?)?);
+    }
+    said.push(renew(RECORDS, modules.records.as_bytes())?);
+    said.push(renew(NAMES, modules.names.as_bytes())?);
+    Ok(said.join("\n"))
 }
 
-/// Compares the committed object with what the source compiles to, and the modules with both.
+/// Compares the committed objects with what the sources compile to, and the modules with both.
 pub(crate) fn check() -> Result<String, String> {
     let object = compile(SOURCE)?;
     compare(OBJECT, &object, RUN)?;
-    compare(DROPS_OBJECT, &compile(DROPS_SOURCE)?, RUN)?;
+    for (source, object) in OTHERS {
+        compare(object, &compile(source)?, RUN)?;
+    }
     let modules = modules(&object)?;
     compare(RECORDS, modules.records.as_bytes(), RUN)?;
     compare(NAMES, modules.names.as_bytes(), RUN)?;
     Ok(format!(
-        "{OBJECT}, {DROPS_OBJECT}, {RECORDS} and {NAMES} are what the sources compile to"
+        "{OBJECT}, {}, {RECORDS} and {NAMES} are what the sources compile to",
+        OTHERS.map(|(_, object)| object).join(", ")
     ))
 }
 
@@ -112,8 +128,10 @@ impl Drop for Scratch {
 
 /// The part of `--check` that needs no clang.
 #[test]
-fn the_modules_are_those_of_the_committed_object() {
-    let fresh = modules(&read(OBJECT).expect("it is committed")).expect("it can be read");
-    compare(RECORDS, fresh.records.as_bytes(), RUN).expect("they agree");
-    compare(NAMES, fresh.names.as_bytes(), RUN).expect("they agree");
+fn the_modules_are_those_of_the_committed_objects() {
+    for object in [OBJECT, OTHERS[0].1] {
+        let fresh = modules(&read(object).expect("it is committed")).expect("it can be read");
+        compare(RECORDS, fresh.records.as_bytes(), RUN).expect("they agree");
+        compare(NAMES, fresh.names.as_bytes(), RUN).expect("they agree");
+    }
 }

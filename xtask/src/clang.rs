@@ -1,6 +1,6 @@
-//! The compiler that the BPF object is built with.
+//! The compiler that the BPF objects are built with.
 //!
-//! The committed object is compared byte for byte, and another version writes other bytes: hence
+//! The committed objects are compared byte for byte, and another version writes other bytes: hence
 //! one version, that of Debian 12.
 
 use std::path::Path;
@@ -34,6 +34,8 @@ impl Clang {
         compiler
             .current_dir(root)
             .args(["--target=bpfel", "-mcpu=v3", "-O2", "-g"])
+            // Names, and a record's mark, are read as words.
+            .arg("-fno-strict-aliasing")
             .args(["-Wall", "-Werror", "-Wno-unused-function"])
             .arg("-fdebug-compilation-dir=.")
             .args(["-c", source, "-o"])

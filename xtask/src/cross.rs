@@ -1,6 +1,6 @@
 //! `cargo xtask cross`: the command as a static program for each architecture.
 //!
-//! C in it (zstd) is compiled by the clang that the BPF object is built with, against the headers of
+//! C in it (zstd) is compiled by the clang that the BPF objects are built with, against the headers of
 //! Debian's musl-dev for that architecture, which apt fetches and checks; rustc brings the linker and
 //! the C library. Nothing is installed but Rust's own target. All of it lies under target/cross, and
 //! is fetched once.

@@ -1,4 +1,4 @@
-//! `cargo xtask kernels`: the committed BPF object on every kernel that Debian has, of both architectures, and on
+//! `cargo xtask kernels`: the committed BPF objects on every kernel that Debian has, of both architectures, and on
 //! kernels that the lab builds, in guests of the lab; docs/kernels.md has the tables.
 //!
 //! In each guest a real-time thread disturbs the CPU by a known part of its time, and so many interrupts are sent. What an

@@ -198,6 +198,7 @@ fn mount_everything() {
         ("devtmpfs", "/dev"),
         ("debugfs", "/sys/kernel/debug"),
         ("tracefs", "/sys/kernel/tracing"),
+        ("cgroup2", "/sys/fs/cgroup"),
         ("tmpfs", "/tmp"),
     ] {
         drop(fs::create_dir_all(place));

@@ -9,6 +9,7 @@
 #include "kernel.h"
 #include "record.h"
 #include "histogram.h"
+#include "atomic.h"
 
 /* Set by the loader. */
 volatile const __u32 ring_mask = 0;	/* records a CPU - 1; a power of two - 1 */
@@ -90,11 +91,11 @@ static __noinline void open_books(struct here *here)
 		since = here->now;
 	for (int i = 0; i < MAX_DEPTH; i++)
 		child[i] = state->stack[i].child;
-	if (__sync_val_compare_and_swap(&state->opened, OPENING, since) != OPENING)
+	if (!claim(&state->opened, OPENING, since))
 		return;
 	for (int i = 0; i < MAX_DEPTH; i++) {
 		state->stack[i].start = since;
-		__sync_fetch_and_sub(&state->stack[i].child, child[i]);
+		add(&state->stack[i].child, -child[i]);
 	}
 	state->last = since;
 	state->seen = since;
@@ -116,12 +117,11 @@ static __noinline void note_end(struct cpu_state *state, __u64 now)
 
 	if (state->ended)
 		return;
-	task = bpf_get_current_task_btf();
+	task = current_task();
 	state->end_thread = (__u64)task;
-	state->end_tid = task->pid;
-	state->end_tgid = task->tgid;
-	((__u64 *)state->end_comm)[0] = *(const __u64 *)&task->comm[0];
-	((__u64 *)state->end_comm)[1] = *(const __u64 *)&task->comm[8];
+	state->end_tid = FIELD(task, pid);
+	state->end_tgid = FIELD(task, tgid);
+	copy_name(state->end_comm, task);
 	barrier();
 	state->ended = now;
 }
@@ -166,12 +166,25 @@ static __always_inline int find_books(struct here *here, __u32 cpu)
 	return 1;
 }
 
-/* The last store of a record: a reader on another CPU that sees it sees the record whole. */
-static __always_inline void publish(__u32 *mark, __u32 value)
+/* Odd, so that every bit of a word makes a difference; the golden ratio's. */
+#define MIXER 0x9e3779b97f4a7c15ULL
+
+/*
+ * The last store of a record, its mark: a reader on another CPU that sees it sees the record whole. Where
+ * CPUs may see stores in another order than they were made in, all other bits of the record are mixed into the mark, so that a half-written record has
+ * the wrong one; crates/trace/src/seal.rs.
+ */
+static __always_inline void publish(void *record, __u32 words, __u32 *mark, __u32 value)
 {
+	const __u64 *word = record;
+	__u64 mixed = 0;
+
 	if (!stores_in_order) {
-		__sync_lock_test_and_set(mark, value);
-		return;
+		*mark = 0;
+#pragma unroll
+		for (__u32 i = 0; i < words; i++)
+			mixed = (mixed + word[i]) * MIXER;
+		value ^= mixed >> 32;
 	}
 	/* A locked instruction would cost as much as the rest of the record. */
 	barrier();
@@ -190,9 +203,10 @@ static __noinline __u64 work_in_progress(struct task_struct *task)
 	struct kthread *kthread;
 	void *function = 0;
 
-	if (!bpf_core_field_exists(task->worker_private))
-		return DETAIL_NONE;
-	kthread = task->worker_private;
+	if (bpf_core_field_exists(task->worker_private))
+		kthread = FIELD(task, worker_private);
+	else
+		kthread = (void *)FIELD(task, set_child_tid);
 	bpf_probe_read_kernel(&worker, sizeof(worker),
 			      __builtin_preserve_access_index(&kthread->data));
 	bpf_probe_read_kernel(&function, sizeof(function),
@@ -207,7 +221,7 @@ static __noinline __u64 work_in_progress(struct task_struct *task)
 static __always_inline void set_current(struct here *here, struct task_struct *task)
 {
 	struct frame *base = &here->state->stack[0];
-	__u32 id = task->pid, flags = task->flags;
+	__u32 id = FIELD(task, pid), flags = FIELD(task, flags);
 	__u64 kind = id ? KIND_TASK : KIND_IDLE, sort = flags & PF_KTHREAD ? FLAG_KERNEL_THREAD : 0;
 
 	here->state->thread = (__u64)task;
@@ -253,7 +267,7 @@ static __always_inline int was_interrupted(const struct here *here)
  */
 __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	__u64 start, seen, seen_child, child;
 	struct here books = {}, *here = &books;
 	struct frame ended = {}, *base;
@@ -280,9 +294,9 @@ __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 	/* An interrupt since the clock was read is in that, and after the end: the next look claims it. */
 	if (unlikely(was_interrupted(here)))
 		return here->now;
-	if (__sync_val_compare_and_swap(&base->start, start, here->now) != start)
+	if (!claim(&base->start, start, here->now))
 		return here->now;
-	__sync_fetch_and_sub(&base->child, child);
+	add(&base->child, -child);
 	ended.start = start;
 	ended.child = seen_child;
 	ended.detail = base->detail;
@@ -344,7 +358,7 @@ static __noinline __u64 catch_up(struct here *here, struct frame *frame)
 
 	for (int i = 0; i < TRIES && was_interrupted(here); i++) {
 		here->now = bpf_ktime_get_ns();
-		child += __sync_lock_test_and_set(&frame->child, 0);
+		child += take(&frame->child);
 	}
 	return child;
 }
@@ -371,7 +385,7 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
 	frame = &state->stack[depth & (MAX_DEPTH - 1)];
 	if (unlikely(was_interrupted(here))) {
 		below = &state->stack[(depth - 1) & (MAX_DEPTH - 1)];
-		__sync_fetch_and_add(&below->child, catch_up(here, frame));
+		add(&below->child, catch_up(here, frame));
 	}
 	frame->start = here->now;
 	frame->detail = detail;
@@ -387,7 +401,7 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
  */
 static __always_inline __u64 take_child(struct frame *frame)
 {
-	return frame->child ? __sync_lock_test_and_set(&frame->child, 0) : 0;
+	return frame->child ? take(&frame->child) : 0;
 }
 
 /*
@@ -420,11 +434,11 @@ static __always_inline void end_top(struct here *here)
 	barrier();
 	/* In one step: the next interrupt's frame stands in the same place. */
 	if (unlikely(frame->child)) {
-		later = __sync_lock_test_and_set(&frame->child, 0);
+		later = take(&frame->child);
 		state->last = bpf_ktime_get_ns();
 	}
-	__sync_fetch_and_add(&below->child, here->now - ended.start + later);
-	account(here, &ended, here->now, bpf_get_current_task_btf());
+	add(&below->child, here->now - ended.start + later);
+	account(here, &ended, here->now, current_task());
 }
 
 /*
@@ -490,7 +504,7 @@ found:
 		return;
 	end_top(here);
 	if (level == 1)
-		look(here, bpf_get_current_task_btf());
+		look(here, current_task());
 }
 
 /*
@@ -541,12 +555,12 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 		/* An interrupt since the clock was read is in that, and in the stretch to come. */
 		if (unlikely(was_interrupted(here)))
 			continue;
-		if (__sync_val_compare_and_swap(&base->start, ended.start, here->now) == ended.start)
+		if (claim(&base->start, ended.start, here->now))
 			goto claimed;
 	}
 	return;
 claimed:
-	__sync_fetch_and_sub(&base->child, ended.child);
+	add(&base->child, -ended.child);
 	ended.id = base->id;
 	ended.kind = base->kind;
 	ended.flags = base->flags;
@@ -563,7 +577,7 @@ static __always_inline void edge(struct here *here, __u8 flag, __u64 effect)
 {
 	struct cpu_state *state = here->state;
 	const struct frame *top = &state->stack[state->depth & (MAX_DEPTH - 1)];
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = current_task();
 	struct frame cause = {};
 
 	if (unlikely(state->opened <= OPENING))

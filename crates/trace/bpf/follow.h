@@ -76,7 +76,7 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	/* What came before anything was seen has no beginning here; the reader knows it. */
 	ended.start = thread->since ? within_books(here, thread->since) : 0;
 	ended.detail = thread->detail;
-	ended.id = task->pid;
+	ended.id = FIELD(task, pid);
 	ended.kind = KIND_WAIT;
 	ended.flags = thread->flags;
 	if (thread->detail == DETAIL_NONE)
@@ -149,7 +149,7 @@ static __noinline void lose_thread(__u32 tid, __u64 seen)
 /* When it came here is not known: from `seen` on it is missed. */
 static __noinline void find_thread(struct here *here, struct task_struct *task, __u64 seen)
 {
-	struct followed_thread *thread = followed(task->pid);
+	struct followed_thread *thread = followed(FIELD(task, pid));
 
 	if (!thread)
 		return;
@@ -210,7 +210,7 @@ static __always_inline int follow_child(struct task_struct *parent, struct task_
 	born.tgid = child->tgid;
 	copy_name(born.comm, child);
 	if (bpf_map_update_elem(&threads, &tid, &born, 0))
-		__sync_fetch_and_add(&here.state->unfollowed, 1);
+		add(&here.state->unfollowed, 1);
 	else
 		mark_birth(&here, child);
 	return 0;

@@ -188,7 +188,7 @@ __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 	if (what == STANDS_RUNNING)
 		task = (const void *)state->thread;
 	else
-		task = bpf_get_current_task_btf();
+		task = current_task();
 	bpf_probe_read_kernel(&left, sizeof(left), __builtin_preserve_access_index(&task->nvcsw));
 	bpf_probe_read_kernel(&forced, sizeof(forced), __builtin_preserve_access_index(&task->nivcsw));
 	left += forced;

@@ -12,22 +12,15 @@ static __always_inline int names_thread(__u8 kind)
 	return kind == KIND_TASK || kind == KIND_WAIT;
 }
 
-/* In two words: a helper that copies bytes costs as much as all the rest. */
-static __always_inline void copy_name(char *to, const struct task_struct *task)
-{
-	((__u64 *)to)[0] = *(const __u64 *)&task->comm[0];
-	((__u64 *)to)[1] = *(const __u64 *)&task->comm[8];
-}
-
 /* Whose time it was: `task`'s or, where that is 0, the thread's that `seen_tgid` and `seen_comm` name. */
 static __always_inline void name_thread(__u32 *tgid, char *comm, const struct here *here,
-					const struct task_struct *task)
+					struct task_struct *task)
 {
 	const struct cpu_state *state = here->state;
 	__u64 first, second;
 
 	if (likely(task)) {
-		*tgid = task->tgid;
+		*tgid = FIELD(task, tgid);
 		copy_name(comm, task);
 		return;
 	}
@@ -52,7 +45,7 @@ static __always_inline __u64 *name_in(struct frame *frame)
 }
 
 /* The same of a frame that is in registers. */
-static __always_inline __u64 name_of(const struct frame *frame)
+static __always_inline __u64 frame_name(const struct frame *frame)
 {
 	return frame->id | (__u64)frame->kind << KIND_AT | (__u64)frame->flags << FLAGS_AT;
 }
@@ -100,7 +93,7 @@ __noinline __u32 sum_index(__u64 key, __u64 detail)
 			return NO_SUM;
 		if (likely(sum->key == key && sum->detail == detail))
 			return index;
-		if (sum->key == 0 && __sync_val_compare_and_swap(&sum->key, 0, key) == 0) {
+		if (sum->key == 0 && claim(&sum->key, 0, key)) {
 			sum->detail = detail;
 			return index;
 		}
@@ -111,7 +104,7 @@ __noinline __u32 sum_index(__u64 key, __u64 detail)
 /* Whose time it was, for name_thread(). */
 static __always_inline struct task_struct *whose(__u64 what)
 {
-	return what & SEEN_BEFORE ? 0 : bpf_get_current_task_btf();
+	return what & SEEN_BEFORE ? 0 : current_task();
 }
 
 static __always_inline void add_to_sum(struct here *here, const struct frame *frame, __u64 what,
@@ -183,13 +176,13 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 		return;
 	}
 	if (unlikely(ring_is_full(here))) {
-		__sync_fetch_and_add(&state->lost, 1);
+		add(&state->lost, 1);
 		if (frame->kind != KIND_WAIT)
-			__sync_fetch_and_add(&state->lost_self, self);
+			add((__u64 *)&state->lost_self, self);
 		return;
 	}
-	/* An interrupt may claim the next record before this one is written: hence atomic. */
-	number = __sync_fetch_and_add(&state->head, 1);
+	/* An interrupt may claim the next record before this one is written. */
+	number = take_number(state);
 	index = (here->cpu << ring_order) | (number & ring_mask);
 	span = bpf_map_lookup_elem(&spans, &index);
 	if (!span)
@@ -204,7 +197,7 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 	span->tid = frame->id;
 	if (names_thread(frame->kind))
 		name_thread(&span->tgid, span->comm, here, task);
-	publish(&span->seq, (__u32)number + 1);
+	publish(span, sizeof(*span) / sizeof(__u64), &span->seq, (__u32)number + 1);
 }
 
 /*
@@ -278,7 +271,7 @@ static __always_inline void account(struct here *here, const struct frame *frame
 		hand_out(here, frame, dur, self, task);
 		return;
 	}
-	what = what_to_sum(here, name_of(frame));
+	what = what_to_sum(here, frame_name(frame));
 	if (!task)
 		what |= SEEN_BEFORE;
 	sum_up(what, frame->detail, frame->start, dur, self);

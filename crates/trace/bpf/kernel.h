@@ -41,7 +41,11 @@ static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
+#ifdef BEFORE_5_12
+static __u64 (*bpf_get_current_task)(void) = (void *)35;
+#else
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
+#endif
 
 #define BPF_FIELD_BYTE_OFFSET 0
 #define BPF_FIELD_EXISTS 2
@@ -105,6 +109,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct css_set *cgroups;
 	void *worker_private;
+	int *set_child_tid;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	struct sched_entity se;
@@ -118,7 +123,7 @@ struct task_struct___before_5_14 {
 	long state;
 };
 
-/* What worker_private of a kernel thread points to; kernel/kthread.c. */
+/* What worker_private of a kernel thread points to, and before 5.17 set_child_tid; kernel/kthread.c. */
 struct kthread {
 	void *data;
 };
@@ -146,6 +151,58 @@ struct sk_buff {
 };
 
 #pragma clang attribute pop
+
+/*
+ * The running thread, and a field of a thread that may be it. Before Linux 5.11 the verifier treats its address as a plain number, so fields are
+ * read with a helper.
+ */
+#ifdef BEFORE_5_12
+#define FIELD(task, field)                                                                         \
+	({                                                                                         \
+		typeof((task)->field) value_ = 0;                                                  \
+		bpf_probe_read_kernel(&value_, sizeof(value_),                                     \
+				      __builtin_preserve_access_index(&(task)->field));            \
+		value_;                                                                            \
+	})
+
+static __always_inline struct task_struct *current_task(void)
+{
+	return (void *)bpf_get_current_task();
+}
+#else
+#define FIELD(task, field) ((task)->field)
+
+static __always_inline struct task_struct *current_task(void)
+{
+	return bpf_get_current_task_btf();
+}
+#endif
+
+/* A thread's name, in two words: a helper that copies bytes costs as much as all the rest. */
+struct name {
+	__u64 words[2];
+};
+
+static __always_inline struct name name_of(const struct task_struct *task)
+{
+	struct name name = {};
+
+#ifdef BEFORE_5_12
+	bpf_probe_read_kernel(&name, sizeof(name), __builtin_preserve_access_index(&task->comm));
+#else
+	name.words[0] = *(const __u64 *)&task->comm[0];
+	name.words[1] = *(const __u64 *)&task->comm[8];
+#endif
+	return name;
+}
+
+static __always_inline void copy_name(char *to, const struct task_struct *task)
+{
+	struct name name = name_of(task);
+
+	((__u64 *)to)[0] = name.words[0];
+	((__u64 *)to)[1] = name.words[1];
+}
 
 /* include/linux/sched.h */
 #define TASK_UNINTERRUPTIBLE 0x0002

@@ -98,6 +98,7 @@ enum limit {
 	BURST = 16, /* triggers that a CPU hands out within `BURST_NS` */
 	BURST_NS = 1000000000, /* ns */
 	NAME_SLOTS = 32768, /* threads whose names the flight recorder keeps beside its ring; a power of two */
+	SOFTIRQS = 16, /* numbers of softirqs, of which the kernel has 10; a power of two */
 	RING_TIME_BITS = 40, /* bits of a [`RingEntry`]'s times, that of the sign among them: 9 minutes */
 };
 
@@ -192,7 +193,8 @@ struct cpu_state {
 	__u64 depth;       /* frames above the bottom */
 	__u64 opened;      /* since when the books are open, ns; 0 before the first context switch, from then on `OPENING` until they are to open */
 	__u64 last;        /* latest time seen, ns */
-	__u64 head;        /* records written */
+	__u64 head;        /* records claimed */
+	__u64 numbers;     /* the sum of their numbers; kept before Linux 5.12 alone */
 	__u64 events;      /* tracepoint hits; one may interrupt the count of another */
 	__u64 thread;      /* address of the thread at the bottom of the stack, by the last switch */
 	__u64 seen;        /* when that thread was last seen there, ns */
@@ -204,11 +206,11 @@ struct cpu_state {
 	__u64 unfollowed;  /* children that found the table of followed threads full */
 	__u64 missed;      /* times that a thread was found which no switch had put there */
 	__u64 ticks_stopped; /* times that the kernel stopped the tick */
-	__u64 raised;      /* softirqs that are raised and did not begin, a bit each */
+	__u8 raised[SOFTIRQS]; /* by a softirq's number, whether it is raised and did not begin */
 	__u64 switches;    /* context switches that were reported */
 	__u64 cut;         /* frames above the bottom that were open at a switch */
 	__u32 seen_tgid;   /* of what is handed out and was not the running thread's: the process of whose it was */
-	__u32 reserved;    /* nothing */
+	__u32 at_functions; /* programs at functions' entries and exits that are running; kept before Linux 5.12 alone */
 	char seen_comm[COMM_LEN]; /* its thread's name */
 	__u64 burst_began; /* ns: since when triggers are counted in `burst` */
 	__u64 burst;       /* triggers handed out since then */
@@ -220,7 +222,6 @@ struct cpu_state {
 	char end_comm[COMM_LEN]; /* its name */
 	__u32 fitting;     /* while a wait is looked at: a bit for each rule that it fits */
 	__u32 firing;      /* likewise, by which it is a trigger */
-	__u64 unused[2];   /* nothing: to whole cache lines */
 };
 
 enum run {

@@ -42,8 +42,8 @@ static __always_inline void write_entry(struct here *here, const struct frame *f
 		dur = RING_LONGEST;
 		child = 0;
 	}
-	/* An interrupt may claim the next entry before this one is written: hence atomic. */
-	number = __sync_fetch_and_add(&state->head, 1);
+	/* An interrupt may claim the next entry before this one is written. */
+	number = take_number(state);
 	index = (here->cpu << ring_order) | (number & ring_mask);
 	entry = bpf_map_lookup_elem(&ring_entries, &index);
 	if (!entry)
@@ -57,17 +57,19 @@ static __always_inline void write_entry(struct here *here, const struct frame *f
 	entry->tid = frame->id;
 	entry->kind = frame->kind | here->left << LEFT_SHIFT;
 	entry->flags = frame->flags;
-	publish(&entry->seal, (__u32)((number >> ring_order) + 1) << 16 | (state->events & 0xffff));
+	publish(entry, sizeof(*entry) / sizeof(__u64), &entry->seal,
+		(__u32)((number >> ring_order) + 1) << 16 | (state->events & 0xffff));
 }
 
 /*
  * At a switch: who the thread is that leaves. Mostly that stands there already. Two threads with one place
- * push each other out; the one that runs again is then noted again.
+ * push each other out; the one that runs again is then noted again. Before Linux 5.12 on arm64 a reader may find one thread's number with
+ * another's name while this changes it.
  */
 static __always_inline void note_name(struct task_struct *task, __u32 tid)
 {
 	__u64 who = tid | (__u64)task->tgid << 32;
-	__u64 first = *(const __u64 *)&task->comm[0], second = *(const __u64 *)&task->comm[8];
+	struct name now = name_of(task);
 	__u32 place = tid & (NAME_SLOTS - 1);
 	struct thread_name *name = bpf_map_lookup_elem(&thread_names, &place);
 	__u64 *words = (void *)name;
@@ -75,13 +77,13 @@ static __always_inline void note_name(struct task_struct *task, __u32 tid)
 	if (!name || !tid)
 		return;
 	/* In one branch: the verifier follows each of them to the end of the program. */
-	if (likely(!((words[0] ^ who) | (words[1] ^ first) | (words[2] ^ second))))
+	if (likely(!((words[0] ^ who) | (words[1] ^ now.words[0]) | (words[2] ^ now.words[1]))))
 		return;
-	__sync_lock_test_and_set(&name->tid, 0);
+	store_in_order(&name->tid, 0);
 	name->tgid = who >> 32;
-	words[1] = first;
-	words[2] = second;
-	__sync_lock_test_and_set(&name->tid, tid);
+	words[1] = now.words[0];
+	words[2] = now.words[1];
+	store_in_order(&name->tid, tid);
 }
 
 #endif

@@ -118,7 +118,7 @@ static __noinline void begin_wait(struct here *here, struct task_struct *task)
 	}
 known:
 	if (!bpf_map_update_elem(&throttled, &tid, &wait, 0))
-		__sync_fetch_and_add(&throttled_now, 1);
+		add((__u64 *)&throttled_now, 1);
 }
 
 static __noinline void forget_wait(struct task_struct *task)
@@ -126,7 +126,7 @@ static __noinline void forget_wait(struct task_struct *task)
 	__u32 tid = task->pid;
 
 	if (!bpf_map_delete_elem(&throttled, &tid))
-		__sync_fetch_and_add(&throttled_now, -1);
+		add((__u64 *)&throttled_now, -1);
 }
 
 static __always_inline __u64 later_refill(__u64 latest, struct hrtimer *timer)

@@ -134,10 +134,9 @@ static __always_inline int is_throttled(struct task_struct *task)
 {
 	if (bpf_core_field_exists(task->throttled))
 		return task->throttled;
-	if (!bpf_core_field_exists(task->__state) ||
-	    !bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
+	if (!bpf_core_field_exists(((struct cfs_rq *)0)->throttle_count))
 		return 0;
-	return task->__state == 0 && task->se.cfs_rq && task->se.cfs_rq->throttle_count > 0;
+	return state_of(task) == 0 && task->se.cfs_rq && task->se.cfs_rq->throttle_count > 0;
 }
 
 /* What the flight recorder knows of two threads at a switch: who they are, since when one is off its CPU, what the other waited. */
@@ -264,13 +263,13 @@ int workqueue_queue_work(__u64 *ctx)
 SEC("tp_btf/softirq_raise")
 int softirq_raise(__u64 *ctx)
 {
-	__u64 bit = 1ULL << (ctx[0] & 63);
+	__u32 number = ctx[0] & (SOFTIRQS - 1);
 	struct here here;
 
-	if (!arrive(&here) || here.state->raised & bit)
+	if (!arrive(&here) || here.state->raised[number])
 		return 0;
-	__sync_fetch_and_or(&here.state->raised, bit);
-	edge(&here, FLAG_RAISED, ctx[0] & 63);
+	here.state->raised[number] = 1;
+	edge(&here, FLAG_RAISED, number);
 	return 0;
 }
 
@@ -286,13 +285,19 @@ int sched_process_exec(__u64 *ctx)
 	return change_number((void *)ctx[0], ctx[1]);
 }
 
+/* Whether the running thread has a stretch here that can be split. */
+static __always_inline int may_split(struct here *here)
+{
+	return arrive(here) && here->state->opened && here->state->depth == 0;
+}
+
 /* What follows of the running thread's stretch is `detail`. */
 static __always_inline int split(__u64 detail)
 {
 	struct here here;
 
-	if (arrive(&here) && here.state->opened && here.state->depth == 0)
-		split_stretch(&here, bpf_get_current_task_btf(), detail);
+	if (may_split(&here))
+		split_stretch(&here, current_task(), detail);
 	return 0;
 }
 
@@ -310,6 +315,18 @@ int workqueue_execute_end(__u64 *ctx)
 	return split(DETAIL_NONE);
 }
 
+/* The same where a function is entered or left. */
+static __always_inline int split_at_function(__u64 detail)
+{
+	struct here here;
+
+	if (may_split(&here) && enter_alone(here.state)) {
+		split_stretch(&here, current_task(), detail);
+		leave_alone(here.state);
+	}
+	return 0;
+}
+
 /*
  * A fault that sleeps (its page comes from a disk) is split by the switch; the stretch after it
  * counts as the thread's own, since nothing marks a thread as faulting.
@@ -317,13 +334,13 @@ int workqueue_execute_end(__u64 *ctx)
 SEC("fentry/handle_mm_fault")
 int page_fault_entry(__u64 *ctx)
 {
-	return split(DETAIL_PAGE_FAULT);
+	return split_at_function(DETAIL_PAGE_FAULT);
 }
 
 SEC("fexit/handle_mm_fault")
 int page_fault_exit(__u64 *ctx)
 {
-	return split(DETAIL_NONE);
+	return split_at_function(DETAIL_NONE);
 }
 
 /*
@@ -332,7 +349,7 @@ int page_fault_exit(__u64 *ctx)
  */
 static __always_inline int turn_reclaim(__u64 detail)
 {
-	if (bpf_get_current_task_btf()->flags & PF_KTHREAD)
+	if (FIELD(current_task(), flags) & PF_KTHREAD)
 		return 0;
 	return split(detail);
 }
@@ -365,11 +382,12 @@ int mm_vmscan_memcg_reclaim_end(__u64 *ctx)
 SEC("tp_btf/softirq_entry")
 int softirq_entry(__u64 *ctx)
 {
+	__u32 number = ctx[0] & (SOFTIRQS - 1);
 	struct here here;
 
 	if (!arrive(&here))
 		return 0;
-	__sync_fetch_and_and(&here.state->raised, ~(1ULL << (ctx[0] & 63)));
+	here.state->raised[number] = 0;
 	push(&here, KIND_SOFTIRQ, ctx[0], DETAIL_NONE, 0);
 	return 0;
 }
@@ -483,10 +501,10 @@ int nmi_handler(__u64 *ctx)
 	if (!arrive(&here) || !here.state->opened)
 		return 0;
 	top = &here.state->stack[here.state->depth & (MAX_DEPTH - 1)];
-	__sync_fetch_and_add(&top->child, length);
+	add(&top->child, length);
 	ended.start = here.now - length;
 	ended.detail = handler;
 	ended.kind = KIND_NMI;
-	account(&here, &ended, here.now, bpf_get_current_task_btf());
+	account(&here, &ended, here.now, current_task());
 	return 0;
 }

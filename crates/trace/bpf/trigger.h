@@ -131,8 +131,10 @@ static __noinline int is_in_cgroup(struct task_struct *task, __u64 wanted)
 
 static __always_inline int is_named(const struct task_struct *task, const struct trigger_rule *rule)
 {
-	return *(const __u64 *)&task->comm[0] == *(const __u64 *)&rule->comm[0] &&
-	       *(const __u64 *)&task->comm[8] == *(const __u64 *)&rule->comm[8];
+	struct name name = name_of(task);
+
+	return name.words[0] == *(const __u64 *)&rule->comm[0] &&
+	       name.words[1] == *(const __u64 *)&rule->comm[8];
 }
 
 static __always_inline int is_wanted(struct task_struct *task, const struct trigger_rule *rule)
@@ -165,7 +167,7 @@ static __always_inline void count_length(__u32 cpu, __u32 rules, __u64 length)
 		/* So that what is compared is what is added to. */
 		barrier_var(index);
 		if (histogram && index < HISTOGRAM_BUCKETS)
-			__sync_fetch_and_add(&histogram->counts[index], 1);
+			add(&histogram->counts[index], 1);
 	}
 }
 
@@ -260,8 +262,7 @@ static __noinline void trigger_wait(struct here *here, struct task_struct *task,
 	record->trigger = why;
 	record->kind = 0;
 	record->rule = rule;
-	((__u64 *)record->comm)[0] = *(const __u64 *)&task->comm[0];
-	((__u64 *)record->comm)[1] = *(const __u64 *)&task->comm[8];
+	copy_name(record->comm, task);
 	/* Wakes the reader by an interrupt of this CPU's, after the lock of the run queue. */
 	bpf_ringbuf_submit(record, 0);
 }
@@ -362,11 +363,10 @@ __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail,
 	((__u64 *)record->comm)[0] = 0;
 	((__u64 *)record->comm)[1] = 0;
 	/* At a switch the thread that leaves is still the running one. */
-	task = bpf_get_current_task_btf();
-	if ((__u8)what == KIND_TASK && task->pid == (__u32)(what >> 32)) {
-		record->tgid = task->tgid;
-		((__u64 *)record->comm)[0] = *(const __u64 *)&task->comm[0];
-		((__u64 *)record->comm)[1] = *(const __u64 *)&task->comm[8];
+	task = current_task();
+	if ((__u8)what == KIND_TASK && FIELD(task, pid) == (__u32)(what >> 32)) {
+		record->tgid = FIELD(task, tgid);
+		copy_name(record->comm, task);
 	}
 	bpf_ringbuf_submit(record, 0);
 	return 0;

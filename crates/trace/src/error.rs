@@ -33,7 +33,7 @@ pub enum TraceError {
     /// The kernel does not describe its types.
     #[error(
         "the kernel does not describe its types in {path}; a kernel built with \
-         CONFIG_DEBUG_INFO_BTF=y is needed (5.12 or newer)"
+         CONFIG_DEBUG_INFO_BTF=y is needed (5.10 or newer)"
     )]
     NoBtf {
         /// Where the description was looked for.
@@ -65,12 +65,6 @@ pub enum TraceError {
         /// The kernel's reason, in one line.
         why: String,
     },
-    /// The kernel's BPF cannot do what the programs do.
-    #[error(
-        "this kernel's BPF lacks what the tracer's programs are made of (bpf_get_current_task_btf, compare and exchange); \
-         Linux 5.12 or newer has it"
-    )]
-    TooOld,
     /// Without this program nothing can be accounted for.
     #[error("the kernel has no tracepoint sched_switch that can be watched ({why})")]
     NoSwitches {

@@ -16,6 +16,7 @@ mod object;
 #[doc(hidden)]
 pub mod record;
 mod recycle;
+mod seal;
 mod sys;
 mod tracer;
 
@@ -25,7 +26,7 @@ pub use drops::DropWatch;
 pub use error::TraceError;
 pub use flight::{Capture, Delay, Frozen, FrozenRows, Noticed, PacedThread, Rule, Triggers, Whose};
 pub use hooks::{Attach, HOOKS, HookPrograms, Need};
-pub use load::{Output, TraceSettings};
+pub use load::{Output, Programs, TraceSettings};
 pub use names::{KernelFunctions, Names};
 pub use record::{SpanRecord, SumRecord, kind};
 pub use recycle::Counted;

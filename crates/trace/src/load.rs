@@ -5,9 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use aya::programs::{FEntry, FExit, Program, ProgramError, ProgramType};
-use aya::sys::{BpfHelper, is_helper_supported};
+use aya::programs::{FEntry, FExit, Program, ProgramError, RawTracePoint};
 use aya::{Btf, BtfError, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{HookMissing, Limitation};
@@ -20,8 +20,12 @@ use crate::record::{
     TRIGGER_RULES, ThreadName, WAITING_SLOTS,
 };
 
-/// The compiled programs; `cargo xtask bpf` makes the file from `bpf/`.
+/// The compiled programs; `cargo xtask bpf` makes the files from `bpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
+/// The same for kernels before Linux 5.12.
+static BEFORE_5_12: &[u8] = aya::include_bytes_aligned!("../bpf/before_5_12.bpf.o");
+/// Whether this is taken tells which of them a kernel takes.
+static TAKES_ATOMICS: &[u8] = aya::include_bytes_aligned!("../bpf/takes_atomics.bpf.o");
 
 /// Where the running kernel describes its types.
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -51,6 +55,16 @@ pub enum Output {
     },
 }
 
+/// Which programs are loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Programs {
+    /// Those that this kernel takes.
+    #[default]
+    Fitting,
+    /// Those for kernels before Linux 5.12, which others take as well.
+    Before5_12,
+}
+
 /// How to load the tracer.
 #[derive(Clone, Debug)]
 pub struct TraceSettings {
@@ -65,6 +79,11 @@ pub struct TraceSettings {
     /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Sums have no
     /// place in time, so there no thread is followed.
     pub following: bool,
+    /// Which programs.
+    pub programs: Programs,
+    /// Whether CPUs see each other's stores in the order in which they were made. Where they need not, or it is not said
+    /// that they do, a record tells by itself whether it is whole.
+    pub stores_in_order: bool,
 }
 
 impl Default for TraceSettings {
@@ -75,6 +94,8 @@ impl Default for TraceSettings {
             without: BTreeSet::new(),
             window: Nanos::from_secs(1),
             following: false,
+            programs: Programs::default(),
+            stores_in_order: cfg!(target_arch = "x86_64"),
         }
     }
 }
@@ -215,6 +236,7 @@ impl Sizes {
 /// The programs in the kernel, and which of them watch.
 pub(crate) struct Loaded {
     pub(crate) programs: Ebpf,
+    pub(crate) is_before_5_12: bool,
     pub(crate) attached: Vec<Hook>,
     pub(crate) limitations: Vec<Limitation>,
     pub(crate) every_entry_watched: bool,
@@ -240,7 +262,10 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         // A page, which is the least that a ring buffer takes.
         loader.map_max_entries(map::TRIGGERS, 1 << 12);
     }
-    let in_order = u32::from(cfg!(target_arch = "x86_64"));
+    let in_order = u32::from(settings.stores_in_order);
+    let _limit = LockedMemory::as_now();
+    let is_old = settings.programs == Programs::Before5_12 || !takes_atomics(&btf);
+    let object = if is_old { BEFORE_5_12 } else { OBJECT };
     let mut programs = loader
         .btf(Some(&btf))
         .verifier_log_level(VerifierLogLevel::DISABLE)
@@ -256,7 +281,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         .map_max_entries(map::RULE_LENGTHS, count(sizes.rule_entries()))
         .map_max_entries(map::SUMS, sizes.all_sum_entries())
         .map_max_entries(map::RESTS, sizes.rest_entries())
-        .load(OBJECT)
+        .load(object)
         .map_err(|error| TraceError::from_loading(&error, sizes.bytes()))?;
 
     let mut outcome = Outcome {
@@ -290,6 +315,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     } = outcome;
     Ok(Loaded {
         programs,
+        is_before_5_12: is_old,
         attached,
         limitations,
         every_entry_watched,
@@ -390,11 +416,20 @@ fn reason(error: &ProgramError, place: Attach) -> HookMissing {
             HookMissing::NoFunction(function.to_owned())
         }
         _ if unknown => HookMissing::NoTracepoint,
+        // One of this sort is looked for when it is attached.
+        Attach::RawTracepoint if is_not_found(error) => HookMissing::NoTracepoint,
         FunctionEntry(function) | FunctionExit(function) if is_denied(error) => {
             HookMissing::FunctionNotPermitted(function.to_owned())
         }
         _ => HookMissing::Refused(one_line(error)),
     }
+}
+
+fn is_not_found(error: &ProgramError) -> bool {
+    let ProgramError::SyscallError(error) = error else {
+        return false;
+    };
+    error.io_error.kind() == io::ErrorKind::NotFound
 }
 
 fn is_denied(error: &ProgramError) -> bool {
@@ -408,7 +443,6 @@ fn is_denied(error: &ProgramError) -> bool {
 /// rights can show up only here.
 fn no_switches(error: &ProgramError, place: Attach, sizes: Sizes) -> TraceError {
     match TraceError::from_loading(error, sizes.bytes()) {
-        TraceError::Refused { .. } if is_too_old() => TraceError::TooOld,
         TraceError::Refused { .. } => TraceError::NoSwitches {
             why: reason(error, place),
         },
@@ -416,15 +450,37 @@ fn no_switches(error: &ProgramError, place: Attach, sizes: Sizes) -> TraceError 
     }
 }
 
-/// Whether the kernel's BPF lacks a function that all programs call (Linux 5.11 has it; the compare-and-exchange that
-/// they use as well cannot be asked for, and is of 5.12).
-fn is_too_old() -> bool {
-    // Programs on types of the kernel cannot be tried without one of their own; these have the same functions.
-    let asked = is_helper_supported(
-        ProgramType::RawTracePoint,
-        BpfHelper::BPF_FUNC_get_current_task_btf,
-    );
-    asked.is_ok_and(|has| !has)
+/// Whether the kernel takes programs with atomic instructions.
+fn takes_atomics(types: &Btf) -> bool {
+    let loaded = || {
+        let mut programs = EbpfLoader::new()
+            .btf(Some(types))
+            .verifier_log_level(VerifierLogLevel::DISABLE)
+            .load(TAKES_ATOMICS)
+            .ok()?;
+        let program: &mut RawTracePoint = programs.program_mut("takes_atomics")?.try_into().ok()?;
+        program.load().ok()
+    };
+    loaded().is_some()
+}
+
+/// The limit of this process's locked memory, as it is now, and again when this is dropped. Before Linux 5.11 maps and programs count
+/// as such, so that aya lifts the limit; programs that are started later are not to have another than without ticktax.
+struct LockedMemory(Option<(u64, u64)>);
+
+impl LockedMemory {
+    fn as_now() -> Self {
+        Self(getrlimit(Resource::RLIMIT_MEMLOCK).ok())
+    }
+}
+
+impl Drop for LockedMemory {
+    fn drop(&mut self) {
+        if let Some((soft, hard)) = self.0 {
+            // It can always be lowered.
+            let _ = setrlimit(Resource::RLIMIT_MEMLOCK, soft, hard);
+        }
+    }
 }
 
 fn read_btf(path: &Path) -> Result<Btf, TraceError> {

@@ -170,8 +170,10 @@ pub struct CpuState {
     pub opened: u64,
     /// Latest time seen, ns.
     pub last: u64,
-    /// Records written.
+    /// Records claimed.
     pub head: u64,
+    /// The sum of their numbers; kept before Linux 5.12 alone.
+    pub numbers: u64,
     /// Tracepoint hits; one may interrupt the count of another.
     pub events: u64,
     /// Address of the thread at the bottom of the stack, by the last switch.
@@ -194,16 +196,16 @@ pub struct CpuState {
     pub missed: u64,
     /// Times that the kernel stopped the tick.
     pub ticks_stopped: u64,
-    /// Softirqs that are raised and did not begin, a bit each.
-    pub raised: u64,
+    /// By a softirq's number, whether it is raised and did not begin.
+    pub raised: [u8; 16],
     /// Context switches that were reported.
     pub switches: u64,
     /// Frames above the bottom that were open at a switch.
     pub cut: u64,
     /// Of what is handed out and was not the running thread's: the process of whose it was.
     pub seen_tgid: u32,
-    /// Nothing.
-    pub reserved: u32,
+    /// Programs at functions' entries and exits that are running; kept before Linux 5.12 alone.
+    pub at_functions: u32,
     /// Its thread's name.
     pub seen_comm: [u8; 16],
     /// ns: since when triggers are counted in `burst`.
@@ -226,16 +228,14 @@ pub struct CpuState {
     pub fitting: u32,
     /// Likewise, by which it is a trigger.
     pub firing: u32,
-    /// Nothing: to whole cache lines.
-    pub unused: [u64; 2],
 }
 
 layout! {
-    CpuState 512: stack 0, depth 256, opened 264, last 272, head 280, events 288, thread 296,
-    seen 304, seen_child 312, lost 320, lost_self 328, mismatched 336, folded 344, unfollowed 352,
-    missed 360, ticks_stopped 368, raised 376, switches 384, cut 392, seen_tgid 400, reserved 404,
-    seen_comm 408, burst_began 424, burst 432, suppressed 440, ended 448, end_thread 456,
-    end_tid 464, end_tgid 468, end_comm 472, fitting 488, firing 492, unused 496,
+    CpuState 512: stack 0, depth 256, opened 264, last 272, head 280, numbers 288, events 296,
+    thread 304, seen 312, seen_child 320, lost 328, lost_self 336, mismatched 344, folded 352,
+    unfollowed 360, missed 368, ticks_stopped 376, raised 384, switches 400, cut 408, seen_tgid 416,
+    at_functions 420, seen_comm 424, burst_began 440, burst 448, suppressed 456, ended 464,
+    end_thread 472, end_tid 480, end_tgid 484, end_comm 488, fitting 504, firing 508,
 }
 
 /// `struct cpu_control`.
@@ -437,6 +437,9 @@ pub const BURST_NS: usize = 1_000_000_000;
 
 /// Threads whose names the flight recorder keeps beside its ring; a power of two.
 pub const NAME_SLOTS: usize = 32768;
+
+/// Numbers of softirqs, of which the kernel has 10; a power of two.
+pub const SOFTIRQS: usize = 16;
 
 /// Bits of a [`RingEntry`]'s times, that of the sign among them: 9 minutes.
 pub const RING_TIME_BITS: usize = 40;

@@ -12,6 +12,7 @@ use crate::record::{
     CpuControl, CpuState, FollowedThread, RingEntry, RuleHistogram, SpanRecord, SumRecord,
     ThreadName, ThrottledWait, TriggerPlan, TriggerRecord, run,
 };
+use crate::seal::Sealed;
 
 /// The nice value of the calling thread.
 pub(crate) fn own_nice() -> i32 {
@@ -158,8 +159,13 @@ impl<T: Shared> Drop for SharedArray<T> {
 }
 
 impl SharedArray<SpanRecord> {
-    /// The record at `index` once it is written whole as number `seq`; `None` while it is not.
-    pub(crate) fn take(&self, index: usize, seq: u32) -> Option<SpanRecord> {
+    /// The record at `index` once it is written whole as number `seq`; `None` while it is not. `sealed`: see
+    /// [`seal`](crate::seal).
+    pub(crate) fn take(&self, index: usize, seq: u32, sealed: bool) -> Option<SpanRecord> {
+        if sealed {
+            let record = self.read(index);
+            return (record.mark() == seq).then_some(record);
+        }
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
         let field = unsafe { &raw mut (*entry).seq };
@@ -212,14 +218,23 @@ impl SharedArray<SumRecord> {
 }
 
 impl SharedArray<RingEntry> {
-    /// The entry at `index` once it is written whole in this round of the ring; `None` while it is not.
-    pub(crate) fn take(&self, index: usize, round: u16) -> Option<RingEntry> {
+    /// The entry at `index` once it is written whole in this round of the ring; `None` while it is not. `sealed`:
+    /// as above; nothing is mixed into the entry's seal any more.
+    pub(crate) fn take(&self, index: usize, round: u16, sealed: bool) -> Option<RingEntry> {
+        let is_round = |seal: u32| seal >> 16 == u32::from(round);
+        if sealed {
+            let mut entry = self.read(index);
+            fence(Ordering::Acquire);
+            let is_same = entry == self.read(index);
+            entry.seal = entry.mark();
+            return (is_same && is_round(entry.seal)).then_some(entry);
+        }
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
         let field = unsafe { &raw mut (*entry).seal };
         // SAFETY: the field is aligned for a u32, and the kernel writes it with one instruction.
         let seal = unsafe { AtomicU32::from_ptr(field) }.load(Ordering::Acquire);
-        (seal >> 16 == u32::from(round)).then(|| self.read(index))
+        is_round(seal).then(|| self.read(index))
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Tracer {
     pub(crate) states: SharedArray<CpuState>,
     pub(crate) controls: SharedArray<CpuControl>,
     pub(crate) sizes: Sizes,
+    /// Whether all words of a record are mixed into its mark.
+    pub(crate) sealed: bool,
     pub(crate) decoder: Decoder,
     pub(crate) first_states: FirstStates,
     pub(crate) tails: Vec<u64>,
@@ -71,6 +73,7 @@ pub struct Tracer {
     pub(crate) until: Option<Nanos>,
     /// How often sums are handed out.
     window_length: Nanos,
+    is_before_5_12: bool,
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,
     every_entry_watched: bool,
@@ -88,6 +91,7 @@ impl Tracer {
         let sizes = Sizes::of(settings, possible);
         let Loaded {
             mut programs,
+            is_before_5_12,
             attached,
             mut limitations,
             every_entry_watched,
@@ -119,6 +123,7 @@ impl Tracer {
             controls: shared(&mut programs, map::CONTROLS, MAX_CPUS)?,
             programs,
             sizes,
+            sealed: !settings.stores_in_order,
             decoder: Decoder::new(names, std::process::id(), PROBE_PREFIX),
             first_states: FirstStates::default(),
             tails: vec![0; sizes.cpus],
@@ -131,10 +136,16 @@ impl Tracer {
             drained: Nanos::ZERO,
             until: None,
             window_length: settings.window,
+            is_before_5_12,
             attached,
             limitations,
             every_entry_watched,
         })
+    }
+
+    /// Whether the programs are those for kernels before Linux 5.12.
+    pub fn is_before_5_12(&self) -> bool {
+        self.is_before_5_12
     }
 
     /// The hooks that watch.
@@ -302,7 +313,7 @@ impl Tracer {
         while tail - first < len as u64 {
             #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
             let (place, seq) = (tail as usize & (len - 1), (tail as u32).wrapping_add(1));
-            let record = self.spans.take(cpu * len + place, seq);
+            let record = self.spans.take(cpu * len + place, seq, self.sealed);
             let Some(record) = record.filter(|record| end_of(record) <= until) else {
                 break;
             };

@@ -1,5 +1,5 @@
 //! Holds the list of programs, and what the records borrow from the model, against the compiled
-//! object.
+//! objects, and the object for old kernels against what they have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,10 @@ use ticktax_trace::record::HISTOGRAM_BUCKETS;
 use ticktax_trace::{Attach, HOOKS};
 
 const OBJECT: &[u8] = include_bytes!("../bpf/ticktax.bpf.o");
+const BEFORE_5_12: &[u8] = include_bytes!("../bpf/before_5_12.bpf.o");
 
-fn object() -> object::File<'static> {
-    object::File::parse(OBJECT).expect("the object is an ELF file")
+fn parsed(object: &'static [u8]) -> object::File<'static> {
+    object::File::parse(object).expect("the object is an ELF file")
 }
 
 #[test]
@@ -21,8 +22,8 @@ fn histograms_are_the_models() {
 
 /// The programs in the object by name, with the section that says what each is attached to.
 /// Functions in `.text` are no programs but called by them.
-fn programs() -> BTreeMap<String, String> {
-    let object = object();
+fn programs(object: &'static [u8]) -> BTreeMap<String, String> {
+    let object = parsed(object);
     object
         .symbols()
         .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_global())
@@ -39,7 +40,7 @@ fn programs() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn hooks_are_the_programs_of_the_object() {
+fn hooks_are_the_programs_of_both_objects() {
     let hooks: BTreeMap<String, String> = HOOKS
         .iter()
         .flat_map(|hook| hook.programs)
@@ -53,7 +54,8 @@ fn hooks_are_the_programs_of_the_object() {
             (program.to_owned(), section)
         })
         .collect();
-    let programs = programs();
+    assert_eq!(programs(OBJECT), programs(BEFORE_5_12));
+    let programs = programs(OBJECT);
     let hooks: BTreeSet<_> = hooks.iter().collect();
     let programs: BTreeSet<_> = programs.iter().collect();
     let only_hooks: Vec<_> = hooks.difference(&programs).collect();
@@ -74,4 +76,50 @@ fn no_program_is_hooked_twice() {
         .filter(|program| !seen.insert(*program))
         .collect();
     assert!(twice.is_empty(), "in HOOKS more than once: {twice:?}");
+}
+
+/// An instruction of BPF, as far as it is looked at: Linux, Documentation/bpf/standardization/instruction-set.rst.
+struct Instruction {
+    code: u8,
+    source: u8,
+    immediate: i32,
+}
+
+/// The instructions of all programs and functions of an object.
+fn instructions(object: &'static [u8]) -> Vec<Instruction> {
+    const BYTES: usize = 8;
+    let object = parsed(object);
+    let code = object
+        .sections()
+        .filter(|section| section.kind() == object::SectionKind::Text);
+    let data = code.flat_map(|section| section.data().expect("it can be read").chunks_exact(BYTES));
+    data.map(|bytes| Instruction {
+        code: bytes[0],
+        source: bytes[1] >> 4,
+        immediate: i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+    })
+    .collect()
+}
+
+#[test]
+fn old_kernels_have_what_their_object_is_made_of() {
+    /// An atomic operation on 32 or 64 bits; the immediate says which, 0 for the addition without a result.
+    const ATOMIC: [u8; 2] = [0xc3, 0xdb];
+    const CALL: u8 = 0x85;
+    /// The last function that BPF has in Linux 5.10, `bpf_redirect_peer`.
+    const LAST_HELPER: i32 = 155;
+
+    let lacking = |object| {
+        let is_lacking = |it: &Instruction| {
+            ATOMIC.contains(&it.code) && it.immediate != 0
+                || it.code == CALL && it.source == 0 && it.immediate > LAST_HELPER
+        };
+        instructions(object)
+            .iter()
+            .filter(|it| is_lacking(it))
+            .count()
+    };
+    assert_eq!(lacking(BEFORE_5_12), 0);
+    // That such are found at all.
+    assert!(lacking(OBJECT) > 10);
 }

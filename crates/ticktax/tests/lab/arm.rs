@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use ticktax_lab::Arch;
-use ticktax_lab::kernel::{Cache, Wanted, find};
+use ticktax_lab::kernel::Wanted;
 use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
@@ -18,7 +18,7 @@ use ticktax_model::recording::{Level, RecordingReader, Row};
 use ticktax_model::statement::{Account, Class, GapCause, Statement};
 use ticktax_model::witness::Proof;
 
-use crate::fixture::{complaint, lab_run, listed};
+use crate::fixture::{audit, built, complaint, lab_run, why_not_there};
 
 /// Debian's kernel for clouds.
 pub(crate) const KERNEL: &str = "linux-image-cloud-arm64";
@@ -31,20 +31,6 @@ pub(crate) const NEWEST: [&str; 2] = [
     "trixie-backports:linux-image-cloud-amd64",
     "trixie-backports:linux-image-cloud-arm64",
 ];
-
-/// A program of this package for guests of `arch`, where it was built; a static one of another architecture.
-fn built(arch: Arch, package: &str) -> Option<PathBuf> {
-    let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
-    if arch == Arch::HOST {
-        return Some(own.with_file_name(package)).filter(|file| file.is_file());
-    }
-    let target = own.ancestors().nth(2)?.join(arch.target());
-    let all = ["dist", "release", "debug"].map(|profile| target.join(profile).join(package));
-    // The newest, as `lab run` takes it.
-    let written = |file: &PathBuf| fs::metadata(file).and_then(|it| it.modified()).ok();
-    let found = all.into_iter().filter(|file| file.is_file());
-    found.max_by_key(written)
-}
 
 /// Why nothing can be tried on guests of `arch` with this kernel.
 pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
@@ -59,14 +45,7 @@ pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
             ));
         }
     }
-    if listed(kernel) {
-        return None;
-    }
-    // Debian's lists for other architectures and suites are not there before they are asked for.
-    let set = std::env::var_os;
-    let found = Cache::of_user(set("XDG_CACHE_HOME"), set("HOME"))
-        .and_then(|cache| find(&kernel.parse().unwrap(), &cache, &mut |_| {}));
-    found.err().map(|error| error.to_string())
+    why_not_there(kernel)
 }
 
 /// Why nothing can be tried in the host's time: there a command that is not optimised needs half of the guest's for itself.
@@ -76,18 +55,6 @@ pub(crate) fn why_too_slow() -> Option<String> {
     is_debug.then(|| {
         "the command is not optimised: cargo xtask cross arm64 builds one that is".to_owned()
     })
-}
-
-/// What an audit says in a guest, with `more` of the lab's arguments.
-fn audit(kernel: &str, more: &[&str], verb: &[&str]) -> Statement {
-    let mut command = lab_run(kernel);
-    command
-        .args(more)
-        .args(["--format", "json", "--", "audit"])
-        .args(verb);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", complaint(&output));
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn account<'a>(statement: &'a Statement, class: Class, name: &str) -> &'a Account {

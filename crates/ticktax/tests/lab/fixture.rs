@@ -1,10 +1,13 @@
 //! What the tests stand on: the command, and which kernels can be had.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use ticktax_fixture::guests::{apt_has, why_no_guest};
+use ticktax_lab::Arch;
+use ticktax_lab::kernel::{Cache, find};
+use ticktax_model::statement::Statement;
 
 /// Debian's kernel for clouds: the smallest that it has.
 pub(crate) const CLOUD: &str = "linux-image-cloud-amd64";
@@ -14,10 +17,24 @@ pub(crate) fn why_not(kernel: &str) -> Option<String> {
     if let Some(why) = why_no_guest() {
         return Some(why);
     }
+    if kernel.contains(':') {
+        return why_not_there(kernel);
+    }
     if listed(kernel) {
         return None;
     }
     (!apt_has(&[kernel])).then(|| format!("{kernel} is not in the cache, and apt does not know it"))
+}
+
+/// Why a kernel of a suite or an architecture that apt has no list of here cannot be had. It is brought into the cache.
+pub(crate) fn why_not_there(kernel: &str) -> Option<String> {
+    if listed(kernel) {
+        return None;
+    }
+    let set = std::env::var_os;
+    let found = Cache::of_user(set("XDG_CACHE_HOME"), set("HOME"))
+        .and_then(|cache| find(&kernel.parse().unwrap(), &cache, &mut |_| {}));
+    found.err().map(|error| error.to_string())
 }
 
 /// Whether this kernel is in the cache.
@@ -62,4 +79,30 @@ pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> bool {
         std::thread::sleep(std::time::Duration::from_millis(50));
         what()
     })
+}
+
+/// A program of this package for guests of `arch`, where it was built; a static one of another architecture.
+pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
+    let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
+    if arch == Arch::HOST {
+        return Some(own.with_file_name(package)).filter(|file| file.is_file());
+    }
+    let target = own.ancestors().nth(2)?.join(arch.target());
+    let all = ["dist", "release", "debug"].map(|profile| target.join(profile).join(package));
+    // The newest, as `lab run` takes it.
+    let written = |file: &PathBuf| fs::metadata(file).and_then(|it| it.modified()).ok();
+    let found = all.into_iter().filter(|file| file.is_file());
+    found.max_by_key(written)
+}
+
+/// What an audit says in a guest, with `more` of the lab's arguments.
+pub(crate) fn audit(kernel: &str, more: &[&str], verb: &[&str]) -> Statement {
+    let mut command = lab_run(kernel);
+    command
+        .args(more)
+        .args(["--format", "json", "--", "audit"])
+        .args(verb);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", complaint(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
 }

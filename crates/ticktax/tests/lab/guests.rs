@@ -2,11 +2,15 @@
 
 use std::fs;
 
+use ticktax_lab::Arch;
+use ticktax_model::Nanos;
 use ticktax_model::kernels::{KernelCell, KernelComparison, KernelsStatement};
+use ticktax_model::limitation::{HookMissing, Limitation};
 use ticktax_model::pace::{PaceStatement, SleepMethod};
 use ticktax_model::recording::{Level, RecordingReader, World};
+use ticktax_model::victim::OffCpuReason;
 
-use crate::fixture::{CLOUD, complaint, lab_run, ticktax};
+use crate::fixture::{CLOUD, audit, built, complaint, lab_run, ticktax};
 
 const PACE: [&str; 8] = [
     "pace",
@@ -123,7 +127,34 @@ pub(crate) fn the_tracer_loads_on(kernel: &str) {
         "{:?}",
         header.coverage.limitations
     );
+    let refused = |it: &&Limitation| {
+        let Limitation::HookMissing { reason, .. } = it else {
+            return false;
+        };
+        matches!(reason, HookMissing::Refused(_))
+    };
+    let refused: Vec<_> = header.coverage.limitations.iter().filter(refused).collect();
+    assert!(refused.is_empty(), "{refused:?}");
     assert_eq!(header.coverage.events_lost(), 0);
+}
+
+/// A program that would run all the time, held to half of each 10 ms.
+pub(crate) fn a_quota_holds_a_program_on(kernel: &str) {
+    let inject = built(Arch::HOST, "ticktax-inject").unwrap();
+    let inject = format!("{} throttle --cpu 0 --for 5m --json", inject.display());
+    let statement = audit(kernel, &["--beside", &inject], &["--for", "2s"]);
+    assert!(statement.balances(), "{:?}", statement.balance);
+    let elapsed = statement.cpus[0].elapsed;
+    let is_hog = |name: &str| name.starts_with("ttx-inj-hog");
+    let accounts = statement.accounts.iter().filter(|it| is_hog(&it.name));
+    let ran: Nanos = accounts.map(|it| it.time).sum();
+    let throttled = statement.throttled.iter();
+    let held = throttled.filter(|it| is_hog(&it.name) && it.why == OffCpuReason::Throttled);
+    let held: Nanos = held.map(|it| it.time).sum();
+    let (ran, held) = (ran.share_of(elapsed), held.share_of(elapsed));
+    assert!((0.45..0.55).contains(&ran), "{ran}");
+    // What is left it waited for the CPU, which others had.
+    assert!((0.93 - ran..=1.0 - ran).contains(&held), "{ran}, {held}");
 }
 
 pub(crate) fn a_verb_that_fails_is_told() {

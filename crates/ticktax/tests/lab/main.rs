@@ -124,6 +124,8 @@ const ON_CLOUD: &[(&str, Test)] = &[
 
 /// Kernels that the tracer's programs have to load on.
 const KERNELS: &[&str] = &[
+    "bullseye:linux-image-cloud-amd64",
+    "bullseye:linux-image-rt-amd64",
     "linux-image-cloud-amd64",
     "linux-image-rt-amd64",
     "linux-image-6.12-cloud-amd64",
@@ -157,6 +159,10 @@ const ON_ARM_IN_HOSTS_TIME: [(&str, Test); 2] = [
         arm::interrupts_between_cpus_have_their_name,
     ),
 ];
+
+/// Kernels that do not count for how long a quota held a queue, which is then told by its timers; tests on the running kernel
+/// are about those that do (6.6).
+const BEFORE_6_6: [&str; 2] = ["bullseye:linux-image-cloud-amd64", CLOUD];
 
 /// What is to be tried on each of them.
 const ON_EACH: [(&str, OnKernel); 2] = [
@@ -289,6 +295,11 @@ fn main() -> ExitCode {
             let name = format!("vm::{name}::{kernel}");
             trials.push(trial(&name, move || test(kernel)).with_ignored_flag(why.is_some()));
         }
+    }
+    for kernel in BEFORE_6_6 {
+        let name = format!("vm::a_quota_holds_a_program_on::{kernel}");
+        let test = move || guests::a_quota_holds_a_program_on(kernel);
+        trials.push(trial(&name, test).with_ignored_flag(why_not(kernel).is_some()));
     }
     trials.extend(of_architectures());
     libtest_mimic::run(&arguments, trials).exit_code()

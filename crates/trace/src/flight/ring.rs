@@ -51,7 +51,7 @@ impl Tracer {
         );
         let entry = self
             .entries
-            .take(cpu * len + place, round.wrapping_add(1))?;
+            .take(cpu * len + place, round.wrapping_add(1), self.sealed)?;
         Some(Event::from(&entry))
     }
 

@@ -1,5 +1,6 @@
 //! The tracer on this machine's kernel, with something missing or too small.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use ticktax_model::limitation::{HookMissing, Limitation};
 use ticktax_model::recording::{Row, Sum};
 use ticktax_model::{Cpu, CpuList, Nanos, Source, SourceTable};
 use ticktax_trace::record::LONG_NS;
-use ticktax_trace::{Closing, Output, TraceError, TraceSettings, Tracer};
+use ticktax_trace::{Closing, Output, Programs, TraceError, TraceSettings, Tracer};
 
 mod flight;
 mod recycle;
@@ -88,14 +89,92 @@ fn main() {
     arguments.test_threads = Some(1);
     let root = nix::unistd::geteuid().is_root();
     let allowed = root && TraceSettings::default().btf.exists();
-    let trial = |&(name, test): &(&str, Test)| {
-        Trial::test(format!("root::{name}"), test).with_ignored_flag(!allowed)
-    };
-    libtest_mimic::run(&arguments, TESTS.iter().map(trial).collect()).exit();
+    let mut trials = Vec::new();
+    for way in WAYS {
+        let tests = TESTS.iter();
+        for &(name, test) in tests.filter(|(name, _)| way.has_all || ABOUT_RECORDS.contains(name)) {
+            let test = move || {
+                WAY.set(way);
+                test()
+            };
+            let name = format!("root::{}{name}", way.prefix);
+            trials.push(Trial::test(name, test).with_ignored_flag(!allowed));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// How a test loads the tracer.
+#[derive(Clone, Copy)]
+struct Way {
+    prefix: &'static str,
+    programs: Programs,
+    /// Whether it is as where CPUs see stores in any order, whatever this machine's do.
+    sealed: bool,
+    /// Whether all tests are run; else those about records.
+    has_all: bool,
+}
+
+const WAYS: [Way; 4] = [
+    Way {
+        prefix: "",
+        programs: Programs::Fitting,
+        sealed: false,
+        has_all: true,
+    },
+    Way {
+        prefix: "sealed::",
+        programs: Programs::Fitting,
+        sealed: true,
+        has_all: false,
+    },
+    Way {
+        prefix: "before_5_12::",
+        programs: Programs::Before5_12,
+        sealed: false,
+        has_all: false,
+    },
+    Way {
+        prefix: "before_5_12::sealed::",
+        programs: Programs::Before5_12,
+        sealed: true,
+        has_all: true,
+    },
+];
+
+/// Tests in which many records are handed out.
+const ABOUT_RECORDS: [&str; 2] = [
+    "a_full_buffer_is_counted_to_the_ns",
+    "a_ring_that_comes_round_hands_out_whole_rows",
+];
+
+thread_local! {
+    static WAY: Cell<Way> = const { Cell::new(WAYS[0]) };
 }
 
 fn load(settings: &TraceSettings) -> Result<Tracer, TraceError> {
-    Tracer::load(settings, Proc::default().room_for_cpus())
+    let way = WAY.get();
+    let settings = TraceSettings {
+        programs: way.programs,
+        stores_in_order: settings.stores_in_order && !way.sealed,
+        ..settings.clone()
+    };
+    let tracer = Tracer::load(&settings, Proc::default().room_for_cpus())?;
+    // A kernel that takes atomic instructions gets the programs that are made of them.
+    let is_old = way.programs == Programs::Before5_12 || release() < (5, 12);
+    assert_eq!(tracer.is_before_5_12(), is_old);
+    Ok(tracer)
+}
+
+/// Of the running kernel, the first two numbers.
+fn release() -> (u32, u32) {
+    let name = nix::sys::utsname::uname().unwrap();
+    let name = name.release().to_string_lossy();
+    let mut numbers = name.split('.').map_while(|part| part.parse().ok());
+    (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    )
 }
 
 /// Runs a tracer for `turns` busy ms; nothing is drained meanwhile. Returns the sum of own times
