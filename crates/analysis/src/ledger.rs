@@ -51,6 +51,7 @@ mod on_cpu;
 mod proc_level;
 mod proof;
 mod settled;
+mod signatures;
 pub(crate) mod tally;
 mod transfers;
 mod unreported;
@@ -66,13 +67,13 @@ use self::books::ClassTimes;
 pub(crate) use self::closing::Books;
 use self::contents::Contents;
 pub(crate) use self::contents::JudgedGap;
-use self::entry_exit::Signatures;
 use self::gap_causes::GapCauses;
 use self::gaps::CpuGaps;
 use self::matching::{Gap, GapQueue};
 use self::on_cpu::OnCpuTimes;
 use self::proof::Departures;
 pub(crate) use self::proof::Proofs;
+use self::signatures::Signatures;
 use self::waits::Waits;
 use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 
@@ -224,7 +225,8 @@ impl Ledger {
             self.contents.classify(|source| roles.class(source));
             self.contents.yielded &= gap.moves_time();
             let signature = if gap.moves_time() && !self.contents.incomplete {
-                self.signatures.of(&self.contents.held)
+                let shape = self.contents.shape;
+                self.signatures.of(&self.contents.held, shape)
             } else {
                 None
             };

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 /// The head of the table.
 pub(super) const HEAD: &str = "\
-| kernel | Linux | tick, Hz | hooks missing | every way in | books | tick's function | thread: seen, made | irq_work: seen, counted, sent | an empty gap |
-|---|---|---|---|---|---|---|---|---|---|
+| kernel | Linux | tick, Hz | hooks missing | every way in | books | tick's function | thread: seen, made | irq_work: seen, counted, sent | an empty gap | outside |
+|---|---|---|---|---|---|---|---|---|---|---|
 ";
 
 /// How far the time of the thread may be from what it used, as a part: the two were not watched for the same time, and
@@ -15,6 +15,8 @@ pub(super) const HEAD: &str = "\
 const NEAR: f64 = 0.1;
 /// And interrupts from those that were sent, 200 in an audit, where the kernel has none of its own.
 const FEW: f64 = 0.02;
+/// The most of the time that may be outside or unexplained, as a part: in these guests nothing else has the CPU.
+const OUTSIDE: f64 = 0.000_05;
 /// What is to be made, as a share of the CPU and interrupts a second, at least: a CPU that idles before the audit has
 /// fewer.
 const MADE: (f64, f64) = (0.04, 80.0);
@@ -66,6 +68,8 @@ struct Seen {
     thread: (f64, f64),
     interrupts: Interrupts,
     proof: String,
+    /// What is said to be outside or is unexplained, as a share of the CPU.
+    outside: f64,
 }
 
 impl Row {
@@ -81,7 +85,8 @@ impl Row {
     pub(super) fn is_right(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|seen| {
             let near = |(found, made): (f64, f64)| (found - made).abs() <= NEAR * made;
-            let right = seen.every_entry && seen.balances && seen.tick.is_some();
+            let right =
+                seen.every_entry && seen.balances && seen.tick.is_some() && seen.outside <= OUTSIDE;
             right && near(seen.thread) && seen.thread.1 >= MADE.0 && seen.interrupts.are_all_seen()
         })
     }
@@ -138,8 +143,18 @@ impl Seen {
                 sent: sent["events"].as_f64().unwrap_or(0.0) / watched_for(sent),
             },
             proof: proof(&statement["gaps"]["proofs"]),
+            outside: seconds_outside(&accounts) / watched,
         })
     }
+}
+
+/// What nothing that was seen had, in s.
+fn seconds_outside(accounts: &[Value]) -> f64 {
+    let unseen = accounts
+        .iter()
+        .filter(|it| it["class"] == "outside" || it["class"] == "unexplained");
+    let times = unseen.map(|it| it["time_ns"].as_f64().unwrap_or(0.0));
+    times.sum::<f64>() / 1e9
 }
 
 /// The time of all threads of this name, in s.
@@ -181,7 +196,7 @@ impl fmt::Display for Row {
         let kernel = &self.kernel;
         let seen = match &self.outcome {
             Ok(seen) => seen,
-            Err(why) => return write!(f, "| {kernel} | {why} | | | | | | | | |"),
+            Err(why) => return write!(f, "| {kernel} | {why} | | | | | | | | | |"),
         };
         let or_none = |it: &[String]| {
             if it.is_empty() {
@@ -198,7 +213,7 @@ impl fmt::Display for Row {
         } = seen.interrupts;
         write!(
             f,
-            "| {kernel} | {} | {} | {} | {} | {} | {} | {:.2} %, {:.2} % | {received:.1}, {counted:.1}, {sent:.1} | {} |",
+            "| {kernel} | {} | {} | {} | {} | {} | {} | {:.2} %, {:.2} % | {received:.1}, {counted:.1}, {sent:.1} | {} | {:.4} % |",
             seen.release,
             seen.hz,
             or_none(&seen.missing),
@@ -216,6 +231,7 @@ impl fmt::Display for Row {
             100.0 * found,
             100.0 * made,
             seen.proof,
+            100.0 * seen.outside,
         )
     }
 }
@@ -238,6 +254,8 @@ mod tests {
                 { "class": "irq", "name": "local_timer", "count": 9, "parts": [{ "name": "tick_sched_timer" }] },
                 { "class": "irq", "name": "irq_work", "count": 401 },
                 { "class": "task", "name": "ticktax-inject", "parts": [{ "name": "fifo", "time_ns": 200_000_000 }] },
+                { "class": "outside", "name": "outside", "time_ns": 12_000 },
+                { "class": "unexplained", "name": "unexplained", "time_ns": 4_000 },
             ],
             "gaps": { "proofs": [{ "proof": "proven" }, { "proof": "proven" }] },
         })
@@ -264,7 +282,7 @@ mod tests {
         assert_eq!(
             right.to_string(),
             "| bookworm:linux-image-cloud-arm64 | 6.1.0-50-cloud-arm64 | 250 | csd_function | watched | \
-             balance | tick_sched_timer | 5.00 %, 5.00 % | 100.2, 101.0, 100.0 | proven |"
+             balance | tick_sched_timer | 5.00 %, 5.00 % | 100.2, 101.0, 100.0 | proven | 0.0004 % |"
         );
     }
 
@@ -281,6 +299,8 @@ mod tests {
             ("/accounts/0/parts/0/name", json!("hrtimer_wakeup")),
             ("/accounts/1/count", json!(340)),
             ("/accounts/2/parts/0/time_ns", json!(150_000_000)),
+            ("/accounts/3/time_ns", json!(400_000)),
+            ("/accounts/4/time_ns", json!(400_000)),
             ("/level", json!("proc")),
         ] {
             assert!(!with(path, value).is_right(), "{path}");

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use ticktax_model::statement::Class;
 use ticktax_model::{Nanos, SourceId, Span};
 
+use super::signatures::Shape;
 use crate::timeline::Piece;
 
 /// The time that one source had in a gap.
@@ -44,6 +45,8 @@ pub(super) struct Contents {
     pub(super) incomplete: bool,
     /// Whether the probe gave the CPU to a program that asked for it: one ran.
     pub(super) yielded: bool,
+    /// What sorts of rows are in.
+    pub(super) shape: Shape,
     pieces: Vec<Piece>,
     open: Vec<Open>,
 }
@@ -67,12 +70,15 @@ impl Contents {
         self.near = None;
         self.incomplete = false;
         self.yielded = false;
+        self.shape = Shape::default();
     }
 
-    /// Notes which of the rows that are in have no known thread, and whether a program's are in.
+    /// Notes which of the rows that are in have no known thread, whether a program's are in, and of what sorts they are.
     pub(super) fn classify(&mut self, class: impl Fn(SourceId) -> Option<Class>) {
         for held in &self.held {
-            match class(held.source) {
+            let class = class(held.source);
+            self.shape.add(class);
+            match class {
                 Some(Class::Unexplained) => self.unknown += held.own,
                 Some(class) if class.is_program() => self.yielded = true,
                 _ => {}

@@ -11,10 +11,11 @@ use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use super::accounts::{AccountId, Registry};
 use super::contents::{Contents, Held};
-use super::entry_exit::{Bounds, Signatures};
+use super::entry_exit::Bounds;
 use super::gaps::{CpuGaps, GapBook, parts};
 use super::matching::Gap;
 use super::settled::{Settled, residuals};
+use super::signatures::Signatures;
 use super::tally::{LengthTally, Tally, sort_parts};
 
 /// The accounts that had the most time in a gap, as a set, and whether there were more.

@@ -1,0 +1,165 @@
+//! What gaps held, as signatures: by these gaps are compared ([`entry_exit`](super::entry_exit)).
+
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
+use ticktax_model::SourceId;
+use ticktax_model::statement::Class;
+
+use super::contents::Held;
+
+/// Signatures that are told apart; the others are known by their first row.
+const MAX_SIGNATURES: usize = 4_096;
+
+/// By which ways the kernel was entered and left in a gap: how long these take differs more than by all else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    /// Softirqs ran.
+    softirqs: bool,
+    /// Another thread had the CPU.
+    switches: bool,
+}
+
+impl Shape {
+    /// Adds a row of this class; `None` is one that no account is of.
+    pub(super) fn add(&mut self, class: Option<Class>) {
+        match class {
+            Some(Class::Softirq) => self.softirqs = true,
+            // A thread that was not reported is unexplained.
+            Some(
+                Class::Program
+                | Class::KernelThread
+                | Class::Tool
+                | Class::Probe
+                | Class::Idle
+                | Class::Unexplained,
+            ) => self.switches = true,
+            Some(Class::Irq | Class::Nmi | Class::Steal | Class::EntryExit | Class::Outside)
+            | None => {}
+        }
+    }
+}
+
+/// What gaps held, as a set of sources, by number.
+#[derive(Debug, Default)]
+pub(super) struct Signatures {
+    by_sources: HashMap<Box<[SourceId]>, u32, FixedState>,
+    /// Of each source the signature of gaps that held nothing else, as most do.
+    alone: Vec<Option<u32>>,
+    /// Of each the source of the first row, and the shape of the first gap.
+    pub(super) first: Vec<(SourceId, Shape)>,
+    /// Kept for its memory.
+    sources: Vec<SourceId>,
+}
+
+impl Signatures {
+    /// The number of the signature of a gap of `shape` that held these; `None` where it held nothing.
+    pub(super) fn of(&mut self, held: &[Held], shape: Shape) -> Option<usize> {
+        let first = (held.first()?.source, shape);
+        if held.len() > 1 {
+            return Some(self.look_up(first, held));
+        }
+        let place = first.0.0 as usize;
+        if let Some(&Some(known)) = self.alone.get(place) {
+            return Some(known as usize);
+        }
+        let number = self.look_up(first, held);
+        if place >= self.alone.len() {
+            self.alone.resize(place + 1, None);
+        }
+        self.alone[place] = u32::try_from(number).ok();
+        Some(number)
+    }
+
+    /// The same by the set of its sources, of which `first` is the first.
+    fn look_up(&mut self, first: (SourceId, Shape), held: &[Held]) -> usize {
+        self.sources.clear();
+        self.sources.extend(held.iter().map(|held| held.source));
+        self.sources[1..].sort_unstable();
+        if let Some(&known) = self.by_sources.get(&self.sources[..]) {
+            return known as usize;
+        }
+        if self.first.len() >= MAX_SIGNATURES {
+            // No set has one source twice.
+            self.sources.clear();
+            self.sources.extend([first.0, first.0]);
+            if let Some(&known) = self.by_sources.get(&self.sources[..]) {
+                return known as usize;
+            }
+        }
+        let new = self.first.len();
+        self.first.push(first);
+        let number = u32::try_from(new).expect("no more signatures than gaps");
+        self.by_sources
+            .insert(self.sources.clone().into_boxed_slice(), number);
+        new
+    }
+
+    /// Whether all gaps with this signature held the same sources; else the first was the same.
+    pub(super) fn is_exact(signature: usize) -> bool {
+        signature < MAX_SIGNATURES
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use ticktax_model::statement::Class;
+    use ticktax_model::statement::Class::{EntryExit, Irq, Nmi, Outside, Softirq, Steal};
+    use ticktax_model::{Nanos, SourceId};
+
+    use super::{Held, MAX_SIGNATURES, Shape, Signatures};
+
+    /// What a gap held, by its sources.
+    pub(in crate::ledger) fn held(sources: &[u32]) -> Vec<Held> {
+        let one = |&source| Held {
+            source: SourceId(source),
+            own: Nanos(1),
+            count: 1,
+            longest: Nanos(1),
+        };
+        sources.iter().map(one).collect()
+    }
+
+    #[test]
+    fn threads_and_softirqs_give_a_gap_its_shape() {
+        let shape = |class| {
+            let mut shape = Shape::default();
+            shape.add(class);
+            (shape.softirqs, shape.switches)
+        };
+        let of = |wanted| {
+            let classes = Class::ALL.into_iter();
+            classes
+                .filter(|&class| shape(Some(class)) == wanted)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of((true, false)), [Softirq]);
+        assert_eq!(of((false, false)), [Irq, Nmi, EntryExit, Outside, Steal]);
+        assert_eq!(shape(None), (false, false));
+    }
+
+    #[test]
+    fn a_signature_is_the_first_source_and_the_set_of_the_others() {
+        let mut signatures = Signatures::default();
+        let mut of = |sources: &[u32]| signatures.of(&held(sources), Shape::default());
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[7]), of(&[7]));
+        assert_eq!(of(&[7, 1, 2]), of(&[7, 2, 1]));
+        assert_ne!(of(&[7, 1, 2]), of(&[1, 7, 2]));
+        assert_ne!(of(&[7]), of(&[7, 1]));
+    }
+
+    #[test]
+    fn signatures_beyond_the_most_are_known_by_their_first_source_alone() {
+        let mut signatures = Signatures::default();
+        let most = u32::try_from(MAX_SIGNATURES).unwrap();
+        for source in 0..most {
+            signatures.of(&held(&[1, source + 10]), Shape::default());
+        }
+        let mut of = |sources: &[u32]| signatures.of(&held(sources), Shape::default()).unwrap();
+        assert!(Signatures::is_exact(of(&[1, 10])));
+        assert!(!Signatures::is_exact(of(&[1, 2, 3])));
+        assert_eq!(of(&[1, 2, 3]), of(&[1]));
+        assert_ne!(of(&[1]), of(&[2]));
+    }
+}
