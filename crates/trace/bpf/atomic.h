@@ -16,7 +16,7 @@
 static __always_inline void add(__u64 *word, __u64 amount)
 {
 #ifdef BEFORE_5_12
-	/* The compiler makes of the addition of a constant 0 another operation, which these kernels do not have. */
+	/* The compiler turns the addition of a constant 0 into an `or`, which these kernels lack. */
 	barrier_var(amount);
 #endif
 	__sync_fetch_and_add(word, amount);

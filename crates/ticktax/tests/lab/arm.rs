@@ -201,26 +201,27 @@ pub(crate) fn time_that_the_host_takes_is_outside() {
     });
     let doubted: u64 = bounds.sum();
     assert!(doubted <= 2, "{:?}", gaps.proofs);
-    // One at either end may have been cut, and a busy host is late with each.
-    let stops = WATCHED.0 / (STOP + BETWEEN).0 - 2 - doubted.cast_signed();
-    let outside = gaps.long.outside;
-    assert!(outside >= Nanos(STOP.0 * stops), "{outside}: {gaps:#?}");
+    // One at either end may have been cut, and two may have come while the guest's kernel had the CPU, whose time they are
+    // then: with its time the host's, that is some percent of it.
+    let stops = WATCHED.0 / (STOP + BETWEEN).0 - 4 - doubted.cast_signed();
     let beyond = ["outside", "unexplained"];
     let mut found = 0;
     for worst in gaps.worst.iter().filter(|worst| worst.length >= STOP) {
-        let named: Nanos = worst
-            .parts
-            .iter()
-            .filter(|it| !beyond.contains(&it.name.as_str()))
-            .map(|it| it.time)
-            .sum();
+        let parts = worst.parts.iter();
+        let outside = parts.filter(|it| beyond.contains(&it.name.as_str()));
+        let outside: Nanos = outside.map(|it| it.time).sum();
+        if outside.share_of(worst.length) < 0.5 {
+            continue;
+        }
         // The tick that was due, and what it set off.
+        let named = worst.length - outside;
         assert!(named <= Nanos::from_millis(20), "{worst:?}");
         assert!(worst.length <= Nanos(2 * STOP.0), "{worst:?}");
         found += 1;
     }
-    let listed = usize::try_from(stops).unwrap().min(gaps.worst.len());
-    assert!(found >= listed, "{:#?}", gaps.worst);
+    assert!(found >= stops, "{:#?}", gaps.worst);
+    let outside = gaps.long.outside;
+    assert!(outside >= Nanos(STOP.0 * stops), "{outside}: {gaps:#?}");
     let account = account(&statement, Class::Outside, "outside");
     assert!(account.time >= Nanos(STOP.0 * stops), "{account:?}");
 }
