@@ -154,7 +154,8 @@ fn seconds_outside(accounts: &[Value]) -> f64 {
         .iter()
         .filter(|it| it["class"] == "outside" || it["class"] == "unexplained");
     let times = unseen.map(|it| it["time_ns"].as_f64().unwrap_or(0.0));
-    times.sum::<f64>() / 1e9
+    // The sum of none is -0.
+    times.fold(0.0, |sum, time| sum + time) / 1e9
 }
 
 /// The time of all threads of this name, in s.
