@@ -168,7 +168,7 @@ fn load(settings: &TraceSettings) -> Result<Tracer, TraceError> {
 
 /// Of the running kernel, the first two numbers.
 fn release() -> (u32, u32) {
-    let name = nix::sys::utsname::uname().unwrap();
+    let name = nix::sys::utsname::uname().expect("a kernel has a name");
     let name = name.release().to_string_lossy();
     let mut numbers = name.split('.').map_while(|part| part.parse().ok());
     (
