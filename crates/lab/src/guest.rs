@@ -133,6 +133,10 @@ fn job() -> Result<(), Trouble> {
 /// place among them.
 fn start_beside() -> Result<Vec<Child>, Trouble> {
     let jobs = fs::read(BESIDE).unwrap_or_default();
+    if !jobs.is_empty() {
+        // They may want a quota. A guest with a verb alone does as little as it can.
+        mount_one("cgroup2", "/sys/fs/cgroup");
+    }
     let mut running = Vec::new();
     for (number, words) in beside(&jobs).into_iter().enumerate() {
         let (Some(program), arguments) = (words.first(), &words[1..]) else {
@@ -191,19 +195,27 @@ fn written() -> Result<Vec<PathBuf>, Trouble> {
 
 /// Mounts what there is; a kernel that was built without one of them can do without.
 fn mount_everything() {
-    let nothing = None::<&str>;
     for (kind, place) in [
         ("proc", "/proc"),
         ("sysfs", "/sys"),
         ("devtmpfs", "/dev"),
         ("debugfs", "/sys/kernel/debug"),
         ("tracefs", "/sys/kernel/tracing"),
-        ("cgroup2", "/sys/fs/cgroup"),
         ("tmpfs", "/tmp"),
     ] {
-        drop(fs::create_dir_all(place));
-        let _ = mount(Some(kind), place, Some(kind), MsFlags::empty(), nothing);
+        mount_one(kind, place);
     }
+}
+
+fn mount_one(kind: &str, place: &str) {
+    drop(fs::create_dir_all(place));
+    let _ = mount(
+        Some(kind),
+        place,
+        Some(kind),
+        MsFlags::empty(),
+        None::<&str>,
+    );
 }
 
 /// Opens the line for bytes as they are.
