@@ -70,14 +70,13 @@ mod tests {
     use super::Sealed;
     use crate::record::{RingEntry, SpanRecord};
 
-    /// Marks of records that differ from one in a single bit each.
-    fn marks<T: Sealed + Copy>(record: &T, change: &[fn(&mut T)]) -> Vec<u32> {
-        let changed = |change: &fn(&mut T)| {
-            let mut record = *record;
-            change(&mut record);
-            record.mark()
-        };
-        change.iter().map(changed).collect()
+    /// Each change of a record changes its mark.
+    fn all_differ<T: Sealed + Copy>(record: T, changes: &[fn(&mut T)]) {
+        for (at, change) in changes.iter().enumerate() {
+            let mut other = record;
+            change(&mut other);
+            assert_ne!(other.mark(), record.mark(), "change {at}");
+        }
     }
 
     #[test]
@@ -88,25 +87,24 @@ mod tests {
             seq: 3,
             ..SpanRecord::default()
         };
-        let whole = record.mark();
-        let changes: [fn(&mut SpanRecord); 11] = [
-            |it| it.start ^= 1,
-            |it| it.start ^= 1 << 63,
-            |it| it.dur ^= 1,
-            |it| it.self_ns ^= 1,
-            |it| it.detail ^= 1,
-            |it| it.tid ^= 1,
-            |it| it.tgid ^= 1,
-            |it| it.kind ^= 1,
-            |it| it.flags ^= 1,
-            |it| it.cpu ^= 1,
-            |it| it.comm[15] ^= 1,
-        ];
-        for (at, mark) in marks(&record, &changes).iter().enumerate() {
-            assert_ne!(*mark, whole, "change {at}");
-        }
+        all_differ(
+            record,
+            &[
+                |it| it.start ^= 1,
+                |it| it.start ^= 1 << 63,
+                |it| it.dur ^= 1,
+                |it| it.self_ns ^= 1,
+                |it| it.detail ^= 1,
+                |it| it.tid ^= 1,
+                |it| it.tgid ^= 1,
+                |it| it.kind ^= 1,
+                |it| it.flags ^= 1,
+                |it| it.cpu ^= 1,
+                |it| it.comm[15] ^= 1,
+            ],
+        );
         let later = SpanRecord { seq: 4, ..record };
-        assert_eq!(later.mark() ^ whole, 3 ^ 4);
+        assert_eq!(later.mark() ^ record.mark(), 3 ^ 4);
     }
 
     #[test]
@@ -117,21 +115,20 @@ mod tests {
             seal: 1 << 16,
             ..RingEntry::default()
         };
-        let whole = record.mark();
-        let changes: [fn(&mut RingEntry); 10] = [
-            |it| it.start ^= 1,
-            |it| it.dur ^= 1,
-            |it| it.child ^= 1,
-            |it| it.child ^= 1 << 31,
-            |it| it.detail ^= 1,
-            |it| it.tid ^= 1,
-            |it| it.dur_high ^= 1,
-            |it| it.child_high ^= 1,
-            |it| it.kind ^= 1,
-            |it| it.flags ^= 1 << 7,
-        ];
-        for (at, mark) in marks(&record, &changes).iter().enumerate() {
-            assert_ne!(*mark, whole, "change {at}");
-        }
+        all_differ(
+            record,
+            &[
+                |it| it.start ^= 1,
+                |it| it.dur ^= 1,
+                |it| it.child ^= 1,
+                |it| it.child ^= 1 << 31,
+                |it| it.detail ^= 1,
+                |it| it.tid ^= 1,
+                |it| it.dur_high ^= 1,
+                |it| it.child_high ^= 1,
+                |it| it.kind ^= 1,
+                |it| it.flags ^= 1 << 7,
+            ],
+        );
     }
 }

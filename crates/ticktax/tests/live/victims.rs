@@ -18,7 +18,7 @@ use ticktax_model::advice::Advice;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::Statement;
-use ticktax_model::victim::{Delay, ThreadState, ThreadTimes};
+use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Nanos};
 
 use super::attached;
@@ -204,11 +204,12 @@ pub(crate) fn a_real_time_loop_is_kept_from_its_cpu() -> Result<(), Failed> {
     let held = &threads.real_time;
     check(!held.is_empty(), || format!("{:?}", threads.delays))?;
     // What it had of the period before is known one period after the audit began.
-    // The longest may have another reason.
-    let is_limited = |delay: &Delay| delay.at >= Nanos::from_secs(1) && delay.limit.is_some();
-    check(threads.delays.iter().any(is_limited), || {
-        format!("{:?}", threads.delays)
-    })?;
+    // What is longer than the kernel leaves to others, and a few ticks, it was not for the limit.
+    let most = Nanos::from_millis(60);
+    let mut delays = threads.delays.iter().filter(|delay| delay.length <= most);
+    let longest = delays.find(|delay| delay.at >= Nanos::from_secs(1));
+    let longest = longest.ok_or_else(|| format!("{:?}", threads.delays))?;
+    check(longest.limit.is_some(), || format!("{longest:?}"))?;
     let time: Nanos = held.iter().map(|held| held.time).sum();
     let waited = self::time(&threads, ThreadState::Waiting);
     check(time <= waited && time >= Nanos::from_millis(20), || {
