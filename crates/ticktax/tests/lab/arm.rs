@@ -7,16 +7,17 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use serde_json::Value;
 use ticktax_lab::Arch;
 use ticktax_lab::kernel::Wanted;
-use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Level, RecordingReader, Row};
 use ticktax_model::statement::{Account, Class, GapCause, Statement};
 use ticktax_model::witness::Proof;
+use ticktax_model::{Kind, Nanos, Span};
 
 use crate::fixture::{audit, built, complaint, lab_run, why_not_there};
 
@@ -170,23 +171,36 @@ pub(crate) fn time_that_the_host_takes_is_outside() {
     const BETWEEN: Nanos = Nanos::from_millis(400);
     const WATCHED: Nanos = Nanos::from_secs(4);
     let sleep = |time: Nanos| thread::sleep(Duration::from_nanos(time.0.unsigned_abs()));
+    let now = || {
+        let time = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap();
+        Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit.parquet");
     let mut command = lab_run(KERNEL);
-    command.args(["--tcg", "--format", "json", "--", "audit", "--for", "4s"]);
+    command.arg("--tcg").arg("--save").arg(&file);
+    command.args(["--format", "json", "--", "audit", "--for", "4s"]);
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut lab = piped.spawn().unwrap();
     let id = lab.id();
     // What it says fits into its pipe only while somebody reads.
     let mut out = lab.stdout.take().unwrap();
     let said = thread::spawn(move || std::io::read_to_string(&mut out));
+    let (begun, mut turns, mut longest) = (now(), 0, Nanos::ZERO);
     while lab.try_wait().unwrap().is_none() {
         if let Some(qemu) = qemu_of(id) {
+            let stopped = now();
             // It may just have ended.
             let _ = kill(qemu, Signal::SIGSTOP);
             sleep(STOP);
             let _ = kill(qemu, Signal::SIGCONT);
+            longest = longest.max(now() - stopped);
         }
         sleep(BETWEEN);
+        turns += 1;
     }
+    // A busy host is late with each.
+    let each = Nanos((now() - begun).0 / turns);
     let output = lab.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", complaint(&output));
     let said = said.join().unwrap().unwrap();
@@ -201,29 +215,71 @@ pub(crate) fn time_that_the_host_takes_is_outside() {
     });
     let doubted: u64 = bounds.sum();
     assert!(doubted <= 2, "{:?}", gaps.proofs);
-    // One at either end may have been cut, and two may have come while the guest's kernel had the CPU, whose time they are
-    // then: with its time the host's, that is some percent of it.
-    let stops = WATCHED.0 / (STOP + BETWEEN).0 - 4 - doubted.cast_signed();
-    let beyond = ["outside", "unexplained"];
-    let mut found = 0;
-    for worst in gaps.worst.iter().filter(|worst| worst.length >= STOP) {
-        let parts = worst.parts.iter();
-        let outside = parts.filter(|it| beyond.contains(&it.name.as_str()));
-        let outside: Nanos = outside.map(|it| it.time).sum();
-        if outside.share_of(worst.length) < 0.5 {
-            continue;
-        }
-        // The tick that was due, and what it set off.
-        let named = worst.length - outside;
-        assert!(named <= Nanos::from_millis(20), "{worst:?}");
-        assert!(worst.length <= Nanos(2 * STOP.0), "{worst:?}");
-        found += 1;
-    }
-    assert!(found >= stops, "{:#?}", gaps.worst);
-    let outside = gaps.long.outside;
-    assert!(outside >= Nanos(STOP.0 * stops), "{outside}: {gaps:#?}");
+    let Stops { outside, in_rows } = Stops::in_recording(&file, STOP);
+    // One at either end may have been cut.
+    let expected = usize::try_from(WATCHED.0 / each.0 - 2).unwrap();
+    let found = outside.len() + in_rows;
+    assert!(found >= expected, "{outside:?} and {in_rows} of {expected}");
+    // QEMU translates code that is new to it, so that a third of the time is the tool's.
+    assert!(outside.len() * 4 >= found, "{outside:?} and {in_rows}");
+    // The tick that was due, and what it set off.
+    let named = Nanos::from_millis(20);
+    // It goes on once the host has a CPU for it.
+    let most = longest + STOP;
+    assert!(
+        outside.iter().all(|&length| length <= most),
+        "{outside:?}, {longest}"
+    );
+    let least: Nanos = outside.iter().map(|&length| length - named).sum();
     let account = account(&statement, Class::Outside, "outside");
-    assert!(account.time >= Nanos(STOP.0 * stops), "{account:?}");
+    // Those that are doubted are unexplained.
+    let least = least - Nanos(2 * STOP.0 * doubted.cast_signed());
+    assert!(account.time >= least, "{account:?}, {outside:?}");
+}
+
+/// Where the host's stops of a guest came.
+struct Stops {
+    /// While the probe had the CPU: how long its gaps were.
+    outside: Vec<Nanos>,
+    /// Within an interrupt or another thread, whose time each is then: nobody in the guest can tell.
+    in_rows: usize,
+}
+
+impl Stops {
+    /// Those of about this length that a recording has, of which none is in both.
+    fn in_recording(file: &Path, stop: Nanos) -> Self {
+        // The guest may have run for some µs after it was to stop.
+        let least = stop - Nanos::from_millis(1);
+        let (mut gaps, mut rows) = (Vec::new(), Vec::new());
+        let mut reader = RecordingReader::open(file).unwrap();
+        reader
+            .replay(&mut |sources, row| {
+                let Row::Span(span) = row else { return };
+                let source = sources.get(span.source);
+                if span.self_time < least {
+                    return;
+                }
+                match source.kind {
+                    Kind::Gap => gaps.push(*span),
+                    Kind::Nmi | Kind::Irq | Kind::Softirq => rows.push(*span),
+                    Kind::Task if !source.name.starts_with("ttx-spin") => rows.push(*span),
+                    _ => {}
+                }
+            })
+            .unwrap();
+        let has_row = |gap: &Span| {
+            rows.iter()
+                .any(|row| row.start < gap.end() && gap.start < row.end())
+        };
+        Self {
+            outside: gaps
+                .iter()
+                .filter(|gap| !has_row(gap))
+                .map(|gap| gap.dur)
+                .collect(),
+            in_rows: rows.len(),
+        }
+    }
 }
 
 /// How many of a disturbance's interrupts a second were seen on the CPU that it disturbs, and how many were made.
