@@ -1,123 +1,20 @@
-//! Files: one that appears under its name complete or not at all, one that is locked, lines that know whether
-//! they are whole, and what errors mean.
+//! Files: folders that are held by a handle, files that appear complete or not at all, locks, checksummed
+//! lines, and words for I/O errors.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+mod folder;
+mod temporary;
+
+use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A file under a temporary name, in the folder where it is to appear. Dropping it removes it; a
-/// killed process leaves it as `.NAME.PID-N.part`.
-#[derive(Debug)]
-pub struct Temporary {
-    file: File,
-    here: PathBuf,
-    target: PathBuf,
-    /// Whether there is still something to remove.
-    armed: bool,
-}
-
-impl Temporary {
-    /// Names tried before giving up: each is taken only by a leftover of a killed process that
-    /// had the same number.
-    const ATTEMPTS: u32 = 1000;
-
-    /// A new, empty file that will appear as `path`.
-    ///
-    /// # Errors
-    /// Those of the system, and `IsADirectory` or `InvalidInput` when `path` is a folder or a
-    /// device: the final rename would replace the device itself.
-    pub fn beside(path: &Path) -> io::Result<Self> {
-        Self::with_mode(path, 0o666)
-    }
-
-    /// The same, of a file that only its owner may read.
-    ///
-    /// # Errors
-    /// As [`Temporary::beside`].
-    pub fn private_beside(path: &Path) -> io::Result<Self> {
-        Self::with_mode(path, 0o600)
-    }
-
-    fn with_mode(path: &Path, mode: u32) -> io::Result<Self> {
-        // Through a link, the file behind it is written, as with any other program.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        match fs::metadata(&target) {
-            Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
-            _ => {}
-        }
-        // A path without a last part (`..`, or empty) names a folder.
-        let name = target
-            .file_name()
-            .ok_or(io::ErrorKind::IsADirectory)?
-            .to_owned();
-        for attempt in 0..Self::ATTEMPTS {
-            let mut hidden = std::ffi::OsString::from(".");
-            hidden.push(&name);
-            hidden.push(format!(".{}-{attempt}.part", std::process::id()));
-            let here = target.with_file_name(hidden);
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(mode);
-            match options.open(&here) {
-                Ok(file) => {
-                    return Ok(Self {
-                        file,
-                        here,
-                        target,
-                        armed: true,
-                    });
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(io::ErrorKind::AlreadyExists.into())
-    }
-
-    /// Another handle to write through.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub fn handle(&self) -> io::Result<File> {
-        self.file.try_clone()
-    }
-
-    /// Puts what was written on the disk, then under its name.
-    ///
-    /// # Errors
-    /// Those of the system; nothing appears then.
-    pub fn appear(mut self) -> io::Result<()> {
-        self.file.sync_all()?;
-        fs::rename(&self.here, &self.target)?;
-        self.armed = false;
-        // The name is on the disk once its folder is. Some file systems cannot sync a folder;
-        // the file is complete either way.
-        let folder = self
-            .target
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
-            let _ = folder.sync_all();
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if self.armed {
-            // There is no caller left to report it to.
-            let _ = fs::remove_file(&self.here);
-        }
-    }
-}
+pub use folder::{Distrust, Folder};
+pub use temporary::{Temporary, remove_abandoned};
 
 /// A file or folder that nobody else locks (flock(2)) until it is dropped, or the process ends, however it does.
 #[derive(Debug)]
@@ -187,7 +84,15 @@ pub fn creation_words(kind: io::ErrorKind) -> String {
     }
 }
 
-/// What an I/O error means and what to do about it. The system's number for it is left out.
+/// Reason and remedy of an I/O error, without the system's number. A [`Distrust`] has both already.
+pub fn error_words(error: &io::Error) -> String {
+    let distrust = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Distrust>());
+    distrust.map_or_else(|| words(error.kind()), ToString::to_string)
+}
+
+/// Reason and remedy of a kind of I/O error. The system's number is left out.
 pub fn words(kind: io::ErrorKind) -> String {
     let words = match kind {
         io::ErrorKind::NotFound => "no such file or folder; check the path",

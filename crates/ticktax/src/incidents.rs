@@ -18,7 +18,7 @@ use crate::arguments::{
 use crate::failure::Failure;
 use crate::output;
 use crate::report::{self, Showing};
-use crate::state;
+use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
@@ -158,10 +158,10 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The folder that is meant.
+/// The folder that was named, or the default one.
 pub(crate) fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
     match &typed.dir {
         Some(dir) => Ok(dir.clone()),
-        None => state::place("incidents", "--dir"),
+        None => StateFolder::Incidents.path("--dir"),
     }
 }

@@ -60,10 +60,7 @@ fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
 /// of which a line cannot be read.
 pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
-    let journal = match &typed.journal {
-        Some(journal) => journal.clone(),
-        None => state::place(state::KNOB_JOURNAL, "--journal")?,
-    };
+    let journal = state::knob_journal(typed.journal.as_ref())?;
     let statement = ticktax_knobs::undo(&System::default(), &journal)?;
     let code = if statement.is_certain() {
         ExitCode::SUCCESS

@@ -1,4 +1,12 @@
-//! Where ticktax keeps what outlives it: below `/var/lib` for root, else below the user's own state folder.
+//! Folders in which ticktax keeps files after it ends.
+//!
+//! Each has its own owner and its own parent, so that no run has to trust a folder that another user can write to:
+//!
+//! | folder | root | an ordinary user | owner |
+//! |---|---|---|---|
+//! | settings to restore | `/var/lib/ticktax/knobs` | `~/.local/state/ticktax/knobs` | who runs `try` |
+//! | recorder's incidents | `/var/lib/ticktax/incidents` | `~/.local/state/ticktax/incidents` | who runs `record` |
+//! | agent's incidents | `/var/lib/ticktax-agent/incidents` | `~/.local/state/ticktax-agent/incidents` | the agent's user |
 
 use std::path::PathBuf;
 
@@ -6,21 +14,57 @@ use nix::unistd::geteuid;
 
 use crate::failure::Failure;
 
-/// The journal of changed settings.
-pub(crate) const KNOB_JOURNAL: &str = "knobs.journal";
+/// Name of the journal of changed settings, in the folder of [`StateFolder::Knobs`].
+const KNOB_JOURNAL: &str = "knobs.journal";
 
-/// Where the file or folder of this name lies; `option` names another place.
-pub(crate) fn place(name: &str, option: &str) -> Result<PathBuf, Failure> {
-    if geteuid().is_root() {
-        return Ok(PathBuf::from("/var/lib/ticktax").join(name));
+/// A folder of the table above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StateFolder {
+    /// Settings that were changed and are to be restored.
+    Knobs,
+    /// Incidents of `ticktax record`.
+    Incidents,
+    /// Incidents of `ticktax agent --trigger`.
+    AgentIncidents,
+}
+
+impl StateFolder {
+    /// Its path below the folder that keeps state.
+    const fn below_state(self) -> &'static str {
+        match self {
+            Self::Knobs => "ticktax/knobs",
+            Self::Incidents => "ticktax/incidents",
+            Self::AgentIncidents => "ticktax-agent/incidents",
+        }
     }
-    let set = |name: &str| {
-        let value = std::env::var_os(name).map(PathBuf::from);
-        value.filter(|path| path.is_absolute())
-    };
-    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-    let state = state.ok_or_else(|| {
-        Failure::Arguments(format!("HOME is not set: name the place with {option}"))
-    })?;
-    Ok(state.join("ticktax").join(name))
+
+    /// Where it lies by default. `option` is the option that names another place.
+    ///
+    /// # Errors
+    /// An ordinary user has no home.
+    pub(crate) fn path(self, option: &str) -> Result<PathBuf, Failure> {
+        if geteuid().is_root() {
+            return Ok(PathBuf::from("/var/lib").join(self.below_state()));
+        }
+        let set = |name: &str| {
+            let value = std::env::var_os(name).map(PathBuf::from);
+            value.filter(|path| path.is_absolute())
+        };
+        let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+        let state = state.ok_or_else(|| {
+            Failure::Arguments(format!("HOME is not set: name the place with {option}"))
+        })?;
+        Ok(state.join(self.below_state()))
+    }
+}
+
+/// The journal of changed settings, where no other was named.
+///
+/// # Errors
+/// As [`StateFolder::path`].
+pub(crate) fn knob_journal(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
+    match named {
+        Some(path) => Ok(path.clone()),
+        None => Ok(StateFolder::Knobs.path("--journal")?.join(KNOB_JOURNAL)),
+    }
 }

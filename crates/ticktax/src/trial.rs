@@ -60,10 +60,8 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
         require_writable(output)?;
     }
     let html = output::begin_page(typed.html.as_deref())?;
-    let journal = match &typed.journal {
-        Some(journal) => std::path::absolute(journal).unwrap_or_else(|_| journal.clone()),
-        None => state::place(state::KNOB_JOURNAL, "--journal")?,
-    };
+    let journal = state::knob_journal(typed.journal.as_ref())?;
+    let journal = std::path::absolute(&journal).unwrap_or(journal);
     let interrupt = Interrupt::listen()?;
     let bar = terminal.progress(Extent::Runs(prepared.runs()), String::new());
     let by = format!("ticktax try (PID {})", std::process::id());

@@ -15,11 +15,11 @@ use ticktax_probes::clock::now;
 use ticktax_report::{Budget, not_kept_line, read_incidents};
 
 use super::counting::{Agent, has};
-use crate::arguments::{AgentArguments, FolderArguments};
+use crate::arguments::AgentArguments;
 use crate::failure::Failure;
-use crate::incidents::folder;
 use crate::interrupt::Interrupt;
 use crate::record::{Asks, Ends, Keeper, Step, drive};
+use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
@@ -39,9 +39,10 @@ impl Keeping {
         if typed.triggers.is_empty() {
             return Ok(None);
         }
-        let folder = folder(&FolderArguments {
-            dir: typed.incidents.clone(),
-        })?;
+        let folder = match &typed.incidents {
+            Some(folder) => folder.clone(),
+            None => StateFolder::AgentIncidents.path("--incidents")?,
+        };
         Ok(Some(Self {
             folder,
             budget: typed.budget.budget(),

@@ -70,7 +70,8 @@ pub(crate) struct AgentArguments {
     #[arg(long = "trigger", value_name = "TRIGGER")]
     pub(crate) triggers: Vec<TriggerSpec>,
 
-    /// The folder of the incidents [default: as of `ticktax record`]
+    /// The folder of the incidents [default: /var/lib/ticktax-agent/incidents of root, else
+    /// ~/.local/state/ticktax-agent/incidents]
     #[arg(long, value_name = "FOLDER", requires = "triggers")]
     pub(crate) incidents: Option<PathBuf>,
 

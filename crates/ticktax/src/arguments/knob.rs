@@ -144,8 +144,8 @@ impl TargetArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct UndoArguments {
-    /// The journal of what was changed [default: /var/lib/ticktax/knobs.journal of root, else
-    /// ~/.local/state/ticktax/knobs.journal]
+    /// The journal of what was changed [default: /var/lib/ticktax/knobs/knobs.journal of root, else
+    /// ~/.local/state/ticktax/knobs/knobs.journal]
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
 

@@ -141,8 +141,8 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// The journal of what is changed [default: /var/lib/ticktax/knobs.journal of root, else
-    /// ~/.local/state/ticktax/knobs.journal]
+    /// The journal of what is changed [default: /var/lib/ticktax/knobs/knobs.journal of root, else
+    /// ~/.local/state/ticktax/knobs/knobs.journal]
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
 

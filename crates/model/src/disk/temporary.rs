@@ -1,0 +1,241 @@
+//! A file that appears under its name complete or not at all.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::LockedFile;
+use super::folder::Folder;
+
+/// A file under a temporary name, in the folder where it is to appear. Dropping it removes it.
+///
+/// A killed process leaves it as `.NAME.PID-N.part`. It is locked while its writer lives, so the next
+/// file of the same name finds those whose writers are gone and removes them.
+#[derive(Debug)]
+pub struct Temporary {
+    file: LockedFile,
+    folder: Folder,
+    here: OsString,
+    name: OsString,
+    /// Whether there is still something to remove.
+    armed: bool,
+}
+
+/// Ending of temporary names.
+const ENDING: &str = ".part";
+
+impl Temporary {
+    /// Names tried before giving up: each is taken only by a leftover of a killed process that
+    /// had the same number.
+    const ATTEMPTS: u32 = 1000;
+
+    /// A new, empty file that will appear as `path`. A link of that name is replaced by the file; what the link
+    /// points to stays as it is.
+    ///
+    /// # Errors
+    /// Those of the system, and `IsADirectory` or `InvalidInput` when `path` is, or leads to, a folder or a
+    /// device: the final rename would replace the device itself.
+    pub fn beside(path: &Path) -> io::Result<Self> {
+        Self::with_mode(path, 0o666)
+    }
+
+    /// The same, of a file that only its owner may read.
+    ///
+    /// # Errors
+    /// As [`Temporary::beside`].
+    pub fn private_beside(path: &Path) -> io::Result<Self> {
+        Self::with_mode(path, 0o600)
+    }
+
+    fn with_mode(path: &Path, mode: u32) -> io::Result<Self> {
+        // The check is for people who name a device. Whatever appears under the name afterwards is replaced, never
+        // written to.
+        match fs::metadata(path) {
+            Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
+            _ => {}
+        }
+        // A path without a last part (`..`, or empty) names a folder.
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        let folder = Folder::open(path.parent().unwrap_or(Path::new("")))?;
+        Self::in_folder(folder, name, mode)
+    }
+
+    /// A new, empty file that will appear in `folder` as `name`, with `mode` less the umask.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn in_folder(folder: Folder, name: &OsStr, mode: u32) -> io::Result<Self> {
+        remove_abandoned(&folder, name);
+        for attempt in 0..Self::ATTEMPTS {
+            let mut here = prefix(name);
+            here.push(format!("{}-{attempt}{ENDING}", std::process::id()));
+            let file = match folder.create_new(&here, mode) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(error),
+            };
+            // Another process may have found it before it was locked, and removed it.
+            if let Ok(file) = LockedFile::lock(file)
+                && file.metadata()?.nlink() > 0
+            {
+                return Ok(Self {
+                    file,
+                    folder,
+                    here,
+                    name: name.to_owned(),
+                    armed: true,
+                });
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Another handle to write through.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn handle(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Puts what was written on the disk, then under its name.
+    ///
+    /// # Errors
+    /// Those of the system; nothing appears then.
+    pub fn appear(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        self.folder.rename(&self.here, &self.name)?;
+        self.armed = false;
+        self.folder.sync();
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if self.armed {
+            // There is no caller left to report it to.
+            let _ = self.folder.remove(&self.here);
+        }
+    }
+}
+
+/// What temporary names of a file begin with.
+fn prefix(name: &OsStr) -> OsString {
+    let mut prefix = OsString::from(".");
+    prefix.push(name);
+    prefix.push(".");
+    prefix
+}
+
+/// Removes the temporary files of this name whose writers were killed. Failures are ignored: the files cost nothing
+/// but room.
+pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
+    let prefix = prefix(name);
+    for found in folder.names().unwrap_or_default() {
+        let rest = found.as_bytes().strip_prefix(prefix.as_bytes());
+        let number = rest.and_then(|rest| rest.strip_suffix(ENDING.as_bytes()));
+        // Only `PID-N`: a file of a longer name, `NAME.x`, has temporary names that begin alike.
+        let is_number = |bytes: &[u8]| {
+            let mut parts = bytes.split(|&byte| byte == b'-');
+            let mut digits = || {
+                let part = parts.next();
+                part.is_some_and(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit))
+            };
+            digits() && digits() && parts.next().is_none()
+        };
+        if !number.is_some_and(is_number) {
+            continue;
+        }
+        // Locked for the moment of its removal: its writer is gone, and none can begin with it.
+        let abandoned = folder.write(&found, false, 0).ok();
+        if let Some(_lock) = abandoned.and_then(|file| LockedFile::lock(file).ok()) {
+            let _ = folder.remove(&found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<OsString> {
+        let mut names = Folder::open(folder)
+            .and_then(|folder| folder.names())
+            .expect("names");
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn a_link_is_replaced_and_what_it_points_to_stays() {
+        let place = tempfile::tempdir().expect("a folder");
+        let victim = place.path().join("victim");
+        fs::write(&victim, "precious").expect("written");
+        let link = place.path().join("link");
+        symlink(&victim, &link).expect("a link");
+        let temporary = Temporary::beside(&link).expect("begun");
+        temporary
+            .handle()
+            .and_then(|mut file| file.write_all(b"new"))
+            .expect("written");
+        temporary.appear().expect("there");
+        assert_eq!(fs::read_to_string(&victim).expect("read"), "precious");
+        assert_eq!(fs::read_to_string(&link).expect("read"), "new");
+        assert!(!link.is_symlink());
+    }
+
+    #[test]
+    fn a_link_to_a_device_or_a_folder_is_refused() {
+        let place = tempfile::tempdir().expect("a folder");
+        let link = place.path().join("link");
+        for (target, kind) in [
+            ("/dev/null", io::ErrorKind::InvalidInput),
+            ("/", io::ErrorKind::IsADirectory),
+        ] {
+            symlink(target, &link).expect("a link");
+            let refused = Temporary::beside(&link).expect_err("refused");
+            assert_eq!(refused.kind(), kind, "{target}");
+            fs::remove_file(&link).expect("removed");
+        }
+    }
+
+    #[test]
+    fn what_killed_writers_left_goes_and_what_others_write_stays() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = || Folder::open(place.path()).expect("a folder");
+        let path = place.path().join("page");
+        for left in [".page.17-0.part", ".page.17-1.part"] {
+            fs::write(place.path().join(left), "half").expect("written");
+        }
+        let others = [
+            ".page.md.17-0.part",
+            ".page.x-0.part",
+            ".page.17.part",
+            "page.17-0.part",
+        ];
+        for other in others {
+            fs::write(place.path().join(other), "another file's").expect("written");
+        }
+        let first = Temporary::beside(&path).expect("begun");
+        let second = Temporary::beside(&path).expect("begun while another is written");
+        let mut expected: Vec<OsString> = others.iter().map(OsString::from).collect();
+        expected.extend([first.here.clone(), second.here.clone()]);
+        expected.sort_unstable();
+        assert_eq!(names(place.path()), expected);
+        first.appear().expect("there");
+        drop(second);
+        remove_abandoned(&folder(), OsStr::new("page"));
+        let mut expected: Vec<OsString> = others.iter().map(OsString::from).collect();
+        expected.push("page".into());
+        expected.sort_unstable();
+        assert_eq!(names(place.path()), expected);
+    }
+}
