@@ -119,6 +119,27 @@ pub enum KnobError {
         /// Why, and what to do.
         why: String,
     },
+    /// A file that was named as the journal holds something else.
+    #[error(
+        "{} is not a journal of ticktax and was left unchanged: name another file, or move it away",
+        path.display()
+    )]
+    NotJournal {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Lines between others of the journal cannot be read. Their settings are unknown, so the file is evidence.
+    #[error(
+        "the journal {} was left unchanged: {lines} of its lines, with others after them, cannot be \
+         read; `ticktax undo` restores the rest, then move the file away",
+        path.display()
+    )]
+    DamagedJournal {
+        /// The journal.
+        path: PathBuf,
+        /// Number of such lines.
+        lines: u64,
+    },
     /// A cgroup for a command cannot be found, made or joined.
     #[error("cannot {what}: {why}")]
     Group {
@@ -166,6 +187,10 @@ impl Trouble {
 
     /// What an error of a file means.
     pub(crate) fn of_file(path: &str, error: &io::Error) -> Self {
+        // Our own errors are already sentences.
+        if let Some(own) = error.get_ref() {
+            return Self::new(format!("/{path}: {own}"));
+        }
         let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
         let why = match (errno, error.kind()) {
             (Errno::EINVAL | Errno::ERANGE, _) => {

@@ -1,14 +1,21 @@
 //! A cgroup of a command's own: where it can be made, what it needs before a process can join, and how it is
 //! taken away again.
 
-use std::fs;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::cgroup::Cgroup;
 use crate::error::KnobError;
-use crate::system::System;
+use crate::system::{Outside, System};
+
+/// Beginning of the names of cgroups that ticktax makes; its PID follows.
+const PREFIX: &str = "ticktax-try-";
+/// A cgroup's list of processes, which also takes them.
+const PROCS: &str = "cgroup.procs";
 
 /// What hands out a cgroup's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,11 +127,70 @@ fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a s
     })
 }
 
-/// A cgroup that can be made: its folder, and where its processes belong once it is taken away.
+/// A cgroup for a command: its folder, and the cgroup that gets its processes once it is removed.
+///
+/// The folder is always called `ticktax-try-N` and lies beside or above `home`. A journal that names anything else is
+/// not followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) home: PathBuf,
+}
+
+/// A [`Place`] of which everything that is there is open.
+struct Site<'a> {
+    parent: Cgroup,
+    name: &'a OsStr,
+    /// `None` if it was removed.
+    home: Option<Cgroup>,
+}
+
+impl Place {
+    /// Opens the parent of the folder, and its home, without following a link.
+    ///
+    /// # Errors
+    /// ticktax does not make such a folder, it is not on a cgroup file system, or those of the system.
+    fn site(&self, system: &System) -> io::Result<Site<'_>> {
+        let name = self.folder.file_name().filter(|name| is_own(name));
+        let parent = self.folder.parent();
+        let parent = parent.filter(|parent| self.home.starts_with(parent));
+        let (Some(name), Some(parent)) = (name, parent) else {
+            return Err(Outside::Cgroups.into());
+        };
+        let home = match Cgroup::walk(system, &self.home) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened?),
+        };
+        let parent = Cgroup::walk(system, parent)?;
+        Ok(Site { parent, name, home })
+    }
+
+    fn error(&self, verb: &str, error: &io::Error) -> KnobError {
+        KnobError::Group {
+            what: format!("{verb} {}", self.folder.display()),
+            why: words(error),
+        }
+    }
+}
+
+impl Site<'_> {
+    /// Moves the group's processes home. A process may have ended since, and one that stays keeps the group from being
+    /// removed, so failures show there.
+    fn send_home(&self) -> io::Result<()> {
+        let group = self.parent.child(self.name)?;
+        if let Some(home) = &self.home {
+            for pid in group.text(PROCS).unwrap_or_default().lines() {
+                let _ = home.put(PROCS, pid);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name is one that ticktax gives its cgroups.
+fn is_own(name: &OsStr) -> bool {
+    let number = name.as_bytes().strip_prefix(PREFIX.as_bytes());
+    number.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
 /// Where this process can make a group of its own: below its own group, or below the nearest one above it that
@@ -132,7 +198,7 @@ pub(crate) struct Place {
 pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, KnobError> {
     let pid = i32::try_from(std::process::id()).unwrap_or(-1);
     let home = of_process(system, pid, controller)?;
-    let name = format!("ticktax-try-{pid}");
+    let name = format!("{PREFIX}{pid}");
     let mut above = home.ancestors();
     let parent = above.find(|folder| {
         let given = system.text(folder.join("cgroup.subtree_control"));
@@ -152,63 +218,65 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
             controller.name(),
         ),
     })?;
-    Ok(Place {
+    let place = Place {
         folder: parent.join(name),
         home,
-    })
+    };
+    // Before it is in the journal: an undo would refuse it again and again.
+    if let Err(error) = place.site(system) {
+        return Err(place.error("make", &error));
+    }
+    Ok(place)
 }
 
-/// Makes it, ready for a process to join. One of its name that a killed run left, with the same PID, is taken.
+/// Makes the group, unless it is there. Who joins it may have to be able to run there.
 pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
-    let folder = system.path(&place.folder);
-    let cannot = |error: &io::Error| KnobError::Group {
-        what: format!("make {}", place.folder.display()),
-        why: words(error),
-    };
-    match fs::create_dir(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(&error)),
-        _ => {}
-    }
-    // In version 1, a new group has no CPU and no memory, and lets nobody in.
-    for file in ["cpuset.cpus", "cpuset.mems"] {
-        let is_empty = system
-            .text(place.folder.join(file))
-            .is_ok_and(|text| text.is_empty());
-        let above = place.folder.parent().map(|parent| parent.join(file));
-        if let (true, Some(Ok(value))) = (is_empty, above.map(|path| system.text(path)))
-            && !value.is_empty()
-        {
-            let put = system.put(place.folder.join(file), &value);
-            put.map_err(|error| cannot(&error))?;
+    let make = || -> io::Result<()> {
+        let site = place.site(system)?;
+        let group = site.parent.make(site.name)?;
+        // In version 1, a new group has no CPU and no memory, and lets nobody in.
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            let is_empty = group.text(file).is_ok_and(|text| text.is_empty());
+            if let (true, Ok(value)) = (is_empty, site.parent.text(file))
+                && !value.is_empty()
+            {
+                group.put(file, &value)?;
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    make().map_err(|error| place.error("make", &error))
 }
 
 /// Puts a process into a group.
 pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobError> {
-    let put = system.put(folder.join("cgroup.procs"), &pid.to_string());
+    let group = Cgroup::walk(system, folder);
+    let put = group.and_then(|group| group.put(PROCS, &pid.to_string()));
     put.map_err(|error| KnobError::Group {
         what: format!("put process {pid} into {}", folder.display()),
         why: words(&error),
     })
 }
 
-/// Takes a group away; what still runs in it goes home first. One that is gone already is no error.
-pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), String> {
-    let folder = system.path(&place.folder);
+/// Removes a group after its processes have gone home. A group that is gone already is no error.
+///
+/// # Errors
+/// It is not a group that ticktax makes, a process stays in it, or the kernel refuses.
+pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> {
+    let site = match place.site(system) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(|error| place.error("remove", &error))?,
+    };
     let mut tries = 0;
     loop {
-        let left = system.text(place.folder.join("cgroup.procs"));
-        for pid in left.unwrap_or_default().lines() {
-            // It may have ended since.
-            let _ = system.put(place.home.join("cgroup.procs"), pid);
-        }
-        match fs::remove_dir(&folder) {
+        match site
+            .send_home()
+            .and_then(|()| site.parent.remove(site.name))
+        {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if tries == TRIES => {
-                return Err(format!("{}: {}", place.folder.display(), words(&error)));
+            Err(error) if tries == TRIES || is_refusal(&error) => {
+                return Err(place.error("remove", &error));
             }
             Err(_) => sleep(MOMENT),
         }
@@ -216,23 +284,34 @@ pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), String> {
     }
 }
 
+/// Whether another try would end the same way: the folder is a link, or not a cgroup.
+fn is_refusal(error: &io::Error) -> bool {
+    error.get_ref().is_some() || error.kind() == io::ErrorKind::NotADirectory
+}
+
 fn words(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => "permission denied; run as root".to_owned(),
-        io::ErrorKind::ReadOnlyFilesystem => {
+    match (error.get_ref(), error.kind()) {
+        (Some(own), _) => own.to_string(),
+        (_, io::ErrorKind::NotADirectory) => {
+            "a part of its path is a link or a file, and it was left alone".to_owned()
+        }
+        (_, io::ErrorKind::PermissionDenied) => "permission denied; run as root".to_owned(),
+        (_, io::ErrorKind::ReadOnlyFilesystem) => {
             "it is mounted read-only, as in a container; run on the host".to_owned()
         }
-        io::ErrorKind::ResourceBusy => "a process is in it".to_owned(),
-        kind => kind.to_string(),
+        (_, io::ErrorKind::ResourceBusy) => "a process is in it".to_owned(),
+        (_, kind) => kind.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
     use std::path::Path;
 
-    use super::{Controller, Place, dissolve, make, of_process, place};
+    use super::{Controller, Place, dissolve, join, make, of_process, place};
+    use crate::System;
     use crate::fixture::Machine;
 
     const V1: &str = "cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0
@@ -312,14 +391,79 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
     fn what_is_gone_is_gone() {
         let machine = Machine::new();
         let place = Place {
-            folder: "/cg/gone".into(),
+            folder: "/cg/ticktax-try-7".into(),
             home: "/cg".into(),
         };
+        dissolve(&machine.system(), &place).unwrap();
         machine.folder("cg");
         dissolve(&machine.system(), &place).unwrap();
         make(&machine.system(), &place).unwrap();
-        assert!(fs::exists(machine.system().path("/cg/gone")).unwrap());
+        assert!(machine.path("cg/ticktax-try-7").is_dir());
         dissolve(&machine.system(), &place).unwrap();
-        assert!(!fs::exists(machine.system().path("/cg/gone")).unwrap());
+        assert!(!machine.path("cg/ticktax-try-7").exists());
+    }
+
+    #[test]
+    fn only_groups_that_ticktax_makes_are_made_and_removed() {
+        let machine = Machine::new();
+        machine.put("victim/cgroup.procs", "precious\n");
+        for folder in ["cg/slice/ticktax-try-7", "cg/ticktax-try-8", "cg/other"] {
+            machine.put(&format!("{folder}/cgroup.procs"), "666\n");
+        }
+        machine.put("cg/cgroup.procs", "");
+        symlink(machine.path("cg"), machine.path("link")).unwrap();
+        symlink(machine.path("victim"), machine.path("cg/ticktax-try-9")).unwrap();
+        for (folder, home) in [
+            // Names that ticktax does not give.
+            ("/cg/other", "/cg"),
+            ("/cg/ticktax-try-", "/cg"),
+            ("/cg/ticktax-try-7x", "/cg"),
+            ("/cg/ticktax-try-8/..", "/cg"),
+            ("ticktax-try-8", ""),
+            // Ways out.
+            ("/cg/ticktax-try-8", "/victim"),
+            ("/cg/ticktax-try-8", "/cg/../victim"),
+            ("/link/ticktax-try-8", "/link"),
+            ("/cg/../cg/ticktax-try-8", "/cg/../cg"),
+            ("/cg/ticktax-try-9", "/cg"),
+        ] {
+            let place = Place {
+                folder: folder.into(),
+                home: home.into(),
+            };
+            let system = machine.system();
+            for refused in [make(&system, &place), dissolve(&system, &place)] {
+                let why = refused.expect_err(folder).to_string();
+                assert!(why.contains("left alone"), "{folder}: {why}");
+            }
+        }
+        assert_eq!(machine.text("victim/cgroup.procs"), "precious\n");
+        assert_eq!(machine.text("cg/cgroup.procs"), "");
+        assert!(machine.path("cg/ticktax-try-8").is_dir());
+    }
+
+    #[test]
+    fn the_running_machine_has_groups_only_on_a_cgroup_file_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let group = root.join("ticktax-try-7");
+        fs::create_dir(&group).unwrap();
+        fs::write(group.join("cgroup.procs"), "attacker's text\n").unwrap();
+        fs::write(root.join("cgroup.procs"), "precious\n").unwrap();
+        let place = Place {
+            folder: group.clone(),
+            home: root.clone(),
+        };
+        let system = System::default();
+        for refused in [
+            make(&system, &place),
+            join(&system, &group, 7),
+            dissolve(&system, &place),
+        ] {
+            let why = refused.unwrap_err().to_string();
+            assert!(why.contains("not a folder of a cgroup"), "{why}");
+        }
+        let kept = fs::read_to_string(root.join("cgroup.procs"));
+        assert_eq!(kept.unwrap(), "precious\n");
     }
 }

@@ -8,14 +8,21 @@
 //!
 //! The file is locked while it is open, and stays when it is empty: there is never a moment at which two runs
 //! lock two files of one name.
+//!
+//! Root writes what the journal says into the kernel, so the journal is read only if nobody but the effective user
+//! could have written it: the file is a regular one of this user in a [`Folder`] of this user, below folders that
+//! only this user and root can change. A file that does not begin as a journal does is somebody's data and is left
+//! alone. `end.rs` says what happens to lines that cannot be read.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+mod end;
+
+use std::ffi::OsStr;
+use std::fs::{File, TryLockError};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use ticktax_model::disk::{self, LockedFile};
+use ticktax_model::disk::{self, Folder, LockedFile};
 use ticktax_model::knob::UndoOutcome;
 
 use crate::error::KnobError;
@@ -109,15 +116,19 @@ pub(crate) struct Journal {
     file: LockedFile,
     /// Where the next line goes.
     end: u64,
+    /// Why the file stays exactly as it is: then no line is written, and nothing is cut.
+    frozen: Option<KnobError>,
     on_step: OnStep,
 }
 
-/// What stood in a journal.
+/// Readable lines of a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
     /// Lines that could not be read.
     pub(crate) damaged: u64,
+    /// Copy of an unreadable end that was cut off.
+    pub(crate) copy: Option<PathBuf>,
 }
 
 impl Contents {
@@ -129,16 +140,28 @@ impl Contents {
             _ => None,
         })
     }
+}
 
-    fn parse(bytes: &[u8]) -> Self {
-        let mut contents = Self::default();
-        for line in bytes.split_inclusive(|&it| it == b'\n') {
-            match disk::read_checked_line(line) {
-                Some(record) => contents.records.push(record),
-                None => contents.damaged += 1,
-            }
-        }
-        contents
+/// A journal's file and its folder.
+struct Opened<'a> {
+    folder: Folder,
+    name: &'a OsStr,
+    file: File,
+}
+
+impl<'a> Opened<'a> {
+    /// Opens the file in a folder that `open` opens.
+    fn new(
+        path: &'a Path,
+        create: bool,
+        open: impl FnOnce(&Path) -> io::Result<Folder>,
+    ) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        let folder = open(path.parent().unwrap_or(Path::new("")))?;
+        let file = folder.write(name, create, 0o600)?;
+        // The name is on the disk once its folder is.
+        folder.sync();
+        Ok(Self { folder, name, file })
     }
 }
 
@@ -146,77 +169,79 @@ impl Journal {
     /// Opens and locks the journal, and makes it where it is not there.
     ///
     /// # Errors
-    /// Another run has it, or it cannot be used.
+    /// Another run has it, somebody else could have written it, a line before its end cannot be read, or it cannot
+    /// be used.
     pub(crate) fn open(path: &Path, on_step: OnStep) -> Result<(Self, Contents), KnobError> {
-        if let Some(folder) = path.parent() {
-            let mut builder = DirBuilder::new();
-            let made = builder.recursive(true).mode(0o700).create(folder);
-            made.map_err(|error| trouble("make", path, &error))?;
+        let opened = Opened::new(path, true, |folder| Folder::make_trusted(folder, 0o700));
+        let opened = opened.map_err(|error| trouble("open", path, &error))?;
+        let (journal, contents) = Self::locked(path, opened, on_step)?;
+        match journal.frozen {
+            Some(why) => Err(why),
+            None => Ok((journal, contents)),
         }
-        Self::locked(path, true, on_step)
     }
 
-    /// The same of a journal that is there; `None` where it is not.
+    /// Opens and locks a journal for putting back what it says; `None` where it is not there.
     ///
     /// # Errors
-    /// Another run has it, or it cannot be used.
+    /// Another run has it, somebody else could have written it, or it cannot be used.
     pub(crate) fn open_existing(
         path: &Path,
         on_step: OnStep,
     ) -> Result<Option<(Self, Contents)>, KnobError> {
-        match path.try_exists() {
-            Ok(false) => Ok(None),
-            Ok(true) => Self::locked(path, false, on_step).map(Some),
-            Err(error) => Err(trouble("read", path, &error)),
+        match Opened::new(path, false, Folder::open_trusted) {
+            Ok(opened) => Self::locked(path, opened, on_step).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(trouble("open", path, &error)),
         }
     }
 
-    fn locked(path: &Path, create: bool, on_step: OnStep) -> Result<(Self, Contents), KnobError> {
-        let cannot = |error: io::Error| trouble("open", path, &error);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(create).mode(0o600);
-        let file = options.open(path).map_err(cannot)?;
-        if !file.metadata().map_err(cannot)?.is_file() {
-            return Err(KnobError::Journal {
-                verb: "open",
-                path: path.to_owned(),
-                why: "it is no file; move it out of the way".to_owned(),
-            });
-        }
-        let mut file = LockedFile::lock(file).map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                let contents = fs::read(path).map(|bytes| Contents::parse(&bytes));
-                let by = contents.ok().and_then(|it| it.by().map(str::to_owned));
-                KnobError::Busy {
-                    path: path.to_owned(),
-                    by: by.unwrap_or_else(|| "another ticktax".to_owned()),
-                }
-            }
+    fn locked(
+        path: &Path,
+        opened: Opened<'_>,
+        on_step: OnStep,
+    ) -> Result<(Self, Contents), KnobError> {
+        let cannot = |error: io::Error| trouble("read", path, &error);
+        let other = opened.file.try_clone().map_err(cannot)?;
+        let mut file = LockedFile::lock(opened.file).map_err(|error| match error {
+            TryLockError::WouldBlock => busy(path, other),
             TryLockError::Error(error) => trouble("lock", path, &error),
         })?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(cannot)?;
-        // A last line without its end was not on the disk before its writer was killed.
-        let whole = bytes
-            .iter()
-            .rposition(|&it| it == b'\n')
-            .map_or(0, |at| at + 1);
-        let contents = Contents::parse(&bytes[..whole]);
+        let bytes = read(&mut file).map_err(cannot)?;
+        let bytes = bytes.ok_or_else(|| KnobError::NotJournal {
+            path: path.to_owned(),
+        })?;
+        let mut parsed = end::parse(&bytes);
+        let mut frozen = None;
+        let (lines, rest) = bytes.split_at(parsed.readable);
+        if parsed.between > 0 {
+            frozen = Some(KnobError::DamagedJournal {
+                path: path.to_owned(),
+                lines: parsed.between,
+            });
+        } else if !rest.is_empty() {
+            match end::copy(&opened.folder, opened.name, rest) {
+                Ok(name) => parsed.contents.copy = Some(path.with_file_name(name)),
+                Err(error) => frozen = Some(trouble("copy the unreadable end of", path, &error)),
+            }
+        }
         let mut journal = Self {
             path: path.to_owned(),
             file,
-            end: whole as u64,
+            end: lines.len() as u64,
+            frozen,
             on_step,
         };
-        journal.cut().map_err(cannot)?;
-        // The name is on the disk once its folder is; not every file system can sync one.
-        let _ = path
-            .parent()
-            .map(File::open)
-            .and_then(Result::ok)
-            .map(|it| it.sync_all());
+        journal
+            .cut()
+            .map_err(|error| trouble("cut", path, &error))?;
         journal.step(Step::Locked);
-        Ok((journal, contents))
+        Ok((journal, parsed.contents))
+    }
+
+    /// Why the file stays as it is although nothing may be left to undo.
+    pub(crate) fn frozen(&self) -> Option<&KnobError> {
+        self.frozen.as_ref()
     }
 
     /// Where it is.
@@ -231,6 +256,9 @@ impl Journal {
 
     /// Puts a line at the end, and on the disk. Where that fails, nothing of it stays.
     pub(crate) fn append(&mut self, record: &Record) -> Result<(), KnobError> {
+        if self.frozen.is_some() {
+            return Ok(());
+        }
         let unwritable = || KnobError::Journal {
             verb: "write",
             path: self.path.clone(),
@@ -259,6 +287,9 @@ impl Journal {
 
     /// Empties it: nothing is left to undo.
     pub(crate) fn clear(&mut self) -> Result<(), KnobError> {
+        if self.frozen.is_some() {
+            return Ok(());
+        }
         self.end = 0;
         let cleared = self.cut();
         cleared.map_err(|error| trouble("clear", &self.path, &error))?;
@@ -268,7 +299,7 @@ impl Journal {
 
     /// Takes away what is beyond its end.
     fn cut(&mut self) -> io::Result<()> {
-        if self.file.metadata()?.len() != self.end {
+        if self.frozen.is_none() && self.file.metadata()?.len() != self.end {
             self.file.set_len(self.end)?;
             self.file.sync_all()?;
         }
@@ -276,14 +307,40 @@ impl Journal {
     }
 }
 
+/// The bytes of a journal; `None` if the file begins as no journal does. Only its beginning is read then.
+fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
+    let mut reader = BufReader::new(file);
+    let mut bytes = Vec::new();
+    let mut first = reader.by_ref().take(end::LONGEST_FIRST);
+    first.read_until(b'\n', &mut bytes)?;
+    if !end::begins_journal(&bytes) {
+        return Ok(None);
+    }
+    reader.read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// Who has the journal, by the handle that could not be locked.
+fn busy(path: &Path, mut other: File) -> KnobError {
+    let bytes = read(&mut other).ok().flatten().unwrap_or_default();
+    let contents = end::parse(&bytes).contents;
+    KnobError::Busy {
+        path: path.to_owned(),
+        by: contents.by().unwrap_or("another ticktax").to_owned(),
+    }
+}
+
 fn trouble(verb: &'static str, path: &Path, error: &io::Error) -> KnobError {
-    let why = match error.kind() {
-        io::ErrorKind::PermissionDenied => "permission denied; run as root".to_owned(),
-        kind => disk::words(kind),
+    // A refusal of our own has its remedy.
+    let is_denied = error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_none();
+    let why = if is_denied {
+        "permission denied; run as root".to_owned()
+    } else {
+        disk::error_words(error)
     };
     KnobError::Journal {
         verb,
         path: path.to_owned(),
-        why: format!("{why}; nothing is changed without it"),
+        why,
     }
 }

@@ -5,6 +5,7 @@
 //! mechanism that reads and writes it. A [`Session`] changes settings and puts them back; what it is about to
 //! change is in its journal, on the disk, before it does.
 
+mod cgroup;
 mod error;
 #[cfg(test)]
 mod fixture;

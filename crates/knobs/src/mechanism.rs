@@ -101,7 +101,7 @@ impl Mechanism {
 
     pub(crate) fn read(&self, system: &System, target: &Target) -> Result<String, Trouble> {
         match self {
-            Self::File(path) => file::read(system, &expanded(path, target)),
+            Self::File(path) => file::read_of(system, target, path),
             Self::Choice(path) => choice::read(system, &expanded(path, target)),
             Self::Mask(path) => mask::read(system, &expanded(path, target)),
             Self::Namespaced(path) => namespace::read(system, target, path),
@@ -125,9 +125,7 @@ impl Mechanism {
         value: &str,
     ) -> Result<Option<Held>, Trouble> {
         match self {
-            Self::File(path) | Self::Choice(path) => {
-                file::write(system, &expanded(path, target), value)?;
-            }
+            Self::File(path) | Self::Choice(path) => file::write_of(system, target, path, value)?,
             Self::Mask(path) => mask::write(system, &expanded(path, target), value)?,
             Self::Namespaced(path) => namespace::write(system, target, path, value)?,
             Self::IdleStates => idle_states::write(system, target, value)?,
@@ -163,16 +161,14 @@ impl Mechanism {
     }
 }
 
-/// The path of what a setting is of.
+/// The path with the target's number or name. A cgroup has its files opened by handle ([`file::read_of`]) and a
+/// network namespace is entered, so neither puts its path here.
 fn expanded(path: &str, target: &Target) -> String {
     let name = match target {
-        Target::Machine => return path.to_owned(),
+        Target::Machine | Target::Cgroup(_) | Target::Net(_) => return path.to_owned(),
         Target::Cpu(number) | Target::Irq(number) => number.to_string(),
         Target::Task(tid) => tid.to_string(),
         Target::Disk(name) => name.clone(),
-        Target::Cgroup(path) | Target::Net(path) => {
-            path.to_string_lossy().trim_matches('/').to_owned()
-        }
     };
     path.replace("{}", &name)
 }

@@ -14,7 +14,7 @@ use ticktax_model::knob::{UndoOutcome, UndoStatement, UndoneSetting};
 use crate::error::KnobError;
 use crate::group::{self, Controller};
 use crate::journal::{Contents, Journal, OnStep, Record, Step};
-use crate::knob::Knob;
+use crate::knob::{Knob, of_what};
 use crate::mechanism::Held;
 use crate::registry;
 use crate::system::System;
@@ -332,6 +332,10 @@ impl Session {
             journal: self.journal.path().display().to_string(),
             changed_by: contents.by().map(str::to_owned),
             damaged_lines: contents.damaged,
+            damaged_copy: contents
+                .copy
+                .as_ref()
+                .map(|copy| copy.display().to_string()),
             ..UndoStatement::default()
         };
         for pending in self.pending.settings.clone().into_iter().rev() {
@@ -371,13 +375,13 @@ impl Session {
                     let noted = self.note(Record::Dissolved { folder });
                     statement.keep_problem(noted);
                 }
-                Err(why) => statement.settings.push(UndoneSetting {
+                Err(error) => statement.settings.push(UndoneSetting {
                     id: "cgroup".to_owned(),
                     target: Target::Cgroup(place.folder).to_string(),
                     original: "not there".to_owned(),
                     found: None,
                     outcome: UndoOutcome::Failed,
-                    problem: Some(why),
+                    problem: Some(error.to_string()),
                 }),
             }
         }
@@ -412,6 +416,13 @@ impl Session {
                 "this ticktax does not know it: undo with the one that changed it".to_owned(),
             );
         };
+        if pending.target.scope() != knob.scope() {
+            return Err(format!(
+                "it is a setting of {}, not of {}: move the journal away",
+                of_what(knob.scope()),
+                pending.target,
+            ));
+        }
         if knob.is_held() {
             // Of a killed process, the kernel closed it: the journal's lock says that it is gone.
             self.held
@@ -491,7 +502,9 @@ pub fn undo_observed(
     };
     let mut session = Session::new(system, opened, &contents)?;
     session.ended = true;
-    Ok(session.undo_all(&contents))
+    let mut statement = session.undo_all(&contents);
+    statement.keep_problem(session.journal.frozen().cloned().map_or(Ok(()), Err));
+    Ok(statement)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use ticktax_model::knob::KnobScope;
 use ticktax_model::{Cpu, CpuList};
 
+use crate::cgroup::Cgroup;
 use crate::system::System;
 
 /// One thing that a setting is of.
@@ -124,7 +125,10 @@ impl Target {
                 known(is_there.then(number))
             }
             Self::Task(tid) => known(start_time(system, *tid)),
-            Self::Cgroup(path) | Self::Net(path) => known(inode(&system.path(path))),
+            Self::Cgroup(path) => {
+                known(Cgroup::open(system, path).and_then(|it| it.identity()).ok())
+            }
+            Self::Net(path) => known(inode(&system.path(path))),
         }
     }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::{Sender, channel};
@@ -383,6 +384,37 @@ fn a_group_of_a_commands_own() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Nobody's journal, one in nobody's folder, and one in a folder of root's in nobody's: root follows none.
+fn a_journal_of_another_user_is_refused() -> Result<(), Failed> {
+    let (_sleeper, task) = sleeper();
+    let nobody = Some(65_534);
+    for owned in ["state/deep/journal", "state/deep", "state"] {
+        let place = tempfile::tempdir()?;
+        let journal = place.path().join("state/deep/journal");
+        let mut session = Session::begin(&System::default(), &journal, "a test")?.0;
+        let knob = registry::find("proc.nice")?;
+        session.set(knob, &task, "5", Consent::Withheld)?;
+        let planted = fs::read(&journal)?;
+        drop(session);
+        fs::write(&journal, &planted)?;
+        chown(place.path().join(owned), nobody, None)?;
+        for refused in [
+            undo(&System::default(), &journal).err(),
+            Session::begin(&System::default(), &journal, "a test").err(),
+        ] {
+            let error = refused.ok_or(format!("{owned} of nobody's was trusted"))?;
+            let error = error.to_string();
+            if !error.contains("belongs to user 65534") || error.contains('\n') {
+                return Err(error.into());
+            }
+        }
+        if fs::read(&journal)? != planted {
+            return Err(format!("{owned}: the journal was changed").into());
+        }
+    }
+    Ok(())
+}
+
 type Test = fn() -> Result<(), Failed>;
 
 const ROOT: &[(&str, Test)] = &[
@@ -406,6 +438,10 @@ const ROOT: &[(&str, Test)] = &[
         a_sysctl_of_a_network_namespace,
     ),
     ("a_sysctl_that_is_read_only", a_sysctl_that_is_read_only),
+    (
+        "a_journal_of_another_user_is_refused",
+        a_journal_of_another_user_is_refused,
+    ),
 ];
 
 fn main() -> ExitCode {

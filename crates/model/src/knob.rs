@@ -168,6 +168,8 @@ pub struct UndoStatement {
     pub changed_by: Option<String>,
     /// Lines of the journal that are damaged, and were passed over.
     pub damaged_lines: u64,
+    /// Copy of the journal's unreadable end, which was cut off.
+    pub damaged_copy: Option<String>,
     /// Each setting that was still to be put back, in the order in which it was looked at.
     pub settings: Vec<UndoneSetting>,
     /// Why the journal could not be written, where it could not.

@@ -271,9 +271,10 @@ fn noise(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> String {
     )
 }
 
-/// Says what was put back of a killed run.
+/// Prints what a killed run left, if it left anything: settings, or a damaged journal.
 fn tell(undone: &UndoStatement, terminal: &Terminal) {
-    if !undone.settings.is_empty() || !undone.is_complete() {
+    let is_cut = undone.damaged_copy.is_some();
+    if !undone.settings.is_empty() || !undone.is_certain() || is_cut {
         let page = render(&undone.clone().into(), Format::default(), &terminal.style());
         terminal.remark(page.trim_end());
     }

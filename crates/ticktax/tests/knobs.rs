@@ -153,7 +153,7 @@ fn what_makes_no_sense_is_said_in_a_line() {
             1,
             "/proc/version/x",
         ),
-        (&["undo", "--journal", "/dev/full"], 1, "it is no file"),
+        (&["undo", "--journal", "/dev/full"], 1, "/dev"),
     ] {
         let output = ticktax(arguments);
         let complaint = complaint(&output);
@@ -212,15 +212,64 @@ fn without_a_journal_there_is_nothing_to_undo() {
     assert!(text(&output.stdout).starts_with("Nothing to undo in "));
 }
 
+/// A run stops at such a file before it changes anything, and an undo does not empty it.
 #[test]
-fn a_journal_that_cannot_be_read_whole_is_no_success() {
+fn a_recording_in_the_place_of_the_journal_stays_as_it_is() {
     let folder = TempDir::new().unwrap();
-    let journal = folder.path().join("journal");
-    std::fs::write(&journal, "no line of ours\n").unwrap();
+    let recording = folder.path().join("recording.parquet");
+    let bytes: Vec<u8> = b"PAR1"
+        .iter()
+        .copied()
+        .chain((0..=255).cycle().take(588_000))
+        .collect();
+    fs::write(&recording, &bytes).unwrap();
+    let name = recording.to_str().unwrap();
+    let setting = ["try", "proc.nice=now,5", "--journal", name, "--", "true"];
+    for output in [undo(&recording, "text"), ticktax(&setting)] {
+        assert_eq!(output.status.code(), Some(1));
+        let complaint = complaint(&output);
+        assert!(
+            complaint.contains("not a journal of ticktax and was left unchanged"),
+            "{complaint}"
+        );
+        assert!(fs::read(&recording).unwrap() == bytes);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_journal_with_a_damaged_line_is_no_success_and_stays_as_it_is() {
+    let (subject, folder) = (Subject::start(), TempDir::new().unwrap());
+    let journal = journal_of(&subject, folder.path());
+    let mut bytes = fs::read(&journal).unwrap();
+    let first = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    bytes.splice(first..first, b"no line of ours\n".iter().copied());
+    fs::write(&journal, &bytes).unwrap();
     let output = undo(&journal, "text");
     assert_eq!(output.status.code(), Some(1));
     let page = text(&output.stdout);
-    assert!(page.starts_with("1 line of "), "{page}");
+    assert!(page.contains("1 line of "), "{page}");
+    assert!(page.contains("left unchanged"), "{page}");
+    assert!(fs::read(&journal).unwrap() == bytes);
+}
+
+#[test]
+fn a_cut_journal_is_copied_and_the_page_names_the_copy() {
+    let folder = TempDir::new().unwrap();
+    let journal = journal_of(&Subject::start(), folder.path());
+    let mut bytes = fs::read(&journal).unwrap();
+    bytes.extend_from_slice(b"half a li");
+    fs::write(&journal, &bytes).unwrap();
+    let output = undo(&journal, "text");
+    assert_eq!(output.status.code(), Some(0));
+    let page = text(&output.stdout);
+    let words: Vec<&str> = page.split_whitespace().collect();
+    assert!(
+        words.join(" ").contains("unreadable end was cut off"),
+        "{page}"
+    );
+    let copy = fs::read(folder.path().join("copy.damaged.1")).unwrap();
+    assert_eq!(copy, b"half a li");
 }
 
 #[test]

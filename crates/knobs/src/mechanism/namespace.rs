@@ -1,10 +1,14 @@
 //! A file that is another one in each network namespace: a thread that has entered the namespace reads and
 //! writes it.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::sched::{CloneFlags, setns};
+use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 
 use crate::error::Trouble;
 use crate::system::System;
@@ -50,7 +54,47 @@ fn within<T: Send>(
 
 fn enter(place: &Path) -> Result<(), Trouble> {
     let cannot = |why: String| Trouble::new(format!("cannot enter {}: {why}", place.display()));
-    let file = File::open(place).map_err(|error| cannot(error.kind().to_string()))?;
+    let words = |error: &io::Error| match error.get_ref() {
+        Some(own) => own.to_string(),
+        None => error.kind().to_string(),
+    };
+    let file = open(place).map_err(|error| cannot(words(&error)))?;
     setns(file, CloneFlags::CLONE_NEWNET)
         .map_err(|errno| cannot(Trouble::of_call(errno).to_string()))
+}
+
+/// Opens a file of a namespace. Opening some devices and pipes has effects, so a handle that only stands for the
+/// file shows first that it is on the file system of namespaces.
+fn open(place: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_PATH);
+    let found = options.open(place)?;
+    if fstatfs(&found)?.filesystem_type() != NSFS_MAGIC {
+        let why = "it is no namespace; name a file such as /run/netns/NAME";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::open;
+
+    #[test]
+    fn only_a_file_of_a_namespace_is_opened() {
+        open(Path::new("/proc/self/ns/net")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        // A pipe that nobody writes to would hold the caller for ever.
+        let pipe = folder.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        for path in [&*pipe, folder.path(), Path::new("/proc/version")] {
+            let why = open(path).unwrap_err().to_string();
+            assert!(why.contains("no namespace"), "{why}");
+        }
+    }
 }

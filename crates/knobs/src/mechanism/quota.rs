@@ -39,16 +39,16 @@ fn parse(text: &str) -> Result<String, String> {
 }
 
 fn is_v2(system: &System, target: &Target) -> bool {
-    system.path(super::expanded(V2, target)).is_file()
+    super::file::is_there(system, target, V2)
 }
 
 pub(super) fn read(system: &System, target: &Target) -> Result<String, Trouble> {
     if is_v2(system, target) {
-        let text = super::file::read(system, &super::expanded(V2, target))?;
+        let text = super::file::read_of(system, target, V2)?;
         return Ok(text.replacen(' ', "/", 1));
     }
-    let quota = super::file::read(system, &super::expanded(V1_QUOTA, target))?;
-    let period = super::file::read(system, &super::expanded(V1_PERIOD, target))?;
+    let quota = super::file::read_of(system, target, V1_QUOTA)?;
+    let period = super::file::read_of(system, target, V1_PERIOD)?;
     let quota = if quota == "-1" { NONE } else { &quota };
     Ok(format!("{quota}/{period}"))
 }
@@ -57,18 +57,17 @@ pub(super) fn write(system: &System, target: &Target, value: &str) -> Result<(),
     let (quota, period) = value
         .split_once('/')
         .ok_or_else(|| Trouble::new(FORM.about))?;
+    let write = |file: &str, value: &str| super::file::write_of(system, target, file, value);
     if is_v2(system, target) {
-        let path = super::expanded(V2, target);
-        return super::file::write(system, &path, &format!("{quota} {period}"));
+        return write(V2, &format!("{quota} {period}"));
     }
-    let path = super::expanded(V1_QUOTA, target);
     // Without a limit meanwhile: the old quota in the new period may be more than the parent allows.
-    super::file::write(system, &path, "-1")?;
-    super::file::write(system, &super::expanded(V1_PERIOD, target), period)?;
+    write(V1_QUOTA, "-1")?;
+    write(V1_PERIOD, period)?;
     if quota == NONE {
         return Ok(());
     }
-    super::file::write(system, &path, quota)
+    write(V1_QUOTA, quota)
 }
 
 #[cfg(test)]

@@ -141,14 +141,21 @@ impl Folder {
     /// Opens the folder at an absolute path without links. Each folder on the way must be one that only root and
     /// the effective user can change.
     fn walk(path: &Path) -> io::Result<Self> {
-        let mut folder = Self::open(Path::new("/"))?;
+        // Passing through a folder takes no right to list it: `/home` is often closed for reading.
+        let passing = DIRECTORY | OFlag::O_PATH;
+        let mut folder = Self {
+            handle: open("/", passing, Mode::empty())?,
+            path: PathBuf::from("/"),
+        };
         folder.check_parent()?;
         for component in path.components() {
             if let Component::Normal(name) = component {
-                folder = folder.child(name)?;
+                folder.handle = openat(&folder.handle, name, passing, Mode::empty())?;
+                folder.path.push(name);
                 folder.check_parent()?;
             }
         }
+        folder.handle = openat(&folder.handle, ".", DIRECTORY, Mode::empty())?;
         Ok(folder)
     }
 
@@ -211,6 +218,14 @@ impl Folder {
         Ok(file)
     }
 
+    /// Opens a regular file for writing without a check of its owner. The kernel's files belong to various users.
+    ///
+    /// # Errors
+    /// Those of the system, and [`Distrust::NotRegular`].
+    pub fn modify(&self, name: &OsStr) -> io::Result<File> {
+        self.open_file(name, OFlag::O_WRONLY, 0)
+    }
+
     /// Makes a new file for writing.
     ///
     /// # Errors
@@ -270,6 +285,18 @@ impl Folder {
             &self.handle,
             single(name)?,
             UnlinkatFlags::NoRemoveDir,
+        )?)
+    }
+
+    /// Removes an empty folder in this one.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(
+            &self.handle,
+            single(name)?,
+            UnlinkatFlags::RemoveDir,
         )?)
     }
 
@@ -511,6 +538,40 @@ mod tests {
         symlink(place.path().join("nowhere"), place.path().join("link")).expect("a link");
         assert!(Folder::make_trusted(&place.path().join("link"), 0o700).is_err());
         assert!(!place.path().join("nowhere").exists());
+    }
+
+    #[test]
+    fn a_folder_is_reached_through_one_that_cannot_be_listed() {
+        let place = temporary();
+        let deep = place.path().join("closed/own");
+        fs::create_dir_all(&deep).expect("made");
+        let mode = |bits| {
+            let closed = place.path().join("closed");
+            fs::set_permissions(closed, Permissions::from_mode(bits)).expect("a mode");
+        };
+        mode(0o311);
+        let opened = Folder::open_trusted(&deep).and_then(|folder| folder.names());
+        mode(0o700);
+        assert_eq!(opened.expect("listed"), [""; 0]);
+    }
+
+    #[test]
+    fn a_link_is_not_modified_and_only_an_empty_folder_is_removed() {
+        let place = temporary();
+        let victim = place.path().join("victim");
+        fs::write(&victim, "precious").expect("written");
+        symlink(&victim, place.path().join("link")).expect("a link");
+        let folder = Folder::open(place.path()).expect("a folder");
+        assert!(folder.modify(name("link")).is_err());
+        let mut opened = folder.modify(name("victim")).expect("a file");
+        opened.write_all(b"new").expect("written");
+        assert_eq!(fs::read_to_string(&victim).expect("read"), "newcious");
+        folder.make(name("sub"), 0o700).expect("made");
+        fs::write(place.path().join("sub/file"), "").expect("written");
+        assert!(folder.remove_folder(name("sub")).is_err());
+        fs::remove_file(place.path().join("sub/file")).expect("removed");
+        folder.remove_folder(name("sub")).expect("removed");
+        assert!(folder.remove_folder(name("../x")).is_err());
     }
 
     #[test]

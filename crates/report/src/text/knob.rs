@@ -158,19 +158,27 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     if statement.damaged_lines > 0 {
         let lines = counted(statement.damaged_lines, "line");
         let text = format!(
-            "{lines} of {} could not be read: what stood there is not put back.",
+            "{lines} of {} could not be read: any settings in them are not restored.",
             clean(&statement.journal)
         );
         page.paragraph(Tone::Alarm, "", &text);
     }
+    if let Some(copy) = &statement.damaged_copy {
+        let text = format!(
+            "The journal's unreadable end was cut off; a copy is in {}.",
+            clean(copy)
+        );
+        page.paragraph(Tone::Warning, "", &text);
+    }
     if let Some(problem) = &statement.journal_problem {
         page.paragraph(Tone::Alarm, "", &clean(problem));
     }
-    if !statement.is_complete() {
+    let mut settings = statement.settings.iter();
+    if settings.any(|setting| setting.outcome.is_pending()) {
         page.paragraph(
             Tone::Alarm,
             "",
-            "Not all is put back: run `ticktax undo` again.",
+            "Some settings are not restored: run `ticktax undo` again.",
         );
     }
     page.finish()

@@ -100,9 +100,10 @@ fn what_became_of_each_setting() {
         problem: (outcome == UndoOutcome::Failed).then(|| "permission denied".to_owned()),
     };
     let statement = UndoStatement {
-        journal: "/var/lib/ticktax/knobs.journal".to_owned(),
+        journal: "/var/lib/ticktax/knobs/knobs.journal".to_owned(),
         changed_by: Some("ticktax (PID 7)".to_owned()),
         damaged_lines: 2,
+        damaged_copy: Some("/var/lib/ticktax/knobs/knobs.journal.damaged.1".to_owned()),
         settings: UndoOutcome::ALL.into_iter().map(setting).collect(),
         journal_problem: Some("cannot write the journal: the disk is full".to_owned()),
     };
