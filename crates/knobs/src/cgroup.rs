@@ -1,7 +1,8 @@
 //! A cgroup, held by a handle of its folder.
 //!
-//! A path can lead anywhere by the time it is used. So the folder is opened first, the kernel is asked which file
-//! system the handle is on, and every file is opened relative to the handle by a single name.
+//! A path can lead anywhere by the time it is used. So the folder is opened first, the kernel is
+//! asked which file system the handle is on, and every file is opened relative to the handle by a
+//! single name.
 
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -20,8 +21,8 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Opens a cgroup that a person named. Links on the way are followed, as in `/sys/fs/cgroup/cpu`, which leads to
-    /// `cpu,cpuacct` on many systems.
+    /// Opens a cgroup that a person named. Links on the way are followed, as in
+    /// `/sys/fs/cgroup/cpu`, which leads to `cpu,cpuacct` on many systems.
     ///
     /// # Errors
     /// Those of the system, and [`Outside::Cgroups`].
@@ -32,7 +33,8 @@ impl Cgroup {
     /// Opens a cgroup by its absolute path without following a link.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Cgroups`]; `NotADirectory` where a part of the path is a link.
+    /// Those of the system, and [`Outside::Cgroups`]; `NotADirectory` where a part of the path is a
+    /// link.
     pub(crate) fn walk(system: &System, path: &Path) -> io::Result<Self> {
         if !path.is_absolute() {
             return Err(Outside::Cgroups.into());

@@ -1,5 +1,5 @@
-//! A cgroup of a command's own: where it can be made, what it needs before a process can join, and how it is
-//! taken away again.
+//! A cgroup of a command's own: where it can be made, what it needs before a process can join, and
+//! how it is taken away again.
 
 use std::ffi::OsStr;
 use std::io;
@@ -26,7 +26,8 @@ pub enum Controller {
     Cpuset,
 }
 
-/// How often it is tried: the kernel may take a moment to let go of a process that has just been waited for.
+/// How often it is tried: the kernel may take a moment to let go of a process that has just been
+/// waited for.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(2);
 
@@ -129,15 +130,15 @@ fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a s
 
 /// A cgroup for a command: its folder, and the cgroup that gets its processes once it is removed.
 ///
-/// The folder is always called `ticktax-try-N` and lies beside or above `home`. A journal that names anything else is
-/// not followed.
+/// The folder is always called `ticktax-try-N`, and its parent is `home` or above it. Places from a
+/// journal that do not match are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) home: PathBuf,
 }
 
-/// A [`Place`] of which everything that is there is open.
+/// A [`Place`] with its folders open.
 struct Site<'a> {
     parent: Cgroup,
     name: &'a OsStr,
@@ -149,7 +150,8 @@ impl Place {
     /// Opens the parent of the folder, and its home, without following a link.
     ///
     /// # Errors
-    /// ticktax does not make such a folder, it is not on a cgroup file system, or those of the system.
+    /// ticktax does not make such a folder, it is not on a cgroup file system, or those of the
+    /// system.
     fn site(&self, system: &System) -> io::Result<Site<'_>> {
         let name = self.folder.file_name().filter(|name| is_own(name));
         let parent = self.folder.parent();
@@ -174,8 +176,8 @@ impl Place {
 }
 
 impl Site<'_> {
-    /// Moves the group's processes home. A process may have ended since, and one that stays keeps the group from being
-    /// removed, so failures show there.
+    /// Moves the group's processes home. A process may have ended since, and one that stays keeps
+    /// the group from being removed, so failures show there.
     fn send_home(&self) -> io::Result<()> {
         let group = self.parent.child(self.name)?;
         if let Some(home) = &self.home {
@@ -193,8 +195,8 @@ fn is_own(name: &OsStr) -> bool {
     number.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
-/// Where this process can make a group of its own: below its own group, or below the nearest one above it that
-/// hands the controller to its children.
+/// Where this process can make a group of its own: below its own group, or below the nearest one
+/// above it that hands the controller to its children.
 pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, KnobError> {
     let pid = i32::try_from(std::process::id()).unwrap_or(-1);
     let home = of_process(system, pid, controller)?;
@@ -229,7 +231,7 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
     Ok(place)
 }
 
-/// Makes the group, unless it is there. Who joins it may have to be able to run there.
+/// Makes the group, unless it is there, so that a process that joins it can run.
 pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
     let make = || -> io::Result<()> {
         let site = place.site(system)?;
@@ -258,7 +260,7 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
     })
 }
 
-/// Removes a group after its processes have gone home. A group that is gone already is no error.
+/// Removes a group after its processes have gone home. Succeeds if the group is gone already.
 ///
 /// # Errors
 /// It is not a group that ticktax makes, a process stays in it, or the kernel refuses.

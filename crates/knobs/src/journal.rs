@@ -1,18 +1,19 @@
 //! The journal: what a run is about to change, a line each, on the disk before anything changes.
 //!
 //! A line is checksummed JSON. `Began` says on which boot of the machine the lines after it were
-//! written, and by whom; `Intended` that a setting is about to change, with what it was; `Written` what it was
-//! when it was read back; `Undone` that nothing is left to do about it; `Making` that a cgroup is about to be made,
-//! and `Dissolved` that it is gone. A process may be killed anywhere in
+//! written, and by whom; `Intended` that a setting is about to change, with what it was; `Written`
+//! what it was when it was read back; `Undone` that nothing is left to do about it; `Making` that a
+//! cgroup is about to be made, and `Dissolved` that it is gone. A process may be killed anywhere in
 //! between: a line that is cut short was not on the disk yet, so what it announces was not begun.
 //!
-//! The file is locked while it is open, and stays when it is empty: there is never a moment at which two runs
-//! lock two files of one name.
+//! The file is locked while it is open, and stays when it is empty: there is never a moment at
+//! which two runs lock two files of one name.
 //!
-//! Root writes what the journal says into the kernel, so the journal is read only if nobody but the effective user
-//! could have written it: the file is a regular one of this user in a [`Folder`] of this user, below folders that
-//! only this user and root can change. A file that does not begin as a journal does is somebody's data and is left
-//! alone. `end.rs` says what happens to lines that cannot be read.
+//! Root writes what the journal says into the kernel, so the journal is read only if nobody but the
+//! effective user could have written it: the file is a regular one of this user in a [`Folder`] of
+//! this user, below folders that only this user and root can change. A file that does not begin as
+//! a journal does is somebody's data and is left alone. `end.rs` says what happens to lines that
+//! cannot be read.
 
 mod end;
 
@@ -116,7 +117,7 @@ pub(crate) struct Journal {
     file: LockedFile,
     /// Where the next line goes.
     end: u64,
-    /// Why the file stays exactly as it is: then no line is written, and nothing is cut.
+    /// Reason to leave the file unchanged: no line is written then, and nothing is cut.
     frozen: Option<KnobError>,
     on_step: OnStep,
 }
@@ -169,8 +170,8 @@ impl Journal {
     /// Opens and locks the journal, and makes it where it is not there.
     ///
     /// # Errors
-    /// Another run has it, somebody else could have written it, a line before its end cannot be read, or it cannot
-    /// be used.
+    /// Another run has it, somebody else could have written it, a line before its end cannot be
+    /// read, or it cannot be used.
     pub(crate) fn open(path: &Path, on_step: OnStep) -> Result<(Self, Contents), KnobError> {
         let opened = Opened::new(path, true, |folder| Folder::make_trusted(folder, 0o700));
         let opened = opened.map_err(|error| trouble("open", path, &error))?;
@@ -239,7 +240,7 @@ impl Journal {
         Ok((journal, parsed.contents))
     }
 
-    /// Why the file stays as it is although nothing may be left to undo.
+    /// Reason to leave the file unchanged, even with nothing left to undo.
     pub(crate) fn frozen(&self) -> Option<&KnobError> {
         self.frozen.as_ref()
     }
@@ -307,7 +308,8 @@ impl Journal {
     }
 }
 
-/// The bytes of a journal; `None` if the file begins as no journal does. Only its beginning is read then.
+/// The bytes of a journal; `None` if the file begins as no journal does. Only its beginning is read
+/// then.
 fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let mut reader = BufReader::new(file);
     let mut bytes = Vec::new();
@@ -320,7 +322,7 @@ fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Who has the journal, by the handle that could not be locked.
+/// Error that names the run that holds the lock, read through the handle that could not be locked.
 fn busy(path: &Path, mut other: File) -> KnobError {
     let bytes = read(&mut other).ok().flatten().unwrap_or_default();
     let contents = end::parse(&bytes).contents;

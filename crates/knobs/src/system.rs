@@ -1,5 +1,5 @@
-//! The machine whose settings are read and written: the files below a folder, which tests replace by one
-//! of their own.
+//! The machine whose settings are read and written: the files below a folder, which tests replace
+//! by one of their own.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -54,11 +54,11 @@ impl Default for System {
 }
 
 impl System {
-    /// The machine whose `proc` and `sys` lie in `root`. What is no file, a task's policy, is that of the
-    /// machine that this process runs on, whatever `root` is.
+    /// The machine whose `proc` and `sys` lie in `root`. What is no file, a task's policy, is that
+    /// of the machine that this process runs on, whatever `root` is.
     ///
-    /// Files of the running machine are written only on file systems of the kernel. Those below any other folder
-    /// are a test's.
+    /// Files of the running machine are written only on file systems of the kernel. Those below any
+    /// other folder are a test's.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
@@ -99,8 +99,8 @@ impl System {
         self.put_into(&options.open(self.path(path))?, value)
     }
 
-    /// Writes a line to an open file, in one call: the kernel takes a value whole or not at all. An empty value
-    /// without a line end would be no call at all.
+    /// Writes a line to an open file, in one call: the kernel takes a value whole or not at all. An
+    /// empty value without a line end would be no call at all.
     ///
     /// # Errors
     /// Those of the system, and [`Outside::Settings`].
@@ -155,7 +155,8 @@ pub(crate) fn trimmed(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// Refuses what lies on another file system. The handle is asked, so no path is resolved a second time.
+/// Refuses what lies on another file system. The handle is asked, so no path is resolved a second
+/// time.
 fn require(handle: impl AsFd, allowed: &[FsType], outside: Outside) -> io::Result<()> {
     if allowed.contains(&fstatfs(handle)?.filesystem_type()) {
         Ok(())

@@ -1,9 +1,9 @@
-//! Where a journal ends, and what becomes of lines that cannot be read.
+//! The end of a journal, and lines that cannot be read.
 //!
-//! A killed run can leave half a line, and a failing disk can damage the last ones. Both lie behind the last readable
-//! line: they are copied to a file next to the journal and cut off. Unreadable lines *between* readable ones are a
-//! different matter. Nobody knows which settings they named, so the journal stays exactly as it is until a person
-//! has looked at it.
+//! A killed run can leave half a line, and a failing disk can damage the last ones. Both lie behind
+//! the last readable line: they are copied to a file next to the journal and cut off. Unreadable
+//! lines *between* readable ones are a different matter. Nobody knows which settings they named, so
+//! the journal stays unchanged until a person has looked at it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -45,7 +45,8 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed {
             parsed.readable = length;
             parsed.between = *damaged;
         } else if line.ends_with(b"\n") {
-            // A line without its end was not on the disk before its writer was killed: nothing is lost with it.
+            // A line without its end was not on the disk before its writer was killed: nothing is
+            // lost with it.
             *damaged += 1;
         }
     }

@@ -1,5 +1,5 @@
-//! A file that is another one in each network namespace: a thread that has entered the namespace reads and
-//! writes it.
+//! A file that is another one in each network namespace: a thread that has entered the namespace
+//! reads and writes it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -63,14 +63,14 @@ fn enter(place: &Path) -> Result<(), Trouble> {
         .map_err(|errno| cannot(Trouble::of_call(errno).to_string()))
 }
 
-/// Opens a file of a namespace. Opening some devices and pipes has effects, so a handle that only stands for the
-/// file shows first that it is on the file system of namespaces.
+/// Opens a file of a namespace. Opening some devices and pipes has effects, so a handle that only
+/// stands for the file shows first that it is on the file system of namespaces.
 fn open(place: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH);
     let found = options.open(place)?;
     if fstatfs(&found)?.filesystem_type() != NSFS_MAGIC {
-        let why = "it is no namespace; name a file such as /run/netns/NAME";
+        let why = "it is not a namespace; name a file such as /run/netns/NAME";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
@@ -89,12 +89,12 @@ mod tests {
     fn only_a_file_of_a_namespace_is_opened() {
         open(Path::new("/proc/self/ns/net")).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        // A pipe that nobody writes to would hold the caller for ever.
+        // A pipe that nobody writes to would block the caller forever.
         let pipe = folder.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         for path in [&*pipe, folder.path(), Path::new("/proc/version")] {
             let why = open(path).unwrap_err().to_string();
-            assert!(why.contains("no namespace"), "{why}");
+            assert!(why.contains("not a namespace"), "{why}");
         }
     }
 }

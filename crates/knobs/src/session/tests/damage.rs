@@ -1,4 +1,4 @@
-//! Journals that cannot be read in full, and files that are no journals.
+//! Journals that cannot be read in full, and other files that are named as one.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;

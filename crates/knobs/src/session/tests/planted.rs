@@ -1,4 +1,5 @@
-//! Journals and records that somebody else planted: nothing outside the kernel's settings is written.
+//! Journals and records that somebody else planted: nothing outside the kernel's settings is
+//! written.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,7 +8,7 @@ use std::path::Path;
 use super::*;
 use crate::System;
 
-/// What a session and an undo say against a journal.
+/// Errors of an undo and of a session that refuse a journal.
 fn refused(machine: &Machine, journal: &Path) -> [String; 2] {
     let undone = undo(&machine.system(), journal).unwrap_err();
     let begun = Session::begin(&machine.system(), journal, "a test")
