@@ -1,7 +1,8 @@
-//! Files: folders that are held by a handle, files that appear complete or not at all, locks, checksummed
-//! lines, and words for I/O errors.
+//! Files: folders that are held by a handle, files that appear complete or not at all, output to
+//! files and devices, locks, checksummed lines, and words for I/O errors.
 
 mod folder;
+mod output;
 mod temporary;
 
 use std::fs::{File, TryLockError};
@@ -14,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use folder::{Distrust, Folder};
+pub use output::{check_output, write_output};
 pub use temporary::{Temporary, remove_abandoned};
 
 /// A file or folder that nobody else locks (flock(2)) until it is dropped, or the process ends, however it does.
@@ -71,16 +73,16 @@ pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     right.then(|| serde_json::from_str(json).ok()).flatten()
 }
 
-/// Why [`Temporary::beside`] cannot begin a file, and what to do about it.
-pub fn creation_words(kind: io::ErrorKind) -> String {
-    match kind {
+/// Reason and remedy if an output file cannot be started.
+pub fn creation_words(error: &io::Error) -> String {
+    match error.kind() {
         io::ErrorKind::NotFound => {
             "its folder does not exist; make it first, or choose another".to_owned()
         }
         io::ErrorKind::InvalidInput => {
             "it is a device or a pipe, not a file; name a file".to_owned()
         }
-        other => words(other),
+        _ => error_words(error),
     }
 }
 

@@ -1,23 +1,25 @@
 //! A folder of facts files: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
-//! Files appear complete or not at all, so whoever reads the folder meanwhile reads whole files. One agent
-//! writes into a folder at a time; what a killed one left half written is cleared when the next begins.
-//! What cannot be written is kept for a while and tried again, in bounded memory.
+//! Files appear complete or not at all, so readers always find complete files. One agent writes
+//! into a folder at a time, and its user must own the folder. The next agent clears the unfinished
+//! files of a killed one. Rows that cannot be written are kept for a while and tried again, in
+//! bounded memory.
 
 mod parts;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::fs::TryLockError;
+use std::io;
+use std::path::Path;
 
-use ticktax_model::disk::LockedFile;
+use ticktax_model::disk::{Folder, LockedFile};
 use ticktax_model::facts::{FactsError, PartWriter, Row, Table, Window, WindowLength};
 use ticktax_model::totals::FactsCount;
-use ticktax_model::utc::Utc;
 
-use parts::{Part, clear_leftovers, next_number, parts};
+use parts::{Part, clear_leftovers, day_of, make_day, make_table, next_name, parts};
 
-/// The file by which an agent says that the folder is its own.
+/// The file that an agent locks while it writes into the folder.
 const LOCK: &str = ".lock";
 
 /// How a folder of facts is kept.
@@ -36,7 +38,7 @@ pub struct FactsSettings {
 /// A folder of facts that this process writes.
 #[derive(Debug)]
 pub struct FactsFolder {
-    folder: PathBuf,
+    folder: Folder,
     settings: FactsSettings,
     writer: PartWriter,
     /// Rows that are in no file yet, in the order in which they came.
@@ -53,37 +55,34 @@ impl FactsFolder {
     /// The most rows that wait for being written, some 10 MiB. Beyond, the oldest are given up.
     const MOST_PENDING: usize = 20_000;
 
-    /// Opens the folder, which is made where there is none, and clears what a killed process left.
+    /// Opens the folder, which is made if it is missing, and clears the leftovers of a killed
+    /// process.
     ///
     /// # Errors
-    /// The folder cannot be written, or another agent writes into it.
-    pub fn open(folder: &Path, settings: FactsSettings) -> Result<Self, FactsError> {
-        let io = |path: &Path, error| FactsError::io(path, &error);
-        fs::create_dir_all(folder).map_err(|error| io(folder, error))?;
-        let lock = folder.join(LOCK);
-        let made = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock);
-        made.map_err(|error| io(folder, error))?;
-        // Held open for reading alone, so that nothing keeps the disk from being made read-only meanwhile.
-        let file = File::open(&lock).map_err(|error| io(folder, error))?;
+    /// The folder cannot be written, another user can change it, or another agent writes into it.
+    pub fn open(path: &Path, settings: FactsSettings) -> Result<Self, FactsError> {
+        let io = |error: io::Error| FactsError::io(path, &error);
+        let folder = Folder::make_trusted(path, 0o755).map_err(io)?;
+        let lock = OsStr::new(LOCK);
+        drop(folder.write(lock, true, 0o644).map_err(io)?);
+        // Held open for reading only, so that the disk can be made read-only while the agent runs.
+        let file = folder.read(lock).map_err(io)?;
         let lock = LockedFile::lock(file).map_err(|error| match error {
             TryLockError::WouldBlock => FactsError {
-                path: folder.to_owned(),
+                path: path.to_owned(),
                 why: "another agent writes its facts there; stop it, or name another folder"
                     .to_owned(),
             },
-            TryLockError::Error(error) => io(folder, error),
+            TryLockError::Error(error) => io(error),
         })?;
         for kind in WindowLength::ALL {
-            let table = folder.join(Table::Accounts(kind).name());
-            fs::create_dir_all(&table).map_err(|error| io(&table, error))?;
+            let table = Table::Accounts(kind);
+            make_table(&folder, table)
+                .map_err(|error| FactsError::io(&path.join(table.name()), &error))?;
         }
-        clear_leftovers(folder);
+        clear_leftovers(&folder);
         let mut this = Self {
-            folder: folder.to_owned(),
+            folder,
             writer: PartWriter::new(&settings.host),
             settings,
             pending: VecDeque::new(),
@@ -150,11 +149,12 @@ impl FactsFolder {
     }
 
     fn write(&self, table: Table, day: &str, rows: &mut [Row]) -> Result<(), FactsError> {
-        let folder = self.folder.join(table.name()).join(format!("day={day}"));
-        fs::create_dir_all(&folder).map_err(|error| FactsError::io(&folder, &error))?;
-        let number = next_number(&folder);
-        let path = folder.join(format!("part-{number}.parquet"));
-        self.writer.write(&path, table, rows)
+        let folder = make_day(&self.folder, table, day).map_err(|error| {
+            let path = self.folder.path().join(table.name());
+            FactsError::io(&path.join(format!("day={day}")), &error)
+        })?;
+        let name = next_name(&folder);
+        self.writer.write(folder, &name, table, rows)
     }
 
     /// Gives up the oldest rows where too many wait, and says how many wait then.
@@ -188,7 +188,7 @@ impl FactsFolder {
                 parts
                     .iter()
                     .filter(|part| is_old(part))
-                    .for_each(Part::remove);
+                    .for_each(|part| part.remove(&self.folder));
                 parts.retain(|part| !is_old(part));
             }
         }
@@ -198,29 +198,22 @@ impl FactsFolder {
             if bytes <= self.settings.max_bytes {
                 break;
             }
-            part.remove();
+            part.remove(&self.folder);
             bytes -= part.bytes;
         }
         self.count.bytes = bytes;
     }
 }
 
-/// The day of a time in ms since 1970, UTC.
-fn day_of(unix_ms: i64) -> String {
-    let Utc {
-        year, month, day, ..
-    } = Utc::from_unix_ms(unix_ms);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::fs;
-    use std::path::Path;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::{Path, PathBuf};
 
     use tempfile::TempDir;
-    use ticktax_model::facts::{HostFact, Window, WindowLength};
+    use ticktax_model::facts::{FactsError, HostFact, Window, WindowLength};
     use ticktax_model::machine::Machine;
     use ticktax_model::statement::Class;
     use ticktax_model::totals::{AccountKey, AccountSums, IntervalSum};
@@ -416,5 +409,139 @@ mod tests {
         let facts = FactsFolder::open(folder.path(), small).unwrap();
         assert_eq!(files(folder.path()), left[1..]);
         assert_eq!(facts.count().bytes, new);
+    }
+
+    /// A folder of facts with one old day, which the budget of [`one_day`] removes with the next
+    /// file.
+    fn old_day(folder: &TempDir) -> PathBuf {
+        let day = folder.path().join("accounts/day=1970-01-01");
+        fs::create_dir_all(&day).unwrap();
+        fs::write(day.join("part-1.parquet"), "old").unwrap();
+        day
+    }
+
+    fn one_day(folder: &TempDir) -> Result<FactsFolder, String> {
+        let settings = FactsSettings {
+            max_days: 1,
+            ..settings()
+        };
+        FactsFolder::open(folder.path(), settings).map_err(|error| error.to_string())
+    }
+
+    fn write_new_day(facts: &mut FactsFolder) -> Result<(), FactsError> {
+        let begin = 20_000 * DAY_MS;
+        facts.take(&[window(WindowLength::Minute, begin, 2)])?;
+        facts.flush()
+    }
+
+    #[test]
+    fn links_lead_to_no_files_that_are_removed_or_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let victim = old_day(&elsewhere).join("part-1.parquet");
+        let names = [
+            "day=1970-01-01",
+            "accounts",
+            "accounts/day=1970-01-01",
+            "accounts/day=1970-01-01/part-1.parquet",
+        ];
+        for (number, name) in names.iter().enumerate() {
+            let place = tempfile::tempdir_in(&folder).unwrap();
+            let link = place.path().join(name);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            symlink(elsewhere.path().join(name), &link).unwrap();
+            let opened = one_day(&place);
+            if number == 1 {
+                let refused = opened.unwrap_err();
+                assert!(
+                    refused.contains("a part of the path is a file"),
+                    "{refused}"
+                );
+            } else {
+                write_new_day(&mut opened.unwrap()).unwrap();
+            }
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "old", "{name}");
+            assert_eq!(files(elsewhere.path()).len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_makes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = folder.path().join("victim");
+        symlink(&victim, folder.path().join(".lock")).unwrap();
+        let refused = one_day(&folder).unwrap_err();
+        assert!(refused.contains("not a regular file"), "{refused}");
+        assert!(!victim.exists());
+    }
+
+    #[test]
+    fn names_that_are_not_ours_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let day = old_day(&folder);
+        let others = [
+            "part-01.parquet",
+            "part-+1.parquet",
+            "part-1.parquet.bak",
+            ".part-1.17-0.part",
+            ".part-1.parquet.mine.part",
+        ];
+        for other in others {
+            fs::write(day.join(other), "mine").unwrap();
+        }
+        for other in ["day=1970-1-1", "day=1970-13-01", "day="] {
+            let other = folder.path().join("accounts").join(other);
+            fs::create_dir(&other).unwrap();
+            fs::write(other.join("part-1.parquet"), "mine").unwrap();
+        }
+        let before = files(folder.path()).len();
+        write_new_day(&mut one_day(&folder).unwrap()).unwrap();
+        // The old part has gone, a new one came.
+        assert!(!day.join("part-1.parquet").exists());
+        assert_eq!(files(folder.path()).len(), before);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let day = old_day(&folder);
+        let mode =
+            |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        mode(folder.path(), 0o777);
+        let refused = one_day(&folder).unwrap_err();
+        assert!(refused.contains("other users may write to"), "{refused}");
+        assert!(!refused.contains('\n'), "{refused}");
+        mode(folder.path(), 0o700);
+        // A day that others can write to is not ours to remove.
+        mode(&day, 0o777);
+        write_new_day(&mut one_day(&folder).unwrap()).unwrap();
+        assert!(day.join("part-1.parquet").exists());
+        mode(&day, 0o755);
+        write_new_day(&mut one_day(&folder).unwrap()).unwrap();
+        assert!(!day.exists());
+    }
+
+    mod root {
+        use std::os::unix::fs::{MetadataExt, chown};
+
+        use super::*;
+
+        /// The user `nobody` on every distribution.
+        const SOMEBODY: u32 = 65_534;
+
+        #[test]
+        fn a_folder_of_another_user_is_refused_and_its_day_left_alone() {
+            let folder = tempfile::tempdir().unwrap();
+            if fs::metadata(folder.path()).unwrap().uid() != 0 {
+                return;
+            }
+            let day = old_day(&folder);
+            chown(&day, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+            write_new_day(&mut one_day(&folder).unwrap()).unwrap();
+            assert!(day.join("part-1.parquet").exists());
+            chown(folder.path(), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+            let refused = one_day(&folder).unwrap_err();
+            assert!(refused.contains("user 65534"), "{refused}");
+        }
     }
 }

@@ -8,41 +8,44 @@
 //! a hidden file without a name, which the next recorder removes. A recording that no line names is
 //! found again. A last line without its end is never read, and the next recorder cuts it off.
 //!
+//! # Which files it touches
+//! Everything is relative to one handle of the folder, which the recorder's user must own.
+//! Recordings in the index are names of our own form ([`name`]); a line with any other name counts
+//! as damaged, and its file is neither opened nor removed. Links are not followed. A reader may
+//! read any user's folder by the same rules ([`IncidentFolder`]).
+//!
 //! # What it may hold
 //! A [`Budget`] bounds how many recordings are written in an hour, how many are kept and how many bytes; then the
 //! oldest go, and their lines stay. The index is bounded by itself ([`INDEX_MAX`]).
 
+#[cfg(test)]
+mod hostile;
 mod index;
+mod name;
 mod reading;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::OsStr;
+use std::fs::TryLockError;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use ticktax_model::SourceTable;
-use ticktax_model::disk::{self, LockedFile};
+use ticktax_model::disk::{Folder, LockedFile, remove_abandoned};
 use ticktax_model::incident::{Incident, IncidentEntry, IncidentIndex, IndexLine, LossCause};
 use ticktax_model::recording::{Header, RecordingError, RecordingWriter, Row, RowSink};
-use ticktax_model::utc::Utc;
 
-use index::IndexFile;
+use index::{IndexError, IndexFile};
+use name::{recording_name, time_in};
+use reading::entry_of;
 
-pub use reading::{add_found, read_incidents};
-
-use reading::{entry_of, unindexed};
+pub use reading::{IncidentFolder, Unindexed, read_incidents};
 
 /// The bytes that an index has at most; when there are more, the older half of them is left out.
 pub const INDEX_MAX: u64 = 8 << 20;
 
-/// What the names of recordings begin and end with, around the time in UTC.
-const PREFIX: &str = "incident-";
-const SUFFIX: &str = ".parquet";
-/// What unfinished files end with.
-const UNFINISHED: &str = ".part";
 const HOUR_MS: i64 = 3_600_000;
 /// Lines that wait for an index that cannot be written, some KiB each; of those before only the number is kept.
 const WAITING: usize = 256;
@@ -75,25 +78,15 @@ impl Default for Budget {
 pub struct IncidentStoreError(String);
 
 impl IncidentStoreError {
-    fn new(what: &str, path: &Path, error: &io::Error) -> Self {
-        let why = disk::words(error.kind());
-        Self(format!("cannot {what} {}: {why}", path.display()))
+    fn new(what: &str, path: &Path, error: &IndexError) -> Self {
+        Self(format!("cannot {what} {}: {error}", path.display()))
     }
-}
-
-/// A recording of which the index does not tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unindexed {
-    /// Where it is.
-    pub path: PathBuf,
-    /// When its incident was noticed, by its name: ms since 1970.
-    pub at_unix_ms: i64,
 }
 
 /// A folder of incidents that is written to. One recorder at a time has it.
 #[derive(Debug)]
 pub struct IncidentStore {
-    folder: PathBuf,
+    folder: IncidentFolder,
     _lock: LockedFile,
     index: IndexFile,
     budget: Budget,
@@ -145,43 +138,40 @@ pub struct Recorded {
 }
 
 impl IncidentStore {
-    /// Takes the folder, which is made where it is not there, removes what a killed recorder left unfinished, heals
-    /// the index. It is `now`, ms since 1970. Also says which recordings the index lacks: they are added by
-    /// [`IncidentStore::found`].
+    /// Locks the folder, which is made if it is missing, removes the unfinished files of killed
+    /// recorders, and heals the index. `now` is in ms since 1970. Returns the recordings that the
+    /// index lacks as well: the caller adds them with [`IncidentStore::found`].
     ///
     /// # Errors
-    /// The folder cannot be made or written, or another recorder has it.
+    /// The folder cannot be made or written, another user can change it, another recorder has it,
+    /// or its index is some other file.
     pub fn open(
-        folder: &Path,
+        path: &Path,
         budget: Budget,
         now: i64,
     ) -> Result<(Self, Vec<Unindexed>), IncidentStoreError> {
-        let cannot =
-            |error: io::Error| IncidentStoreError::new("keep incidents in", folder, &error);
-        let mut builder = DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(cannot)?;
-        let lock = File::open(folder).map_err(cannot)?;
+        let cannot = |error: IndexError| IncidentStoreError::new("keep incidents in", path, &error);
+        let cannot_use = |error: io::Error| cannot(error.into());
+        let folder = Folder::make_trusted(path, 0o700).map_err(cannot_use)?;
+        let lock = folder.handle().map_err(cannot_use)?;
         let lock = LockedFile::lock(lock).map_err(|error| match error {
             TryLockError::WouldBlock => IncidentStoreError(format!(
                 "another recorder keeps its incidents in {}: end it, or choose another folder",
-                folder.display()
+                path.display()
             )),
-            TryLockError::Error(error) => cannot(error),
+            TryLockError::Error(error) => cannot_use(error),
         })?;
-        remove_unfinished(folder).map_err(cannot)?;
-        let (index, contents) = IndexFile::open(folder).map_err(cannot)?;
+        remove_unfinished(&folder).map_err(cannot_use)?;
+        let copy = folder.try_clone().map_err(cannot_use)?;
+        let (index, contents) = IndexFile::open(copy).map_err(cannot)?;
         let mut store = Self {
-            folder: folder.to_owned(),
+            folder: IncidentFolder::new(folder),
             _lock: lock,
             index,
             budget,
             kept: VecDeque::new(),
             bytes: 0,
-            next: contents.last_number() + 1,
+            next: contents.last_number().saturating_add(1),
             lately: VecDeque::new(),
             lost: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -190,7 +180,7 @@ impl IncidentStore {
         };
         store.take_stock(&contents, now);
         store.heal(&contents).map_err(cannot)?;
-        let unindexed = unindexed(folder, &contents).map_err(cannot)?;
+        let unindexed = store.folder.unindexed(&contents).map_err(cannot_use)?;
         Ok((store, unindexed))
     }
 
@@ -200,8 +190,13 @@ impl IncidentStore {
         self.note(IndexLine::Began { at_unix_ms: at })
     }
 
-    /// Where it is.
+    /// Its path, for messages.
     pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The same folder, for reading.
+    pub fn reading(&self) -> &IncidentFolder {
         &self.folder
     }
 
@@ -220,7 +215,7 @@ impl IncidentStore {
             if last.replace(name) == Some(name) {
                 continue;
             }
-            if let Some(bytes) = size(&self.folder.join(name)) {
+            if let Some(bytes) = self.folder.size(name) {
                 self.kept.push_back((entry.number, name.clone(), bytes));
                 self.bytes = self.bytes.saturating_add(bytes);
             }
@@ -246,7 +241,7 @@ impl IncidentStore {
             not_kept,
             incident,
         };
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
         if let Some(cause) = not_kept {
             *self.lost.entry(cause).or_default() += 1;
         }
@@ -256,7 +251,7 @@ impl IncidentStore {
         let trouble = self.note(IndexLine::Incident(Box::new(entry.clone())));
         let name = entry.recording.as_ref();
         Told {
-            path: name.map(|name| self.folder.join(name)),
+            path: name.map(|name| self.folder.path_of(name)),
             entry,
             trouble,
         }
@@ -280,12 +275,12 @@ impl IncidentStore {
     }
 
     /// Says what became of a recording whose recorder was killed before it said so.
-    fn heal(&mut self, contents: &IncidentIndex) -> io::Result<()> {
+    fn heal(&mut self, contents: &IncidentIndex) -> Result<(), IndexError> {
         let last = contents.entries().last().filter(|entry| entry.bytes == 0);
         let Some(name) = last.and_then(|entry| entry.recording.as_ref()) else {
             return Ok(());
         };
-        let became = size(&self.folder.join(name)).ok_or(LossCause::Killed);
+        let became = self.folder.size(name).ok_or(LossCause::Killed);
         self.index.append(&what_became(name, became))
     }
 
@@ -326,7 +321,7 @@ impl IncidentStore {
             }
         };
         let kept = self.kept.back().filter(|kept| kept.0 == number);
-        recorded.path = kept.map(|kept| self.folder.join(&kept.1));
+        recorded.path = kept.map(|kept| self.folder.path_of(&kept.1));
         recorded
     }
 
@@ -348,18 +343,19 @@ impl IncidentStore {
         found: &Unindexed,
         incident: Incident,
     ) -> Result<(), IncidentStoreError> {
-        let cannot = |error: io::Error| IncidentStoreError::new("read", &found.path, &error);
-        let bytes = fs::metadata(&found.path).map_err(cannot)?.len();
+        let bytes = self.folder.size(&found.name).ok_or_else(|| {
+            let missing = IndexError::Io(io::ErrorKind::NotFound.into());
+            IncidentStoreError::new("read", &self.folder.path_of(&found.name), &missing)
+        })?;
         let entry = entry_of(found, self.next, bytes, incident);
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
         if let Some(name) = entry.recording.clone() {
             self.kept.push_back((entry.number, name, bytes));
             self.bytes = self.bytes.saturating_add(bytes);
         }
-        let index = self.folder.join(index::NAME);
-        self.index
-            .append(&IndexLine::Incident(Box::new(entry)))
-            .map_err(|error| IncidentStoreError::new("write", &index, &error))
+        let line = IndexLine::Incident(Box::new(entry));
+        let written = self.index.append(&line);
+        written.map_err(|error| self.cannot_write_index(&error))
     }
 
     /// Notes what else was not kept. Says why that could not be noted, where it could not.
@@ -415,12 +411,15 @@ impl IncidentStore {
     fn write_waiting(&mut self) -> Option<String> {
         while let Some(line) = self.waiting.front() {
             if let Err(error) = self.index.append(line) {
-                let index = self.folder.join(index::NAME);
-                return Some(IncidentStoreError::new("write", &index, &error).0);
+                return Some(self.cannot_write_index(&error).0);
             }
             self.waiting.pop_front();
         }
         None
+    }
+
+    fn cannot_write_index(&self, error: &IndexError) -> IncidentStoreError {
+        IncidentStoreError::new("write", &self.folder.path_of(index::NAME), error)
     }
 
     /// Writes a recording: its bytes, or why not.
@@ -437,20 +436,25 @@ impl IncidentStore {
             };
             (cause, Some(error.to_string()))
         };
-        let path = self.folder.join(name);
-        let mut writer = RecordingWriter::create_private(&path).map_err(refused)?;
+        let folder = self.folder.folder().try_clone().map_err(|error| {
+            let path = self.folder.path_of(name);
+            let why = IncidentStoreError::new("write", &path, &error.into());
+            (LossCause::NotWritten, Some(why.0))
+        })?;
+        let writer = RecordingWriter::create_in_folder(folder, OsStr::new(name));
+        let mut writer = writer.map_err(refused)?;
         for row in rows {
             writer.row(sources, &row);
         }
         writer.finish(header).map_err(refused)?;
-        Ok(fs::metadata(&path).map_or(0, |facts| facts.len()))
+        Ok(self.folder.size(name).unwrap_or(0))
     }
 
-    /// A name of this time that no file has; a clock that was set back may come to the same ms twice.
+    /// The first name from this time on that no file has: a clock that was set back may come to the
+    /// same ms twice.
     fn free_name(&self, at: i64) -> String {
-        let mut names =
-            (at..).map(|at| format!("{PREFIX}{}{SUFFIX}", Utc::from_unix_ms(at).basic()));
-        let free = names.find(|name| !self.folder.join(name).exists());
+        let mut names = (at..).map(recording_name);
+        let free = names.find(|name| !self.folder.folder().has(OsStr::new(name)));
         free.unwrap_or_default()
     }
 
@@ -467,10 +471,10 @@ impl IncidentStore {
             };
             let (number, name, bytes) = self.kept.pop_front()?;
             self.bytes = self.bytes.saturating_sub(bytes);
-            let path = self.folder.join(name);
-            match fs::remove_file(&path) {
+            match self.folder.folder().remove(OsStr::new(&name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    let why = IncidentStoreError::new("remove", &path, &error).0;
+                    let path = self.folder.path_of(&name);
+                    let why = IncidentStoreError::new("remove", &path, &error.into()).0;
                     trouble = trouble.or(Some(why));
                 }
                 _ => {
@@ -480,12 +484,6 @@ impl IncidentStore {
             }
         }
     }
-}
-
-/// The bytes of a recording that is there.
-fn size(path: &Path) -> Option<u64> {
-    let facts = fs::metadata(path).ok().filter(fs::Metadata::is_file);
-    facts.map(|facts| facts.len())
 }
 
 /// The line about a recording that is there, with its bytes, or was not kept.
@@ -512,18 +510,23 @@ fn count_of(line: &IndexLine) -> Option<IndexLine> {
     Some(IndexLine::Lost { cause, count })
 }
 
-/// Removes what killed recorders left under hidden names. The folder's lock is held, so nobody writes to them.
-fn remove_unfinished(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let hidden = name
-            .strip_prefix('.')
-            .is_some_and(|name| name.starts_with(PREFIX) || name.starts_with(index::NAME));
-        if hidden && name.ends_with(UNFINISHED) {
-            fs::remove_file(entry.path())?;
-        }
+/// Removes the hidden files of killed recorders.
+fn remove_unfinished(folder: &Folder) -> io::Result<()> {
+    // `.NAME.PID-N.part`; the shared function checks the ending.
+    let name_of = |hidden: &str| {
+        let (name, _) = hidden
+            .strip_prefix('.')?
+            .strip_suffix(".part")?
+            .rsplit_once('.')?;
+        let is_ours = name == index::NAME || time_in(name).is_some();
+        is_ours.then(|| name.to_owned())
+    };
+    let found = folder.names()?.into_iter();
+    let names: BTreeSet<String> = found
+        .filter_map(|hidden| name_of(hidden.to_str()?))
+        .collect();
+    for name in names {
+        remove_abandoned(folder, OsStr::new(&name));
     }
     Ok(())
 }

@@ -24,8 +24,8 @@ pub use facts::{FactsFolder, FactsSettings};
 pub use format::{Format, render};
 pub use html::HtmlFile;
 pub use incidents::{
-    Budget, INDEX_MAX, IncidentStore, IncidentStoreError, Recorded, Told, Unindexed, add_found,
-    read_incidents,
+    Budget, INDEX_MAX, IncidentFolder, IncidentStore, IncidentStoreError, Recorded, Told,
+    Unindexed, read_incidents,
 };
 pub use json::{json, schema};
 pub use limitation::{LimitationWords, words as limitation_words};

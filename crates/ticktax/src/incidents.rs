@@ -10,7 +10,7 @@ use ticktax_model::disk;
 use ticktax_model::document::Document;
 use ticktax_model::incident::{Incident, IncidentIndex};
 use ticktax_model::recording::{RecordingError, RecordingReader, RowSink};
-use ticktax_report::{Format, HtmlFile, RowsEnded, Unindexed, add_found, read_incidents};
+use ticktax_report::{Format, HtmlFile, IncidentFolder, RowsEnded, Unindexed};
 
 use crate::arguments::{
     FileArguments, FolderArguments, IncidentQuestion, IncidentsArguments, MarkArguments,
@@ -29,40 +29,43 @@ pub(crate) const WORDS_MAX: usize = 256;
 
 pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
-    let folder = folder(&typed.folder)?;
+    let folder = IncidentFolder::open(&folder(&typed.folder)?)?;
     let index = read(&folder, terminal)?;
     let since = typed
         .since
         .map(|since| since.unix_ms(wall_clock::unix_ms()));
-    let (document, kept, wanted): (Document, Option<PathBuf>, bool) = match typed.question {
+    let (document, kept, wanted): (Document, Option<String>, bool) = match typed.question {
         None | Some(IncidentQuestion::List) => {
-            let name = folder.display().to_string();
+            let name = folder.path().display().to_string();
             (incident_list(&name, &index, since).into(), None, false)
         }
         Some(IncidentQuestion::Show { number, report }) => {
             let entry = index.entries().find(|entry| entry.number == number);
-            let name = entry.and_then(|entry| entry.recording.as_ref());
-            let path = name.map(|name| folder.join(name));
-            let path = path.filter(|path| path.is_file());
-            let shown = path.as_ref().map(|path| path.display().to_string());
+            let name = entry.and_then(|entry| entry.recording.clone());
+            let name = name.filter(|name| folder.size(name).is_some());
+            let path = name.as_ref().map(|name| folder.path_of(name));
+            let shown = path.map(|path| path.display().to_string());
             let Some(sheet) = incident_sheet(&index, number, shown) else {
-                return Err(unknown(number, &index, &folder));
+                return Err(unknown(number, &index, folder.path()));
             };
-            if report && path.is_none() {
+            if report && name.is_none() {
                 return Err(Failure::Incidents(format!(
                     "incident {number} has no recording any more: leave out --report"
                 )));
             }
-            (sheet.into(), path, report)
+            (sheet.into(), name, report)
         }
     };
     match (html, &kept) {
-        (Some(page), Some(path)) => put_with_rows(&document, page, path, typed.format, terminal)?,
+        (Some(page), Some(name)) => {
+            let recording = folder.recording(name)?;
+            put_with_rows(&document, page, recording, typed.format, terminal)?;
+        }
         (html, _) => output::put(&document, html, (typed.format, None), terminal)?,
     }
     match kept.filter(|_| wanted) {
         None => Ok(ExitCode::SUCCESS),
-        Some(path) => {
+        Some(name) => {
             terminal.print("")?;
             let showing = Showing {
                 audit: false,
@@ -72,7 +75,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
                 files: &FileArguments::default(),
                 part: None,
             };
-            report::show(RecordingReader::open(&path)?, &showing, terminal)
+            report::show(folder.recording(&name)?, &showing, terminal)
         }
     }
 }
@@ -81,11 +84,10 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
 fn put_with_rows(
     document: &Document,
     mut page: HtmlFile,
-    recording: &Path,
+    mut recording: RecordingReader,
     format: Format,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let mut recording = RecordingReader::open(recording)?;
     let sources = recording.replay(&mut |sources, row| page.row(sources, row))?;
     let ended = RowsEnded {
         header: recording.header(),
@@ -107,12 +109,12 @@ fn unknown(number: u64, index: &IncidentIndex, folder: &Path) -> Failure {
     ))
 }
 
-/// What the folder holds, with what its recordings tell that the index lacks.
-fn read(folder: &Path, terminal: &Terminal) -> Result<IncidentIndex, Failure> {
-    let (mut index, unindexed) = read_incidents(folder)?;
+/// Reads the index, with the incidents of recordings that it lacks.
+fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, Failure> {
+    let (mut index, unindexed) = folder.read()?;
     for found in &unindexed {
-        match explained(found) {
-            Ok(Some(incident)) => add_found(&mut index, found, incident),
+        match explained(folder, found) {
+            Ok(Some(incident)) => folder.add_found(&mut index, found, incident),
             Ok(None) => {}
             Err(error) => terminal.complain(&error),
         }
@@ -120,9 +122,12 @@ fn read(folder: &Path, terminal: &Terminal) -> Result<IncidentIndex, Failure> {
     Ok(index)
 }
 
-/// What a recording tells that the index lacks; `None` where no trigger made it.
-pub(crate) fn explained(found: &Unindexed) -> Result<Option<Incident>, RecordingError> {
-    let mut recording = RecordingReader::open(&found.path)?;
+/// The incident of a recording that the index lacks; `None` if no trigger made the recording.
+pub(crate) fn explained(
+    folder: &IncidentFolder,
+    found: &Unindexed,
+) -> Result<Option<Incident>, RecordingError> {
+    let mut recording = folder.recording(&found.name)?;
     let Some(mut analysis) = IncidentAnalysis::new(&recording.header().triggers) else {
         return Ok(None);
     };

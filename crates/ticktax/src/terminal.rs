@@ -1,11 +1,10 @@
 //! The terminal: whether there is one, how wide it is, and writing to it.
 
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ticktax_model::disk::{creation_words, words};
+use ticktax_model::disk::{check_output, creation_words, words, write_output};
 use ticktax_model::document::{Document, DocumentKind};
 use ticktax_report::{Format, Section, TextStyle, View, render};
 
@@ -105,7 +104,7 @@ impl Terminal {
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        fs::write(file, text).map_err(|error| cannot_write(file, &error))
+        write_output(file, text.as_bytes()).map_err(|error| cannot_write(file, &error))
     }
 
     /// How a page is to look here.
@@ -208,17 +207,12 @@ fn no_section(section: Section, kind: DocumentKind) -> Failure {
     ))
 }
 
-/// Fails, saying why, unless `file` can be written.
+/// Fails if `file` cannot be written, before a long run.
 pub(crate) fn require_writable(file: &Path) -> Result<(), Failure> {
-    let opened = fs::OpenOptions::new().append(true).create(true).open(file);
-    opened.map(drop).map_err(|error| cannot_write(file, &error))
+    check_output(file).map_err(|error| cannot_write(file, &error))
 }
 
 /// The failure to write `file`.
 pub(crate) fn cannot_write(file: &Path, error: &io::Error) -> Failure {
-    Failure::Output(format!(
-        "to {}: {}",
-        file.display(),
-        creation_words(error.kind())
-    ))
+    Failure::Output(format!("to {}: {}", file.display(), creation_words(error)))
 }

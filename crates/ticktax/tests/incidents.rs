@@ -94,6 +94,41 @@ fn the_page_of_an_incident_has_its_place_in_a_timeline() {
 }
 
 #[test]
+fn an_index_shows_no_file_of_another_folder() {
+    let elsewhere = folder();
+    let secret = fs::read_dir(elsewhere.path()).unwrap().next().unwrap();
+    let secret = secret.unwrap().path().display().to_string();
+    let place = folder();
+    let listed = ticktax(
+        &["incidents", "show", "2", "--format", "json"],
+        place.path(),
+    );
+    let sheet: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let line = |number: u64, recording: &str| {
+        let entry = serde_json::json!({
+            "line": "incident", "number": number, "recording": recording, "bytes": 7,
+            "incident": sheet["entry"]["incident"],
+        });
+        format!("{entry}\n")
+    };
+    let above = format!("../{}", elsewhere.path().file_name().unwrap().display());
+    let index = line(50, &secret) + &line(51, &above);
+    fs::write(place.path().join("index.jsonl"), index).unwrap();
+    for number in ["50", "51"] {
+        let shown = ticktax(&["incidents", "show", number, "--report"], place.path());
+        assert_eq!(shown.status.code(), Some(1));
+        let told = text(&shown.stderr);
+        assert!(told.contains("no incident"), "{told}");
+        assert!(shown.stdout.is_empty());
+    }
+    let listed = text(&ticktax(&["incidents"], place.path()).stdout);
+    assert!(
+        listed.contains("2 lines of the index cannot be read"),
+        "{listed}"
+    );
+}
+
+#[test]
 fn what_cannot_be_is_told_in_a_line() {
     let folder = folder();
     let empty = tempfile::tempdir().unwrap();

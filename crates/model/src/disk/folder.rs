@@ -43,6 +43,16 @@ pub enum Distrust {
         /// Its owner's number.
         owner: u32,
     },
+    /// A folder above it belongs to somebody else.
+    #[error(
+        "{path} belongs to user {owner}, who could replace its contents: use a folder of your own"
+    )]
+    Parent {
+        /// The folder above.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+    },
     /// Others may write to it.
     #[error("other users may write to {path}: `chmod go-w` it, or use another folder")]
     Writable {
@@ -130,6 +140,8 @@ impl Folder {
         while let Some(name) = missing.pop() {
             let mode = if missing.is_empty() { mode } else { 0o755 };
             folder = folder.make(name, mode)?;
+            // In a sticky folder somebody else may have made it first.
+            folder.check_parent()?;
         }
         folder.check_own()?;
         Ok(Self {
@@ -178,6 +190,17 @@ impl Folder {
         Ok(Self {
             handle: openat(&self.handle, single(name)?, DIRECTORY, Mode::empty())?,
             path: self.path.join(name),
+        })
+    }
+
+    /// Another handle of the same folder.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            handle: self.handle.try_clone()?,
+            path: self.path.clone(),
         })
     }
 
@@ -339,7 +362,10 @@ impl Folder {
     }
 
     /// Refuses a folder that is not the effective user's, or that others may write to.
-    fn check_own(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of the system, and a [`Distrust`].
+    pub fn check_own(&self) -> io::Result<()> {
         check_own(&fstat(self.handle.as_fd())?, || self.path.clone())
     }
 
@@ -350,7 +376,7 @@ impl Folder {
         let owner = facts.st_uid;
         let path = || self.path.clone();
         if owner != 0 && owner != geteuid().as_raw() {
-            return Err(Distrust::Owner {
+            return Err(Distrust::Parent {
                 path: path(),
                 owner,
             }
@@ -365,7 +391,7 @@ impl Folder {
 }
 
 /// An empty path is the working folder.
-fn or_here(path: &Path) -> &Path {
+pub(super) fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() {
         Path::new(".")
     } else {
@@ -502,6 +528,41 @@ mod tests {
         assert!(Folder::open_trusted(&open).is_err());
         mode(0o755);
         Folder::open_trusted(&open).expect("trusted");
+    }
+
+    mod root {
+        use std::os::unix::fs::chown;
+
+        use super::*;
+
+        /// The user `nobody` on every distribution.
+        const SOMEBODY: u32 = 65_534;
+
+        #[test]
+        fn a_folder_of_another_user_and_those_below_it_are_not_trusted() {
+            if !geteuid().is_root() {
+                return;
+            }
+            let place = temporary();
+            let theirs = place.path().join("theirs");
+            let below = theirs.join("below");
+            fs::create_dir_all(&below).expect("folders");
+            chown(&theirs, Some(SOMEBODY), Some(SOMEBODY)).expect("root gives it away");
+            let refused = Folder::open_own(&theirs).expect_err("theirs").to_string();
+            assert!(refused.contains("belongs to user 65534"), "{refused}");
+            for refused in [
+                Folder::open_trusted(&theirs),
+                Folder::open_trusted(&below),
+                Folder::make_trusted(&theirs.join("new"), 0o700),
+            ] {
+                let refused = refused.expect_err("below theirs").to_string();
+                assert!(
+                    refused.contains("who could replace its contents"),
+                    "{refused}"
+                );
+            }
+            assert!(!theirs.join("new").exists());
+        }
     }
 
     #[test]

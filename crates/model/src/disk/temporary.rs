@@ -7,8 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use nix::unistd::geteuid;
+
 use super::LockedFile;
 use super::folder::Folder;
+use super::output::names_descriptor;
 
 /// A file under a temporary name, in the folder where it is to appear. Dropping it removes it.
 ///
@@ -32,35 +35,30 @@ impl Temporary {
     /// had the same number.
     const ATTEMPTS: u32 = 1000;
 
-    /// A new, empty file that will appear as `path`. A link of that name is replaced by the file; what the link
-    /// points to stays as it is.
+    /// Starts a new, empty file that will appear as `path`. It replaces a link of that name; the
+    /// link's target does not change. If it replaces a file of the same user, the new mode is not
+    /// wider than the old one.
     ///
     /// # Errors
     /// Those of the system, and `IsADirectory` or `InvalidInput` when `path` is, or leads to, a folder or a
     /// device: the final rename would replace the device itself.
     pub fn beside(path: &Path) -> io::Result<Self> {
-        Self::with_mode(path, 0o666)
-    }
-
-    /// The same, of a file that only its owner may read.
-    ///
-    /// # Errors
-    /// As [`Temporary::beside`].
-    pub fn private_beside(path: &Path) -> io::Result<Self> {
-        Self::with_mode(path, 0o600)
-    }
-
-    fn with_mode(path: &Path, mode: u32) -> io::Result<Self> {
         // The check is for people who name a device. Whatever appears under the name afterwards is replaced, never
         // written to.
         match fs::metadata(path) {
             Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
+            // Root would replace /dev/stdout itself by the file.
+            Ok(_) if names_descriptor(path) => return Err(io::ErrorKind::InvalidInput.into()),
             _ => {}
         }
         // A path without a last part (`..`, or empty) names a folder.
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let folder = Folder::open(path.parent().unwrap_or(Path::new("")))?;
+        let own = fs::symlink_metadata(path)
+            .ok()
+            .filter(|there| there.is_file() && there.uid() == geteuid().as_raw());
+        let mode = own.map_or(0o666, |there| there.mode() & 0o666);
         Self::in_folder(folder, name, mode)
     }
 
@@ -204,6 +202,19 @@ mod tests {
             let refused = Temporary::beside(&link).expect_err("refused");
             assert_eq!(refused.kind(), kind, "{target}");
             fs::remove_file(&link).expect("removed");
+        }
+    }
+
+    #[test]
+    fn a_descriptor_is_refused_even_if_a_file_is_open_there() {
+        let file = tempfile::tempfile().expect("a file");
+        let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+        for path in [
+            format!("/dev/fd/{number}"),
+            format!("/proc/self/fd/{number}"),
+        ] {
+            let refused = Temporary::beside(Path::new(&path)).expect_err("refused");
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{path}");
         }
     }
 

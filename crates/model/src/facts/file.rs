@@ -1,6 +1,7 @@
 //! A file of facts.
 
 use std::cmp::Ordering;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use super::rows::{Cell, Row};
 use super::table::{Column, ColumnKind, Table};
-use crate::disk::{Temporary, parquet_words, words};
+use crate::disk::{Folder, Temporary, error_words, parquet_words};
 
 /// The version of the columns.
 const SCHEMA: &str = "1";
@@ -39,7 +40,7 @@ impl FactsError {
     pub fn io(path: &Path, error: &io::Error) -> Self {
         Self {
             path: path.to_owned(),
-            why: words(error.kind()),
+            why: error_words(error),
         }
     }
 
@@ -64,15 +65,22 @@ impl PartWriter {
         Self { host: host.into() }
     }
 
-    /// Writes rows of a table, which have equally many columns, to a file that appears as `path` once it is
-    /// complete and on the disk. The rows are sorted then.
+    /// Writes rows of one table, which all have the same columns, to a file that appears in
+    /// `folder` as `name` once it is complete and on the disk. The rows are sorted first.
     ///
     /// # Errors
-    /// The file cannot be written; nothing of it is left.
-    pub fn write(&self, path: &Path, table: Table, rows: &mut [Row]) -> Result<(), FactsError> {
-        let io = |error: io::Error| FactsError::io(path, &error);
-        let parquet = |error: ParquetError| FactsError::parquet(path, &error);
-        let temporary = Temporary::beside(path).map_err(io)?;
+    /// The file cannot be written; no part of it is left.
+    pub fn write(
+        &self,
+        folder: Folder,
+        name: &OsStr,
+        table: Table,
+        rows: &mut [Row],
+    ) -> Result<(), FactsError> {
+        let path = folder.path().join(name);
+        let io = |error: io::Error| FactsError::io(&path, &error);
+        let parquet = |error: ParquetError| FactsError::parquet(&path, &error);
+        let temporary = Temporary::in_folder(folder, name, 0o666).map_err(io)?;
         let handle = temporary.handle().map_err(io)?;
         let key = table.sorted() - 1;
         rows.sort_by(|a, b| {
@@ -297,6 +305,7 @@ mod tests {
     use parquet::record::{Field, Row};
 
     use super::PartWriter;
+    use crate::disk::Folder;
     use crate::facts::{HostFact, Row as Fact, Table, Window, WindowLength};
     use crate::machine::Machine;
     use crate::statement::Class;
@@ -329,13 +338,19 @@ mod tests {
 
     const ACCOUNTS: Table = Table::Accounts(WindowLength::Minute);
 
-    /// Writes windows, and gives how many rows these are.
+    fn put(path: &Path, table: Table, rows: &mut [Fact]) {
+        let folder = Folder::open(path.parent().unwrap()).unwrap();
+        let name = path.file_name().unwrap();
+        PartWriter::new("vm")
+            .write(folder, name, table, rows)
+            .unwrap();
+    }
+
+    /// Writes windows and returns the number of their rows.
     fn write(path: &Path, windows: &[Window], lists: bool) -> usize {
         let rows = windows.iter().flat_map(|window| window.rows(lists));
         let mut rows: Vec<Fact> = rows.collect();
-        PartWriter::new("vm")
-            .write(path, ACCOUNTS, &mut rows)
-            .unwrap();
+        put(path, ACCOUNTS, &mut rows);
         rows.len()
     }
 
@@ -452,8 +467,7 @@ mod tests {
             fact.row()
         };
         let mut facts = [fact(None), fact(Some("tsc"))];
-        let writer = PartWriter::new("vm");
-        writer.write(&path, Table::Host, &mut facts).unwrap();
+        put(&path, Table::Host, &mut facts);
         let rows = rows(&path);
         assert_eq!(field(&rows[0], "clocksource"), &Field::Null);
         let tsc = Field::Str("tsc".to_owned());

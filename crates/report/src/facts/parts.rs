@@ -1,9 +1,14 @@
-//! The files of a folder of facts. What is not called as they are is somebody else's, and left alone.
+//! The files of a folder of facts: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
+//!
+//! Files of other names and folders of other users are left alone. Every access is relative to a
+//! folder's handle, and links to a table or a day are not followed.
 
-use std::fs::{self, DirEntry};
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::io;
 
+use ticktax_model::disk::{Folder, remove_abandoned};
 use ticktax_model::facts::Table;
+use ticktax_model::utc::Utc;
 
 /// A file of facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,75 +18,137 @@ pub(super) struct Part {
     pub(super) day: String,
     pub(super) number: u64,
     pub(super) bytes: u64,
-    path: PathBuf,
 }
 
 impl Part {
-    /// Removes it, and its day's folder where it was the last. What cannot be removed is tried again with
-    /// the next file that is written.
-    pub(super) fn remove(&self) {
-        drop(fs::remove_file(&self.path));
-        if let Some(day) = self.path.parent() {
-            drop(fs::remove_dir(day));
+    /// Removes it, and its day's folder if that is empty then. A failure is tried again with the
+    /// next file that is written.
+    pub(super) fn remove(&self, folder: &Folder) {
+        let Ok(table) = folder.child(OsStr::new(self.table)) else {
+            return;
+        };
+        let day = day_folder(&self.day);
+        if let Ok(parts) = own_child(&table, &day) {
+            drop(parts.remove(&part_name(self.number)));
+            drop(table.remove_folder(&day));
         }
     }
 }
 
 /// All files of facts below `folder`, in no order.
-pub(super) fn parts(folder: &Path) -> Vec<Part> {
+pub(super) fn parts(folder: &Folder) -> Vec<Part> {
     let mut parts = Vec::new();
-    for (table, day, entry) in entries(folder) {
-        let name = entry.file_name();
-        let Some(number) = name.to_str().and_then(number_of) else {
-            continue;
-        };
-        parts.push(Part {
-            table,
-            day,
-            number,
-            bytes: entry.metadata().map_or(0, |facts| facts.len()),
-            path: entry.path(),
-        });
+    for (table, day, inside) in days(folder) {
+        for name in names(&inside) {
+            let number = name.to_str().and_then(number_of);
+            let found = number.and_then(|number| Some((number, inside.size(&name)?)));
+            parts.extend(found.map(|(number, bytes)| Part {
+                table,
+                day: day.clone(),
+                number,
+                bytes,
+            }));
+        }
     }
     parts
 }
 
-/// Removes what processes left half written.
-pub(super) fn clear_leftovers(folder: &Path) {
-    for (_, _, entry) in entries(folder) {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(".part-") && name.ends_with(".part") {
-            drop(fs::remove_file(entry.path()));
+/// Removes the unfinished files of killed agents.
+pub(super) fn clear_leftovers(folder: &Folder) {
+    for (_, _, inside) in days(folder) {
+        for hidden in names(&inside) {
+            // `.part-N.parquet.PID-N.part`; the shared function checks the ending.
+            let name = hidden.to_str().and_then(|hidden| {
+                let inner = hidden.strip_prefix('.')?.strip_suffix(".part")?;
+                let (name, _) = inner.rsplit_once('.')?;
+                number_of(name).map(|_| name)
+            });
+            if let Some(name) = name {
+                remove_abandoned(&inside, OsStr::new(name));
+            }
         }
     }
 }
 
-/// The number of the next file in a day's folder.
-pub(super) fn next_number(day: &Path) -> u64 {
-    let entries = listing(day);
-    let numbers = entries.filter_map(|entry| number_of(entry.file_name().to_str()?));
-    numbers.max().map_or(1, |last| last + 1)
+/// Opens a day's folder of a table, and makes both if they are missing.
+pub(super) fn make_day(folder: &Folder, table: Table, day: &str) -> io::Result<Folder> {
+    let table = make_table(folder, table)?;
+    make_own(&table, &day_folder(day))
 }
 
-/// What lies in the tables' days.
-fn entries(folder: &Path) -> impl Iterator<Item = (&'static str, String, DirEntry)> {
-    let tables = Table::EVERY.map(Table::name);
-    let days = tables.into_iter().flat_map(move |table| {
-        listing(&folder.join(table)).filter_map(move |entry| {
-            let name = entry.file_name();
-            let day = name.to_str()?.strip_prefix("day=")?.to_owned();
-            Some((table, day, entry.path()))
-        })
-    });
-    days.flat_map(|(table, day, path)| listing(&path).map(move |entry| (table, day.clone(), entry)))
+/// Opens a table's folder, and makes it if it is missing.
+pub(super) fn make_table(folder: &Folder, table: Table) -> io::Result<Folder> {
+    make_own(folder, OsStr::new(table.name()))
 }
 
-fn listing(folder: &Path) -> impl Iterator<Item = DirEntry> + use<> {
-    fs::read_dir(folder).into_iter().flatten().flatten()
+/// The name of the next file in a day's folder.
+pub(super) fn next_name(day: &Folder) -> OsString {
+    let numbers = names(day).into_iter();
+    let last = numbers.filter_map(|name| number_of(name.to_str()?)).max();
+    part_name(last.map_or(1, |last| last.saturating_add(1)))
 }
 
+/// The days' folders of all tables.
+fn days(folder: &Folder) -> Vec<(&'static str, String, Folder)> {
+    let mut days = Vec::new();
+    for table in Table::EVERY.map(Table::name) {
+        let Ok(inside) = own_child(folder, OsStr::new(table)) else {
+            continue;
+        };
+        for name in names(&inside) {
+            let day = name.to_str().and_then(|name| name.strip_prefix("day="));
+            if let Some(day) = day.filter(|day| is_day(day))
+                && let Ok(parts) = own_child(&inside, &name)
+            {
+                days.push((table, day.to_owned(), parts));
+            }
+        }
+    }
+    days
+}
+
+/// Opens a folder that is nobody else's.
+fn own_child(folder: &Folder, name: &OsStr) -> io::Result<Folder> {
+    let child = folder.child(name)?;
+    child.check_own()?;
+    Ok(child)
+}
+
+fn make_own(folder: &Folder, name: &OsStr) -> io::Result<Folder> {
+    let made = folder.make(name, 0o755)?;
+    made.check_own()?;
+    Ok(made)
+}
+
+fn names(folder: &Folder) -> Vec<OsString> {
+    folder.names().unwrap_or_default()
+}
+
+fn day_folder(day: &str) -> OsString {
+    format!("day={day}").into()
+}
+
+fn part_name(number: u64) -> OsString {
+    format!("part-{number}.parquet").into()
+}
+
+/// The number of a part, if its name is what [`part_name`] makes.
 fn number_of(name: &str) -> Option<u64> {
-    let number = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
-    number.parse().ok()
+    let digits = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
+    let number: u64 = digits.parse().ok()?;
+    (number.to_string() == digits).then_some(number)
+}
+
+/// The day of a time in ms since 1970, UTC: YYYY-MM-DD.
+pub(super) fn day_of(unix_ms: i64) -> String {
+    let Utc {
+        year, month, day, ..
+    } = Utc::from_unix_ms(unix_ms);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Whether this is a day as [`day_of`] writes it.
+fn is_day(text: &str) -> bool {
+    let day: Option<Utc> = text.parse().ok();
+    day.is_some_and(|day| day_of(day.unix_ms()) == text)
 }

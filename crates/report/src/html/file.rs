@@ -40,7 +40,7 @@ impl HtmlFile {
             return Err(RowFileError::no_output(Self::OPTION));
         }
         let temporary = Temporary::beside(path).map_err(|error| {
-            let why = creation_words(error.kind());
+            let why = creation_words(&error);
             RowFileError::new(format_args!(
                 "cannot create the page {}: {why}",
                 path.display()

@@ -1,62 +1,99 @@
-//! The index: a file that only grows, a line of JSON for each thing that happened.
+//! The index: a file of JSON lines, one for each event. It only grows, until its older half is left
+//! out.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
-use ticktax_model::disk::Temporary;
+use ticktax_model::disk::{self, Folder, Temporary};
 use ticktax_model::incident::{IncidentIndex, IndexLine, LossCause};
 
 use super::INDEX_MAX;
+use super::name::time_in;
 
 /// The name of the file.
 pub(super) const NAME: &str = "index.jsonl";
+/// The first bytes of every line.
+const LINE_START: &[u8] = br#"{"line":""#;
+
+/// Why an index cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum IndexError {
+    /// An error of the system, or a file that another user can change.
+    #[error("{}", disk::error_words(.0))]
+    Io(#[from] io::Error),
+    /// It has a line that cannot be written as JSON.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// No line of it is one of ours.
+    #[error("{} is not an index of incidents: move it away", .0.display())]
+    Foreign(PathBuf),
+    /// It is larger than ticktax lets it grow.
+    #[error("{} is larger than {} MiB: move it away", .0.display(), INDEX_MAX >> 20)]
+    TooLong(PathBuf),
+}
 
 /// The index of a folder. It is open only while a line is written: a file that is open for writing keeps its file
 /// system from being made read-only.
 #[derive(Debug)]
 pub(super) struct IndexFile {
-    path: PathBuf,
-    /// Its length: what is beyond it is a line that could not be written whole.
+    folder: Folder,
+    /// Its length. Anything beyond is part of a line whose writing failed.
     length: u64,
+    /// The file whose length this is: somebody may put another in its place.
+    inode: u64,
 }
 
 impl IndexFile {
-    /// Reads the index of a folder, or makes it; a last line without its end is cut off.
-    pub(super) fn open(folder: &Path) -> io::Result<(Self, IncidentIndex)> {
-        let path = folder.join(NAME);
-        let mut file = writable(&path)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        let whole = whole_lines(&bytes).len() as u64;
-        if whole < bytes.len() as u64 {
-            file.set_len(whole)?;
-        }
-        file.sync_all()?;
-        // The name is on the disk once its folder is; not every file system can sync one.
-        let _ = File::open(folder).and_then(|folder| folder.sync_all());
-        let index = Self {
-            path,
-            length: whole,
+    /// Reads the index of a folder, or makes it. A last line without its end is cut off.
+    pub(super) fn open(folder: Folder) -> Result<(Self, IncidentIndex), IndexError> {
+        let file = writable(&folder)?;
+        let mut index = Self {
+            folder,
+            length: 0,
+            inode: 0,
         };
-        Ok((index, parse(&bytes)))
+        let contents = index.load(&file)?;
+        // A power failure must not lose the name of a new file.
+        index.folder.sync();
+        Ok((index, contents))
     }
 
-    /// Puts a line at the end, and on the disk. Where that fails, nothing of it stays.
-    pub(super) fn append(&mut self, line: &IndexLine) -> io::Result<()> {
-        let mut text = serde_json::to_vec(line)?;
-        text.push(b'\n');
-        if self.length + text.len() as u64 > INDEX_MAX {
-            self.shorten()?;
+    /// Reads a file whose length is not known. Only a file of our own lines is cut.
+    fn load(&mut self, file: &File) -> Result<IncidentIndex, IndexError> {
+        let path = || self.folder.path().join(NAME);
+        let bytes = read_all(file)?.ok_or_else(|| IndexError::TooLong(path()))?;
+        let complete = complete_lines(&bytes);
+        let contents = parse(complete);
+        let is_ours = if complete.is_empty() {
+            let shared = bytes.len().min(LINE_START.len());
+            bytes[..shared] == LINE_START[..shared]
+        } else {
+            !contents.lines.is_empty()
+        };
+        if !is_ours {
+            return Err(IndexError::Foreign(path()));
         }
-        let mut file = writable(&self.path)?;
-        // Longer where a line could not be taken back; shorter where somebody removed it.
-        let length = file.metadata()?.len();
-        if length > self.length {
+        self.length = complete.len() as u64;
+        self.inode = file.metadata()?.ino();
+        if complete.len() < bytes.len() {
             file.set_len(self.length)?;
         }
-        self.length = self.length.min(length);
+        file.sync_all()?;
+        Ok(contents)
+    }
+
+    /// Appends a line and puts it on the disk. If that fails, no part of it stays.
+    pub(super) fn append(&mut self, line: &IndexLine) -> Result<(), IndexError> {
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        let mut file = self.current()?;
+        if self.length + text.len() as u64 > INDEX_MAX {
+            self.shorten(file)?;
+            file = self.current()?;
+        }
         file.seek(SeekFrom::Start(self.length))?;
         let written = file.write_all(&text).and_then(|()| file.sync_data());
         if written.is_ok() {
@@ -64,17 +101,31 @@ impl IndexFile {
         } else {
             file.set_len(self.length)?;
         }
-        written
+        Ok(written?)
     }
 
-    /// Leaves out the older half, and says how many incidents that were.
-    fn shorten(&mut self) -> io::Result<()> {
+    /// Opens the file for writing, with complete lines alone in it.
+    fn current(&mut self) -> Result<File, IndexError> {
+        let file = writable(&self.folder)?;
+        let found = file.metadata()?;
+        if found.ino() != self.inode {
+            self.load(&file)?;
+            return Ok(file);
+        }
+        // Longer if a failed line could not be taken back; shorter if somebody cut it.
+        if found.len() > self.length {
+            file.set_len(self.length)?;
+        }
+        self.length = self.length.min(found.len());
+        Ok(file)
+    }
+
+    /// Leaves out the older half, and notes how many incidents that were.
+    fn shorten(&mut self, file: File) -> Result<(), IndexError> {
         let mut bytes = Vec::new();
-        File::open(&self.path)?
-            .take(self.length)
-            .read_to_end(&mut bytes)?;
+        file.take(self.length).read_to_end(&mut bytes)?;
         let half = bytes.len() / 2;
-        let rest = bytes[half..].iter().position(|&it| it == b'\n');
+        let rest = bytes[half..].iter().position(|&byte| byte == b'\n');
         let (old, new) = bytes.split_at(rest.map_or(bytes.len(), |place| half + place + 1));
         let mut text = Vec::new();
         for line in left_out(&parse(old)) {
@@ -82,22 +133,45 @@ impl IndexFile {
             text.push(b'\n');
         }
         text.extend_from_slice(new);
-        let temporary = Temporary::private_beside(&self.path)?;
-        temporary.handle()?.write_all(&text)?;
+        let folder = self.folder.try_clone()?;
+        let temporary = Temporary::in_folder(folder, OsStr::new(NAME), 0o600)?;
+        let mut file = temporary.handle()?;
+        file.write_all(&text)?;
+        let inode = file.metadata()?.ino();
         temporary.appear()?;
         self.length = text.len() as u64;
+        self.inode = inode;
         Ok(())
     }
 }
 
-/// The file, for as long as what is returned lives.
-fn writable(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    options.mode(0o600).open(path)
+/// The index in any user's folder; an empty one if it has none.
+pub(super) fn read(folder: &Folder) -> Result<IncidentIndex, IndexError> {
+    let file = match folder.read(OsStr::new(NAME)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(IncidentIndex::default());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let bytes = read_all(&file)?;
+    let bytes = bytes.ok_or_else(|| IndexError::TooLong(folder.path().join(NAME)))?;
+    Ok(parse(&bytes))
 }
 
-/// What is still to be told of lines that are left out: what was not kept, and how many incidents these were.
+fn writable(folder: &Folder) -> io::Result<File> {
+    folder.write(OsStr::new(NAME), true, 0o600)
+}
+
+/// All bytes of an index; `None` if there are more than an index can have.
+fn read_all(file: &File) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let length = file.take(INDEX_MAX + 1).read_to_end(&mut bytes)?;
+    Ok((length as u64 <= INDEX_MAX).then_some(bytes))
+}
+
+/// Lines that keep the counts of those that are left out: recordings that were not kept, and
+/// incidents.
 fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
     let mut counts = std::collections::BTreeMap::new();
     for line in &old.lines {
@@ -105,7 +179,7 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
             IndexLine::Incident(_) => (LossCause::IndexFull, 1),
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            // What became of recordings is told of the incidents that are left out.
+            // The outcome of a recording belongs to incidents that are counted as left out.
             IndexLine::Recorded { .. }
             | IndexLine::NotRecorded { .. }
             | IndexLine::Began { .. }
@@ -121,20 +195,36 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
 }
 
 /// The lines that have their ends.
-fn whole_lines(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().rposition(|&it| it == b'\n');
+fn complete_lines(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte == b'\n');
     &bytes[..end.map_or(0, |end| end + 1)]
 }
 
-/// What the lines say. A last one without its end is not looked at.
+/// Reads all complete lines. A line that names anything but a recording of this folder counts as
+/// damaged.
 pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
     let mut contents = IncidentIndex::default();
-    let lines = whole_lines(bytes).split(|&it| it == b'\n');
+    let lines = complete_lines(bytes).split(|&byte| byte == b'\n');
     for line in lines.filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {
-            Ok(line) => contents.add(line),
-            Err(_) => contents.damaged += 1,
+            Ok(line) if names_our_recording(&line) => contents.add(line),
+            _ => contents.damaged += 1,
         }
     }
     contents
+}
+
+/// Whether a line names no recording, or one with a name of our own form.
+fn names_our_recording(line: &IndexLine) -> bool {
+    let name = match line {
+        IndexLine::Incident(entry) => entry.recording.as_ref(),
+        IndexLine::Recorded { recording, .. } | IndexLine::NotRecorded { recording, .. } => {
+            Some(recording)
+        }
+        IndexLine::Began { .. }
+        | IndexLine::Ended { .. }
+        | IndexLine::Removed { .. }
+        | IndexLine::Lost { .. } => None,
+    };
+    name.is_none_or(|name| time_in(name).is_some())
 }

@@ -1,47 +1,149 @@
-//! What is in a folder of incidents, and what its index lacks.
+//! Reading a folder of incidents, of any user: the index, recordings that the index lacks, and
+//! recordings.
 
-use std::fs;
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use ticktax_model::disk::Folder;
 use ticktax_model::incident::{Incident, IncidentEntry, IncidentIndex, IndexLine};
-use ticktax_model::utc::Utc;
+use ticktax_model::recording::{RecordingError, RecordingReader};
 
-use super::index::{self, NAME};
-use super::{IncidentStoreError, PREFIX, SUFFIX, Unindexed};
+use super::IncidentStoreError;
+use super::index::{self, IndexError};
+use super::name::time_in;
 
-/// What a folder of incidents holds, whoever writes to it meanwhile; and which recordings its index lacks.
+/// A recording that the index lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unindexed {
+    /// The name of its file in the folder.
+    pub name: String,
+    /// When its incident was noticed, by that name: ms since 1970.
+    pub at_unix_ms: i64,
+}
+
+/// An open folder of incidents. Recordings are opened by name, relative to its handle and never
+/// through a link, so an index that somebody else wrote leads to no other file.
+#[derive(Debug)]
+pub struct IncidentFolder {
+    folder: Folder,
+}
+
+impl IncidentFolder {
+    /// Opens a folder of any user.
+    ///
+    /// # Errors
+    /// The folder does not exist or cannot be read.
+    pub fn open(path: &Path) -> Result<Self, IncidentStoreError> {
+        let folder = Folder::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => IncidentStoreError(format!(
+                "no incidents in {}: `ticktax record --trigger 'wait>5ms'` keeps them there",
+                path.display()
+            )),
+            _ => cannot_read(path, error),
+        })?;
+        Ok(Self { folder })
+    }
+
+    /// Reads a folder that is open already.
+    pub(super) fn new(folder: Folder) -> Self {
+        Self { folder }
+    }
+
+    /// Its handle.
+    pub(super) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Its path, for messages.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Reads the index and finds the recordings that it lacks, while a recorder may write to the
+    /// folder.
+    ///
+    /// # Errors
+    /// The folder or its index cannot be read.
+    pub fn read(&self) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
+        // List the folder first. A recorder adds a recording to the index before its file appears,
+        // so the index that is read afterwards has every file of the list.
+        let there = self
+            .recordings()
+            .map_err(|error| cannot_read(self.path(), error))?;
+        let contents =
+            index::read(&self.folder).map_err(|error| cannot_read(self.path(), error))?;
+        let unindexed = lacking(there, &contents);
+        Ok((contents, unindexed))
+    }
+
+    /// The size of a recording; `None` if it is missing or not a regular file.
+    pub fn size(&self, name: &str) -> Option<u64> {
+        time_in(name)?;
+        self.folder.size(OsStr::new(name))
+    }
+
+    /// The path of a recording, for messages.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Opens a recording.
+    ///
+    /// # Errors
+    /// It is missing, a link, or not a recording.
+    pub fn recording(&self, name: &str) -> Result<RecordingReader, RecordingError> {
+        let path = self.path_of(name);
+        let opened = match time_in(name) {
+            Some(_) => self.folder.read(OsStr::new(name)),
+            None => Err(io::ErrorKind::InvalidFilename.into()),
+        };
+        let file = opened.map_err(|error| RecordingError::read(&path, &error))?;
+        RecordingReader::from_file(path, file)
+    }
+
+    /// Adds an incident that was found in a recording that the index lacks.
+    pub fn add_found(&self, contents: &mut IncidentIndex, found: &Unindexed, incident: Incident) {
+        let bytes = self.size(&found.name).unwrap_or(0);
+        let number = contents.last_number().saturating_add(1);
+        let entry = entry_of(found, number, bytes, incident);
+        contents.lines.push(IndexLine::Incident(Box::new(entry)));
+        contents.found_again += 1;
+    }
+
+    /// The recordings that the index lacks.
+    pub(super) fn unindexed(&self, contents: &IncidentIndex) -> io::Result<Vec<Unindexed>> {
+        Ok(lacking(self.recordings()?, contents))
+    }
+
+    /// All recordings, the oldest first.
+    fn recordings(&self) -> io::Result<Vec<Unindexed>> {
+        let names = self.folder.names()?.into_iter();
+        let mut found: Vec<Unindexed> = names
+            .filter_map(|name| {
+                let name = name.into_string().ok()?;
+                let at_unix_ms = time_in(&name)?;
+                Some(Unindexed { name, at_unix_ms })
+            })
+            .collect();
+        found.sort_unstable_by_key(|recording| recording.at_unix_ms);
+        Ok(found)
+    }
+}
+
+/// Reads the index of a folder of any user, and finds the recordings that it lacks.
 ///
 /// # Errors
-/// There is no such folder, or it cannot be read.
+/// As [`IncidentFolder::open`] and [`IncidentFolder::read`].
 pub fn read_incidents(
     folder: &Path,
 ) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
-    let cannot = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => IncidentStoreError(format!(
-            "no incidents in {}: `ticktax record --trigger 'wait>5ms'` keeps them there",
-            folder.display()
-        )),
-        _ => IncidentStoreError::new("read the incidents in", folder, &error),
-    };
-    // The folder first: a recording that is written meanwhile is in the index by the time that is read, or in
-    // neither.
-    let names = recordings(folder).map_err(cannot)?;
-    let contents = match fs::read(folder.join(NAME)) {
-        Ok(bytes) => index::parse(&bytes),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => IncidentIndex::default(),
-        Err(error) => return Err(cannot(error)),
-    };
-    let unindexed = lacking(folder, names, &contents);
-    Ok((contents, unindexed))
+    IncidentFolder::open(folder)?.read()
 }
 
-/// Adds an incident that was found in a recording of which the index does not tell.
-pub fn add_found(contents: &mut IncidentIndex, found: &Unindexed, incident: Incident) {
-    let bytes = fs::metadata(&found.path).map_or(0, |facts| facts.len());
-    let entry = entry_of(found, contents.last_number() + 1, bytes, incident);
-    contents.lines.push(IndexLine::Incident(Box::new(entry)));
-    contents.found_again += 1;
+fn cannot_read(folder: &Path, error: impl Into<IndexError>) -> IncidentStoreError {
+    IncidentStoreError::new("read the incidents in", folder, &error.into())
 }
 
 /// The line of a recording that was found.
@@ -51,50 +153,20 @@ pub(super) fn entry_of(
     bytes: u64,
     incident: Incident,
 ) -> IncidentEntry {
-    let name = found.path.file_name();
     IncidentEntry {
         number,
-        recording: name.map(|name| name.to_string_lossy().into_owned()),
+        recording: Some(found.name.clone()),
         bytes,
         not_kept: None,
         incident,
     }
 }
 
-/// Recordings that the index lacks.
-pub(super) fn unindexed(folder: &Path, contents: &IncidentIndex) -> io::Result<Vec<Unindexed>> {
-    Ok(lacking(folder, recordings(folder)?, contents))
-}
-
-fn lacking(folder: &Path, names: Vec<(i64, String)>, contents: &IncidentIndex) -> Vec<Unindexed> {
-    let known: Vec<&str> = contents
+fn lacking(mut recordings: Vec<Unindexed>, contents: &IncidentIndex) -> Vec<Unindexed> {
+    let known: HashSet<&str> = contents
         .entries()
         .filter_map(|entry| entry.recording.as_deref())
         .collect();
-    let names = names.into_iter();
-    names
-        .filter(|(_, name)| !known.contains(&&**name))
-        .map(|(at_unix_ms, name)| Unindexed {
-            path: folder.join(name),
-            at_unix_ms,
-        })
-        .collect()
-}
-
-/// The recordings of a folder by their times.
-fn recordings(folder: &Path) -> io::Result<Vec<(i64, String)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let Ok(name) = entry?.file_name().into_string() else {
-            continue;
-        };
-        let time = name
-            .strip_prefix(PREFIX)
-            .and_then(|it| it.strip_suffix(SUFFIX));
-        if let Some(at) = time.and_then(Utc::from_basic) {
-            found.push((at.unix_ms(), name));
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
+    recordings.retain(|recording| !known.contains(&*recording.name));
+    recordings
 }

@@ -14,7 +14,7 @@ use ticktax_model::recording::{Header, RecordingReader, Row};
 use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
 
 use super::index::{NAME, parse};
-use super::{Budget, IncidentStore, Recorded, Unindexed, add_found, read_incidents};
+use super::{Budget, IncidentFolder, IncidentStore, Recorded, Unindexed, read_incidents};
 
 const NOON: i64 = 1_763_812_800_000;
 
@@ -329,6 +329,31 @@ fn an_index_that_somebody_removed_begins_anew() {
 }
 
 #[test]
+fn an_index_that_somebody_replaced_is_read_again() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    keep(&mut store, NOON);
+    let index = dir.path().join(NAME);
+    let ours = fs::read(&index).expect("an index");
+    let aside = dir.path().join("aside");
+    fs::write(&aside, [&*ours, &*ours].concat()).expect("it is ours");
+    fs::rename(&aside, &index).expect("it is ours");
+    keep(&mut store, NOON + 1_000);
+    let longer = fs::read(&index).expect("an index");
+    assert!(longer.len() > 2 * ours.len());
+    // A file of other lines is not changed.
+    fs::write(&aside, "precious\nlines".repeat(100)).expect("it is ours");
+    fs::rename(&aside, &index).expect("it is ours");
+    let trouble = keep(&mut store, NOON + 2_000).trouble.expect("refused");
+    assert!(
+        trouble.contains("is not an index of incidents: move it away"),
+        "{trouble}"
+    );
+    let kept = fs::read_to_string(&index).expect("a file");
+    assert_eq!(kept, "precious\nlines".repeat(100));
+}
+
+#[test]
 fn one_recorder_at_a_time_has_a_folder() {
     let dir = folder();
     let (first, _) = open(dir.path(), Budget::default());
@@ -403,10 +428,11 @@ fn recordings_that_the_index_lacks_are_found_by_readers_too() {
     keep(&mut store, NOON);
     drop(store);
     fs::remove_file(dir.path().join(NAME)).expect("it is ours");
-    let (mut index, unindexed) = read_incidents(dir.path()).expect("it can be read");
+    let place = IncidentFolder::open(dir.path()).expect("a folder");
+    let (mut index, unindexed) = place.read().expect("it can be read");
     assert_eq!(unindexed.len(), 1);
     assert_eq!(unindexed[0].at_unix_ms, NOON);
-    add_found(&mut index, &unindexed[0], incident(NOON));
+    place.add_found(&mut index, &unindexed[0], incident(NOON));
     assert_eq!((numbers(&index), index.found_again), (vec![1], 1));
 }
 

@@ -25,7 +25,7 @@ impl FileFormat for TraceFormat {
 
     fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError> {
         let cannot = |error: io::Error| {
-            let why = creation_words(error.kind());
+            let why = creation_words(&error);
             RowFileError::new(format_args!(
                 "cannot create the trace {}: {why}",
                 path.display()

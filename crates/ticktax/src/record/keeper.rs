@@ -9,7 +9,7 @@ use ticktax_model::recording::RowSink;
 use ticktax_model::totals::IncidentTotals;
 use ticktax_model::utc::Utc;
 use ticktax_observe::FrozenWindow;
-use ticktax_report::{Budget, IncidentStore, incident_line, read_incidents};
+use ticktax_report::{Budget, IncidentStore, incident_line};
 
 use super::journal::Journal;
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Takes the folder, and adds what a killed recorder left there without a line in the index.
+    /// Takes the folder, and adds recordings of a killed recorder to the index that lacks them.
     pub(crate) fn open(
         folder: &Path,
         budget: Budget,
@@ -40,7 +40,7 @@ impl Keeper {
         let journal = journal.then(Journal::find).transpose()?;
         let (mut store, unindexed) = IncidentStore::open(folder, budget, wall_clock::unix_ms())?;
         for found in &unindexed {
-            match explained(found) {
+            match explained(store.reading(), found) {
                 Ok(Some(incident)) => store.found(found, incident)?,
                 Ok(None) => {}
                 Err(error) => terminal.complain(&error),
@@ -130,7 +130,7 @@ impl Keeper {
     fn line(&self, entry: &IncidentEntry) -> String {
         let at = Utc::from_unix_ms(entry.incident.at_unix_ms);
         let what = incident_line(&entry.incident);
-        let index = read_incidents(self.store.folder()).ok();
+        let index = self.store.reading().read().ok();
         let sheet = index.and_then(|(index, _)| incident_sheet(&index, entry.number, None));
         let series = sheet.as_ref().map_or_else(String::new, series);
         format!("{at}  {}  {what}{series}", entry.number)

@@ -1,9 +1,11 @@
 //! Incidents in a folder.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use tempfile::TempDir;
 use ticktax_fixture::{books, header, process, whole};
+use ticktax_model::disk::Folder;
 use ticktax_model::incident::{Trigger, TriggerKind};
 use ticktax_model::recording::{RecordingWriter, RowSink};
 use ticktax_model::utc::Utc;
@@ -29,7 +31,8 @@ fn put(folder: &Path, at_unix_ms: i64, by: &str) {
         above: None,
     });
     let name = format!("incident-{}.parquet", Utc::from_unix_ms(at_unix_ms).basic());
-    let mut writer = RecordingWriter::create_private(folder.join(name)).unwrap();
+    let folder = Folder::open(folder).unwrap();
+    let mut writer = RecordingWriter::create_in_folder(folder, OsStr::new(&name)).unwrap();
     for (from, to, source) in [(0, 500, game), (500, 520, other), (520, 1_000, game)] {
         writer.row(&sources, &whole(0, from * MS, (to - from) * MS, source));
     }

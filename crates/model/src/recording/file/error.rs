@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{creation_words, is_full, words};
+use crate::disk::{creation_words, error_words, is_full, words};
 
 /// Why a recording could not be written or read.
 ///
@@ -136,7 +136,7 @@ impl RecordingError {
     pub(super) fn create(path: &Path, error: &io::Error) -> Self {
         Self::Create {
             path: path.to_owned(),
-            why: creation_words(error.kind()),
+            why: creation_words(error),
         }
     }
 
@@ -148,10 +148,11 @@ impl RecordingError {
         }
     }
 
-    pub(super) fn read(path: &Path, error: &io::Error) -> Self {
+    /// A file that cannot be opened or read.
+    pub fn read(path: &Path, error: &io::Error) -> Self {
         Self::Read {
             path: path.to_owned(),
-            why: words(error.kind()),
+            why: error_words(error),
         }
     }
 }

@@ -58,13 +58,24 @@ impl RecordingReader {
                 why,
             });
         }
-        let mut file = File::open(path).map_err(cannot_read)?;
+        Self::from_file(path, File::open(path).map_err(cannot_read)?)
+    }
+
+    /// As [`RecordingReader::open`], of a regular file that is already open; `name` stands for its
+    /// path in messages.
+    ///
+    /// # Errors
+    /// Those of [`RecordingReader::open`].
+    pub fn from_file(name: impl AsRef<Path>, mut file: File) -> Result<Self, RecordingError> {
+        let path = name.as_ref();
+        let cannot_read = |error: io::Error| RecordingError::read(path, &error);
+        let length = file.metadata().map_err(cannot_read)?.len();
         let mut ends = Vec::new();
         (&file)
             .take(4)
             .read_to_end(&mut ends)
             .map_err(cannot_read)?;
-        if facts.len() >= 8 {
+        if length >= 8 {
             file.seek(SeekFrom::End(-4)).map_err(cannot_read)?;
             (&file)
                 .take(4)

@@ -1,5 +1,6 @@
 //! Writes a recording, a row group at a time.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,7 +14,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use super::checksum::{self, SummedOutput};
 use super::error::RecordingError;
 use super::schema;
-use crate::disk::{Temporary, is_full, parquet_words};
+use crate::disk::{Folder, Temporary, is_full, parquet_words};
 use crate::recording::{Effect, Header, Row, RowSink, SCHEMA_VERSION};
 use crate::{Histogram, Source, SourceId, SourceTable, Span};
 
@@ -51,13 +52,14 @@ impl RecordingWriter {
         Self::create_through(path.as_ref(), |file| Box::new(file))
     }
 
-    /// The same of a file that only its owner may read.
+    /// Begins a recording that only its owner may read and that will appear in `folder` as `name`.
     ///
     /// # Errors
     /// As [`RecordingWriter::create`].
-    pub fn create_private(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
-        let path = path.as_ref();
-        Self::create_in(path, Temporary::private_beside(path), |file| Box::new(file))
+    pub fn create_in_folder(folder: Folder, name: &OsStr) -> Result<Self, RecordingError> {
+        let path = folder.path().join(name);
+        let temporary = Temporary::in_folder(folder, name, 0o600);
+        Self::create_in(&path, temporary, |file| Box::new(file))
     }
 
     /// As [`RecordingWriter::create`], writing through what `wrap` makes of the file: tests put a

@@ -115,20 +115,18 @@ fn a_header_that_json_cannot_hold_is_refused() {
 }
 
 #[test]
-fn the_file_behind_a_link_is_written() {
+fn a_link_is_replaced_and_its_target_stays() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, link) = (
-        folder.path().join("x.parquet"),
-        folder.path().join("latest"),
-    );
-    fs::write(&path, "").unwrap();
+    let [path, link] = ["x.parquet", "latest"].map(|name| folder.path().join(name));
+    fs::write(&path, "precious").unwrap();
     std::os::unix::fs::symlink(&path, &link).unwrap();
     RecordingWriter::create(&link)
         .unwrap()
         .finish(&header())
         .unwrap();
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert!(RecordingReader::open(&path).is_ok());
+    assert!(!link.is_symlink());
+    assert!(RecordingReader::open(&link).is_ok());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! Names of recordings: `incident-`, the time in UTC, `.parquet`.
+//!
+//! An index may name nothing else as a recording. A name is opened and removed in the folder of the
+//! index, so it must not be a path, nor the name of a file of another kind.
+
+use ticktax_model::utc::Utc;
+
+const PREFIX: &str = "incident-";
+const SUFFIX: &str = ".parquet";
+
+/// The name of a recording whose incident was noticed at this time, in ms since 1970.
+pub(super) fn recording_name(at_unix_ms: i64) -> String {
+    format!("{PREFIX}{}{SUFFIX}", Utc::from_unix_ms(at_unix_ms).basic())
+}
+
+/// The time in the name of a recording; `None` if [`recording_name`] never makes this name.
+pub(super) fn time_in(name: &str) -> Option<i64> {
+    let time = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    Some(Utc::from_basic(time)?.unix_ms())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_our_own_form_are_read() {
+        let noon = 1_763_812_800_123;
+        assert_eq!(
+            recording_name(noon),
+            "incident-20251122T120000.123Z.parquet"
+        );
+        assert_eq!(time_in(&recording_name(noon)), Some(noon));
+        for other in [
+            "",
+            "/etc/shadow",
+            "../incident-20251122T120000.123Z.parquet",
+            "/incident-20251122T120000.123Z.parquet",
+            "incident-../../etc/20251122T120000.123Z.parquet",
+            "incident-20251122T120000.123Z.parquet/..",
+            "incident-20251122T120000.123Z.parquet\0",
+            "incident-20251322T120000.123Z.parquet",
+            "incident-+0251122T120000.123Z.parquet",
+            "incident-20251122T120000.Z.parquet",
+            "incident-.parquet",
+            ".incident-20251122T120000.123Z.parquet.1-0.part",
+            "index.jsonl",
+        ] {
+            assert_eq!(time_in(other), None, "{other}");
+        }
+    }
+}
