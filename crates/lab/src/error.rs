@@ -129,6 +129,6 @@ pub(crate) const NO_SPACE: &str =
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NO_SPACE.to_owned(),
-        kind => disk::words(kind),
+        _ => disk::error_words(error),
     }
 }

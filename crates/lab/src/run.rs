@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ticktax_model::disk::write_output;
+
 use crate::error::LabError;
 use crate::guest;
 use crate::image::Image;
@@ -71,11 +73,12 @@ impl Run<'_> {
         let outcome = boot(&machine, folder.path(), stop, tell);
         if let Some(keep) = self.console {
             let console = folder.path().join("console");
-            let kept = fs::copy(console, keep).map_err(LabError::file("write", keep));
+            let kept = fs::read(console).and_then(|words| write_output(keep, &words));
+            let kept = kept.map_err(LabError::file("write", keep));
             // What the guest failed by comes first.
             return outcome?
                 .require(self.accepted)
-                .and_then(|outcome| kept.map(|_| outcome));
+                .and_then(|outcome| kept.map(|()| outcome));
         }
         outcome?.require(self.accepted)
     }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_complete::env::Shells;
+use ticktax_model::disk::write_output;
 use ticktax_model::document::DocumentKind;
 
 use crate::arguments::Arguments;
@@ -118,7 +119,8 @@ fn write_all(folder: &Path) -> Result<(), Failure> {
         left.extend(shown(&command).cloned());
         let name = command.get_display_name().unwrap_or(command.get_name());
         let file = folder.join(format!("{name}.1"));
-        fs::write(&file, roff(command)).map_err(|error| cannot_write(&file, &error))?;
+        write_output(&file, roff(command).as_bytes())
+            .map_err(|error| cannot_write(&file, &error))?;
     }
     Ok(())
 }

@@ -5,13 +5,14 @@
 //! its point run again. Lines are flushed to the disk about once a second, so that a power failure
 //! costs no more than that.
 
-use std::fs::{self, OpenOptions, TryLockError};
+use std::ffi::{OsStr, OsString};
+use std::fs::TryLockError;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use ticktax_model::disk::{self, LockedFile};
+use ticktax_model::disk::{self, Folder, LockedFile};
 use ticktax_model::table::Cell;
 
 use super::plan::{Identity, Plan};
@@ -32,6 +33,8 @@ pub(super) struct Record {
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
+    folder: Folder,
+    name: OsString,
     file: LockedFile,
     /// Where each point's line is, and how long.
     places: Vec<Option<(u64, usize)>>,
@@ -45,9 +48,20 @@ impl Journal {
     /// Opens the journal of these results, or begins it.
     pub(super) fn open(results: &Path, plan: &Plan) -> Result<Self, SweepError> {
         let path = journal_of(results);
-        let file = locked(&path, results)?;
+        let name = path.file_name().unwrap_or_default().to_owned();
+        let (folder, file) = locked(&path, &name).map_err(|why| match why {
+            TryLockError::WouldBlock => SweepError::Busy {
+                results: results.to_owned(),
+            },
+            TryLockError::Error(error) => SweepError::Create {
+                results: results.to_owned(),
+                why: disk::error_words(&error),
+            },
+        })?;
         let mut journal = Self {
             path,
+            folder,
+            name,
             file,
             places: vec![None; plan.grid().len()],
             end: 0,
@@ -112,9 +126,10 @@ impl Journal {
             })
     }
 
-    /// Takes it away: the results are complete, or there was nothing to do.
+    /// Removes it: the results are complete, or there was nothing to do.
     pub(super) fn remove(self) -> Result<(), SweepError> {
-        fs::remove_file(&self.path).map_err(|error| self.error("remove", &error))
+        let removed = self.folder.remove(&self.name);
+        removed.map_err(|error| self.error("remove", &error))
     }
 
     fn append(&mut self, line: &[u8]) -> Result<(), SweepError> {
@@ -208,33 +223,25 @@ impl Journal {
         SweepError::Journal {
             verb,
             path: self.path.clone(),
-            why: disk::words(error.kind()),
+            why: disk::error_words(error),
             kept: self.done,
         }
     }
 }
 
-/// Opens the file at `path`, making it where there is none, and locks it.
-fn locked(path: &Path, results: &Path) -> Result<LockedFile, SweepError> {
-    let error = |error: io::Error| SweepError::Create {
-        results: results.to_owned(),
-        why: disk::words(error.kind()),
-    };
+/// Opens the journal, which is made if it is missing, and locks it. It must be the user's own: its
+/// lines become results, and it is cut. A link of its name is refused.
+fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockError> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let folder = Folder::open(folder).map_err(TryLockError::Error)?;
     loop {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(path).map_err(error)?;
-        let file = LockedFile::lock(file).map_err(|it| match it {
-            TryLockError::WouldBlock => SweepError::Busy {
-                results: results.to_owned(),
-            },
-            TryLockError::Error(it) => error(it),
-        })?;
+        let file = folder.write(name, true, 0o644);
+        let file = LockedFile::lock(file.map_err(TryLockError::Error)?)?;
         // The process that had the lock before may have removed the file.
-        let ours = file.metadata().map_err(error)?;
-        let there = fs::metadata(path);
-        if there.is_ok_and(|it| (it.dev(), it.ino()) == (ours.dev(), ours.ino())) {
-            return Ok(file);
+        let ours = file.metadata().map_err(TryLockError::Error)?;
+        let there = folder.read(name).and_then(|there| there.metadata());
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+            return Ok((folder, file));
         }
     }
 }

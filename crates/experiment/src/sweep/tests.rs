@@ -1,4 +1,5 @@
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use ticktax_model::Nanos;
@@ -287,6 +288,28 @@ fn another_version_of_the_tool_is_another_sweep() {
         told.contains("belongs to a sweep by ticktax 9.8.7, and this is"),
         "{told}"
     );
+}
+
+#[test]
+fn a_journal_that_is_a_link_or_that_others_can_write_to_is_refused() {
+    let (folder, results) = folder();
+    let journal = journal_of(&results);
+    let victim = folder.path().join("victim");
+    symlink(&victim, &journal).unwrap();
+    let told = refused(plan(&AXES), &results);
+    assert!(
+        told.contains("is not a regular file: move it away"),
+        "{told}"
+    );
+    assert!(!victim.exists());
+    fs::write(&victim, "").unwrap();
+    refused(plan(&AXES), &results);
+    assert_eq!(fs::read(&victim).unwrap(), b"");
+    fs::remove_file(&journal).unwrap();
+    part(plan(&AXES), &results);
+    fs::set_permissions(&journal, Permissions::from_mode(0o666)).unwrap();
+    let told = refused(plan(&AXES), &results);
+    assert!(told.contains("other users may write to"), "{told}");
 }
 
 #[test]

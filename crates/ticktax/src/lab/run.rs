@@ -1,14 +1,17 @@
 //! `ticktax lab run`: a verb in a guest, and what it recorded there reported as if it had been here.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use ticktax_lab::kernel::{Kernel, find_for};
 use ticktax_lab::qemu::{GuestSettings, Outcome};
+use ticktax_lab::wire::Frame;
 use ticktax_lab::{Arch, LabError, Program, Run, guest};
+use ticktax_model::disk::{Folder, Temporary, write_output};
 
 use super::cache;
 use crate::arguments::{FileArguments, GuestArguments, GuestVerb, RunArguments};
@@ -146,10 +149,10 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     progress.done();
     let outcome = outcome?;
     if let (Some(file), Some(recorded)) = (&typed.save, outcome.file(guest::RECORDING)) {
-        fs::write(file, recorded).map_err(|error| cannot("write", file, &error))?;
+        write_output(file, recorded).map_err(|error| cannot("write", file, &error))?;
     }
     if let Some(folder) = &typed.keep {
-        keep(folder, &outcome)?;
+        keep(folder, &outcome.files)?;
     }
     let showing = Showing {
         audit: false,
@@ -190,14 +193,22 @@ fn beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>), Failure>
     Ok((programs, jobs))
 }
 
-/// Writes all that came from the guest into a folder.
-fn keep(folder: &Path, outcome: &Outcome) -> Result<(), Failure> {
-    fs::create_dir_all(folder).map_err(|error| cannot("make", folder, &error))?;
-    for frame in &outcome.files {
-        let file = folder.join(&frame.name);
-        fs::write(&file, &frame.contents).map_err(|error| cannot("write", &file, &error))?;
+/// Writes all files of the guest into a folder. The guest chose their names: one that is a path is
+/// refused.
+fn keep(path: &Path, files: &[Frame]) -> Result<(), Failure> {
+    fs::create_dir_all(path).map_err(|error| cannot("make", path, &error))?;
+    let folder = Folder::open(path).map_err(|error| cannot("open", path, &error))?;
+    for file in files {
+        put(&folder, file).map_err(|error| cannot("write", &path.join(&file.name), &error))?;
     }
     Ok(())
+}
+
+/// Writes a file of the guest. It replaces a file of the same name.
+fn put(folder: &Folder, file: &Frame) -> io::Result<()> {
+    let temporary = Temporary::in_folder(folder.try_clone()?, OsStr::new(&file.name), 0o666)?;
+    temporary.handle()?.write_all(&file.contents)?;
+    temporary.appear()
 }
 
 /// The command for a guest of `arch`: this one, or, for another architecture, what was given or built.
@@ -235,4 +246,30 @@ fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
 /// The failure to do `what` with a file.
 pub(super) fn cannot(what: &'static str, file: &Path, error: &std::io::Error) -> Failure {
     LabError::of_file(what, file, error).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn files_of_a_guest_stay_in_their_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("kept");
+        let victim = place.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        fs::create_dir(&folder).unwrap();
+        symlink(&victim, folder.join("console")).unwrap();
+        let frame = |name: &str| Frame::new(name, b"guest".to_vec());
+        keep(&folder, &[frame("console")]).unwrap();
+        assert_eq!(fs::read(folder.join("console")).unwrap(), b"guest");
+        let absolute = victim.display().to_string();
+        for name in ["../victim", &absolute, "..", ""] {
+            let refused = keep(&folder, &[frame(name)]).unwrap_err().to_string();
+            assert!(refused.contains("not allowed"), "{refused}");
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    }
 }
