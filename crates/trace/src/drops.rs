@@ -2,14 +2,13 @@
 
 mod reasons;
 
-use std::fs;
 use std::path::Path;
 
 use aya::maps::{HashMap, MapData};
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 
-use crate::error::{TraceError, one_line};
+use crate::error::{TraceError, one_line, read_types};
 use crate::load::BTF;
 use reasons::Reasons;
 
@@ -38,9 +37,7 @@ impl DropWatch {
     /// When the kernel, or the caller's rights, do not allow it: among others where the kernel gives no reasons.
     pub fn begin(token: u64) -> Result<Self, TraceError> {
         let path = Path::new(BTF).to_owned();
-        let Ok(bytes) = fs::read(&path) else {
-            return Err(TraceError::NoBtf { path });
-        };
+        let bytes = read_types(&path)?;
         let types = Btf::parse(&bytes, Endianness::default());
         let types = types.map_err(|error| TraceError::BadBtf {
             path,

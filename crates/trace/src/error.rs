@@ -1,8 +1,10 @@
 //! Why the tracer cannot run, in words.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
 use ticktax_model::limitation::HookMissing;
 
 /// Why the level `kernel` is out of reach. Every text says what was tried, why it failed and what
@@ -29,6 +31,14 @@ pub enum TraceError {
     LockedDown {
         /// The mode in force, as `/sys/kernel/security/lockdown` names it.
         mode: String,
+    },
+    /// The description of the kernel's types is there, but cannot be read.
+    #[error("cannot read the kernel's type description in {path}: {why}")]
+    UnreadableBtf {
+        /// Its path.
+        path: PathBuf,
+        /// The system's reason.
+        why: io::ErrorKind,
     },
     /// The kernel does not describe its types.
     #[error(
@@ -59,16 +69,25 @@ pub enum TraceError {
         /// What was asked for.
         bytes: u64,
     },
+    /// The process has as many files open as it may.
+    #[error(
+        "this process may have only {limit} files open, too few for the tracer; raise the limit \
+         (`ulimit -n 1024`, or LimitNOFILE=1024 in a systemd unit)"
+    )]
+    TooManyFiles {
+        /// The limit in force.
+        limit: u64,
+    },
     /// The kernel refuses the programs.
     #[error("the kernel refuses the tracer's programs: {why}")]
     Refused {
         /// The kernel's reason, in one line.
         why: String,
     },
-    /// Without this program nothing can be accounted for.
-    #[error("the kernel has no tracepoint sched_switch that can be watched ({why})")]
+    /// Nothing can be accounted for without this tracepoint.
+    #[error("cannot watch the kernel's tracepoint sched_switch: {why}")]
     NoSwitches {
-        /// What went wrong with it.
+        /// The reason.
         why: HookMissing,
     },
     /// More CPUs than the programs' tables have room for.
@@ -84,6 +103,9 @@ pub enum TraceError {
 impl TraceError {
     /// What an error from loading means, given how much memory was asked for.
     pub(crate) fn from_loading(error: &(dyn std::error::Error + 'static), bytes: u64) -> Self {
+        if no_file_can_be_opened() {
+            return Self::too_many_files();
+        }
         let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
         let root = nix::unistd::geteuid().is_root();
         Self::judge(error, bytes, root, mode_in_force(&lockdown))
@@ -98,6 +120,9 @@ impl TraceError {
         root: bool,
         lockdown: Option<String>,
     ) -> Self {
+        if io_cause(error).is_some_and(is_out_of_files) {
+            return Self::too_many_files();
+        }
         let confidential = lockdown.filter(|mode| mode == "confidentiality");
         match (io_cause(error).map(io::Error::kind), confidential) {
             (Some(io::ErrorKind::PermissionDenied), _) if !root => Self::NotPermitted,
@@ -112,6 +137,39 @@ impl TraceError {
             },
         }
     }
+}
+
+impl TraceError {
+    /// The error for a process that reached its limit of open files.
+    pub(crate) fn too_many_files() -> Self {
+        let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
+        Self::TooManyFiles { limit }
+    }
+}
+
+/// Whether a system call failed because this process has as many files open as it may.
+fn is_out_of_files(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::EMFILE as i32)
+}
+
+/// Whether this process cannot open another file now.
+///
+/// aya hides EMFILE when a program does not load: it tries again with a buffer for the verifier's
+/// log, and returns the kernel's EINVAL for that.
+pub(crate) fn no_file_can_be_opened() -> bool {
+    fs::File::open("/").is_err_and(|error| is_out_of_files(&error))
+}
+
+/// Reads the kernel's description of its types.
+pub(crate) fn read_types(path: &Path) -> Result<Vec<u8>, TraceError> {
+    fs::read(path).map_err(|error| {
+        let path = path.to_owned();
+        match error.kind() {
+            _ if is_out_of_files(&error) => TraceError::too_many_files(),
+            io::ErrorKind::NotFound => TraceError::NoBtf { path },
+            why => TraceError::UnreadableBtf { path, why },
+        }
+    })
 }
 
 /// The system call's error behind an error, if one is.
@@ -157,7 +215,11 @@ fn mode_in_force(modes: &str) -> Option<String> {
 mod tests {
     use std::io;
 
-    use super::{TraceError, mode_in_force, one_line};
+    use std::path::Path;
+
+    use nix::errno::Errno;
+
+    use super::{TraceError, mode_in_force, one_line, read_types};
 
     #[test]
     fn a_lockdown_is_told_by_its_mode() {
@@ -169,6 +231,29 @@ mod tests {
         );
         assert_eq!(mode_in_force("[none] integrity confidentiality\n"), None);
         assert_eq!(mode_in_force(""), None);
+    }
+
+    #[test]
+    fn a_process_without_free_descriptors_is_named() {
+        let full = io::Error::from_raw_os_error(Errno::EMFILE as i32);
+        let text = TraceError::judge(&full, 64, true, None).to_string();
+        assert!(text.contains("files open"), "{text}");
+        assert!(text.contains("ulimit -n"), "{text}");
+    }
+
+    #[test]
+    fn only_an_absent_type_description_means_that_the_kernel_has_none() {
+        let absent = read_types(Path::new("/nonexistent/vmlinux"));
+        assert!(
+            matches!(absent, Err(TraceError::NoBtf { .. })),
+            "{absent:?}"
+        );
+        // A folder is there, and cannot be read as a file.
+        let unreadable = read_types(Path::new("/"));
+        assert!(
+            matches!(unreadable, Err(TraceError::UnreadableBtf { .. })),
+            "{unreadable:?}"
+        );
     }
 
     #[test]

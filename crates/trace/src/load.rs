@@ -1,7 +1,6 @@
 //! Loading the programs and attaching them, hook by hook.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{HookMissing, Limitation};
 
-use crate::error::{TraceError, one_line};
+use crate::error::{TraceError, no_file_can_be_opened, one_line, read_types};
 use crate::hooks::{Attach, HOOKS, HookPrograms, Need};
 use crate::object::{global, map};
 use crate::record::{
@@ -302,10 +301,11 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
         }
         match attach(&mut programs, hook, &btf) {
             Ok(()) => outcome.attached.push(hook.hook),
-            Err((error, place)) if hook.hook == Hook::SchedSwitch => {
-                return Err(no_switches(&error, place, sizes));
+            Err(failed) if failed.is_out_of_files => return Err(TraceError::too_many_files()),
+            Err(failed) if hook.hook == Hook::SchedSwitch => {
+                return Err(no_switches(&failed, sizes));
             }
-            Err((error, place)) => outcome.note(hook, reason(&error, place)),
+            Err(failed) => outcome.note(hook, failed.reason()),
         }
     }
     let Outcome {
@@ -339,20 +339,31 @@ impl Outcome {
     }
 }
 
+/// A program that could not be attached.
+struct AttachError {
+    error: ProgramError,
+    place: Attach,
+    /// Whether this process had no room for another file when it failed.
+    is_out_of_files: bool,
+}
+
 /// Attaches all programs of `hook`, or none of them.
-fn attach(
-    programs: &mut Ebpf,
-    hook: &HookPrograms,
-    btf: &Btf,
-) -> Result<(), (ProgramError, Attach)> {
+fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), AttachError> {
     for &(name, place) in hook.programs {
-        let Some(program) = programs.program_mut(name) else {
-            return Err((ProgramError::NotLoaded, place));
+        let attached = match programs.program_mut(name) {
+            Some(program) => attach_one(program, name, place, btf),
+            None => Err(ProgramError::NotLoaded),
         };
-        if let Err(error) = attach_one(program, name, place, btf) {
+        if let Err(error) = attached {
+            // Withdrawing closes files, so this comes first.
+            let is_out_of_files = no_file_can_be_opened();
             // An entry that nothing takes back would never leave the stack.
             withdraw(programs, hook);
-            return Err((error, place));
+            return Err(AttachError {
+                error,
+                place,
+                is_out_of_files,
+            });
         }
     }
     Ok(())
@@ -404,24 +415,28 @@ fn attach_one(
     Ok(())
 }
 
-/// Why a program could not be attached.
-fn reason(error: &ProgramError, place: Attach) -> HookMissing {
-    use Attach::{FunctionEntry, FunctionExit};
-    let unknown = matches!(
-        error,
-        ProgramError::Btf(BtfError::UnknownBtfTypeName { .. })
-    );
-    match place {
-        FunctionEntry(function) | FunctionExit(function) if unknown => {
-            HookMissing::NoFunction(function.to_owned())
+impl AttachError {
+    /// The reason to report. A hook is missing only if the kernel's types lack it, or if the kernel
+    /// answers ENOENT.
+    fn reason(&self) -> HookMissing {
+        use Attach::{FunctionEntry, FunctionExit};
+        let error = &self.error;
+        let unknown = matches!(
+            error,
+            ProgramError::Btf(BtfError::UnknownBtfTypeName { .. })
+        );
+        match self.place {
+            FunctionEntry(function) | FunctionExit(function) if unknown => {
+                HookMissing::NoFunction(function.to_owned())
+            }
+            _ if unknown => HookMissing::NoTracepoint,
+            // The kernel looks for a raw tracepoint only when it attaches the program.
+            Attach::RawTracepoint if is_not_found(error) => HookMissing::NoTracepoint,
+            FunctionEntry(function) | FunctionExit(function) if is_denied(error) => {
+                HookMissing::FunctionNotPermitted(function.to_owned())
+            }
+            _ => HookMissing::Refused(one_line(error)),
         }
-        _ if unknown => HookMissing::NoTracepoint,
-        // One of this sort is looked for when it is attached.
-        Attach::RawTracepoint if is_not_found(error) => HookMissing::NoTracepoint,
-        FunctionEntry(function) | FunctionExit(function) if is_denied(error) => {
-            HookMissing::FunctionNotPermitted(function.to_owned())
-        }
-        _ => HookMissing::Refused(one_line(error)),
     }
 }
 
@@ -439,12 +454,12 @@ fn is_denied(error: &ProgramError) -> bool {
     io_error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Why nothing can be accounted for. Making maps needs less than loading programs, so a lack of
-/// rights can show up only here.
-fn no_switches(error: &ProgramError, place: Attach, sizes: Sizes) -> TraceError {
-    match TraceError::from_loading(error, sizes.bytes()) {
+/// The error if `sched_switch` cannot be watched. Making maps needs fewer rights than loading
+/// programs, so a lack of rights can first show up here.
+fn no_switches(failed: &AttachError, sizes: Sizes) -> TraceError {
+    match TraceError::from_loading(&failed.error, sizes.bytes()) {
         TraceError::Refused { .. } => TraceError::NoSwitches {
-            why: reason(error, place),
+            why: failed.reason(),
         },
         other => other,
     }
@@ -484,9 +499,7 @@ impl Drop for LockedMemory {
 }
 
 fn read_btf(path: &Path) -> Result<Btf, TraceError> {
-    let bytes = fs::read(path).map_err(|_| TraceError::NoBtf {
-        path: path.to_owned(),
-    })?;
+    let bytes = read_types(path)?;
     Btf::parse(&bytes, Endianness::default()).map_err(|error| TraceError::BadBtf {
         path: path.to_owned(),
         why: one_line(&error),

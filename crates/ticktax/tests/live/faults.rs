@@ -242,6 +242,31 @@ pub(crate) fn without_root_nobody_elses_loop_is_watched() -> Result<(), Failed> 
     check(output.stdout.is_empty(), || complaint.clone())
 }
 
+/// The command in a shell that sets a limit before.
+fn limited(limit: &str, arguments: &str) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit {limit} && exec \"$0\" {arguments}");
+    let own = env!("CARGO_BIN_EXE_ticktax");
+    command.arg("-c").arg(script).arg(own);
+    command
+}
+
+pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
+    let audit = "audit --for 100ms --probe none --format json";
+    // ticktax raises the soft limit itself.
+    let raised = limited("-S -n 32", audit).output()?;
+    let level = statement(&raised)?.level;
+    check(level == Level::Kernel, || format!("{level:?}"))?;
+    for limit in ["20", "32", "60", "100"] {
+        let output = limited(&format!("-n {limit}"), audit).output()?;
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        check(complaint.lines().count() == 1, || complaint.clone())?;
+        let words = format!("only {limit} files open");
+        check(complaint.contains(&words), || complaint.clone())?;
+    }
+    Ok(())
+}
+
 /// A folder with the command in it that everybody may run.
 pub(super) fn within_reach_of_nobody() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()

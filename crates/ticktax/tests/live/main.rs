@@ -58,6 +58,10 @@ const ROOT: &[(&str, Test)] = &[
         faults::a_full_disk_still_prints_the_statement,
     ),
     (
+        "a_tracer_without_files_is_explained",
+        faults::a_tracer_without_files_is_explained,
+    ),
+    (
         "without_root_the_level_is_proc",
         faults::without_root_the_level_is_proc,
     ),
