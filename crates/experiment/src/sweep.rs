@@ -56,6 +56,9 @@ pub enum SweepError {
         /// Points in it.
         kept: usize,
     },
+    /// No thread can be started.
+    #[error("cannot start a thread: {0}; raise the limit of processes (ulimit -u) or memory (-v)")]
+    Thread(std::io::ErrorKind),
     /// No journal can be begun where the results are to be.
     #[error("cannot write the results {}: {why}", results.display())]
     Create {

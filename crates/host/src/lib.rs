@@ -10,8 +10,10 @@
 mod configured;
 mod counters;
 mod facts;
+mod helper;
 mod idle;
 pub mod netlink;
+pub mod open_files;
 mod own;
 mod programs;
 mod running;
@@ -25,6 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use counters::{UNTRACED, clock_offsets, untraced_interrupts};
+pub use helper::{helper, is_root};
 pub use own::{children_cpu_time, own_peak_memory, own_process_cpu_time, own_thread_cpu_time};
 pub use scarcity::throttling;
 use ticktax_model::CpuList;

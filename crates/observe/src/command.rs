@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use ticktax_host::open_files::with_limit_from_start;
 use ticktax_model::recording::CommandReport;
 
 use crate::error::ObserveError;
@@ -40,9 +41,7 @@ impl Audited {
         let Some((program, arguments)) = argv.split_first() else {
             return Err(refused(String::new(), io::ErrorKind::NotFound));
         };
-        let child = Command::new(program)
-            .args(arguments)
-            .spawn()
+        let child = with_limit_from_start(|| Command::new(program).args(arguments).spawn())
             .map_err(|error| refused(program.to_string_lossy().into_owned(), error.kind()))?;
         let argv = argv
             .iter()

@@ -53,7 +53,7 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
     // The connection waits in the listener's queue until it is accepted.
     let mut outgoing = TcpStream::connect(to)?;
     let (mut incoming, _) = listener.accept()?;
-    let reader = thread::spawn(move || -> io::Result<(u64, Nanos)> {
+    let read = move || -> io::Result<(u64, Nanos)> {
         let mut chunk = [0; CHUNK];
         let (mut bytes, used) = (0, thread_cpu_time());
         loop {
@@ -62,7 +62,8 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
                 some => bytes += some as u64,
             }
         }
-    });
+    };
+    let reader = thread::Builder::new().spawn(read)?;
     let chunk = [0; CHUNK];
     let (begin, used) = (now(), thread_cpu_time());
     let mut elapsed = Nanos::ZERO;

@@ -60,9 +60,21 @@ pub(crate) enum Failure {
     /// What was printed could not be written.
     #[error("cannot write the statement {0}")]
     Output(String),
-    /// Ctrl-C cannot be caught.
-    #[error("cannot listen for Ctrl-C: {0}")]
+    /// A signal cannot be caught.
+    #[error("cannot listen for signals: {0}")]
     Signals(String),
+    /// `ulimit -v` leaves too little room.
+    #[error(
+        "{} MiB of address space are too little, ticktax needs {} MiB; raise `ulimit -v`",
+        limit >> 20,
+        needed.div_ceil(1 << 20)
+    )]
+    AddressSpace {
+        /// Bytes that this process may map.
+        limit: u64,
+        /// Bytes that the verb needs.
+        needed: u64,
+    },
     /// The arguments make no sense together.
     #[error("{0}")]
     Arguments(String),

@@ -40,10 +40,8 @@ impl Interrupt {
 
     /// The signals that are listened for: those that whoever started the process did not have ignored.
     pub(crate) fn heard() -> Vec<i32> {
-        let ignored = ignored();
         let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
-        all.filter(|number| ignored & (1 << (number - 1)) == 0)
-            .collect()
+        all.filter(|&number| !is_ignored(number)).collect()
     }
 
     /// The signal that came.
@@ -52,6 +50,11 @@ impl Interrupt {
             .ok()
             .filter(|&signal| signal != 0)
     }
+}
+
+/// Whether this process was started with signal `number` ignored.
+pub(crate) fn is_ignored(number: i32) -> bool {
+    ignored() & (1 << (number - 1)) != 0
 }
 
 /// The signals that this process was started with ignored, bit n - 1 for signal n.

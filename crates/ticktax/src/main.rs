@@ -20,6 +20,7 @@ mod net;
 mod output;
 mod pace;
 mod part;
+mod process_limits;
 mod progress;
 mod record;
 mod report;
@@ -42,8 +43,13 @@ use crate::terminal::Terminal;
 fn main() -> ExitCode {
     // A shell that completes words asks through the environment.
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
+    process_limits::exit_on_abort();
     let arguments = Arguments::parse();
     let terminal = Terminal::detect();
+    if let Err(failure) = process_limits::prepare(&arguments.verb) {
+        terminal.complain(&failure);
+        return failure.exit_code();
+    }
     let result = match arguments.verb {
         Verb::Agent(typed) => agent::run(&typed, &terminal),
         Verb::Audit(typed) => audit::run(&typed, &terminal),

@@ -17,6 +17,7 @@ use ticktax_experiment::trial::run::{
 use ticktax_experiment::trial::{
     Detectable, Foretold, ForetoldError, detectable, fewest_blocks, judge, read_prediction,
 };
+use ticktax_host::open_files;
 use ticktax_knobs::{Consent, KnobError, System};
 use ticktax_model::Nanos;
 use ticktax_model::knob::UndoStatement;
@@ -171,13 +172,17 @@ fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<P
     })?;
     let mut watchdog = Command::new(&own);
     watchdog.arg(TRY_WATCHDOG).arg(journal);
+    let mut arguments = vec![TRY_START.into()];
+    if let Some(limit) = open_files::limit_at_start() {
+        arguments.push(format!("--open-files={limit}").into());
+    }
     Ok(Place {
         journal,
         by,
         watchdog,
         starter: Starter {
             program: own,
-            arguments: vec![TRY_START.into()],
+            arguments,
             show_output: typed.show_output,
         },
         version: env!("CARGO_PKG_VERSION"),
@@ -300,6 +305,9 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     if told().is_err() {
         // Whoever started it has ended, or given up.
         return Ok(ExitCode::FAILURE);
+    }
+    if let Some(limit) = typed.open_files {
+        open_files::lower_to(limit);
     }
     let error = Command::new(program)
         .args(arguments)

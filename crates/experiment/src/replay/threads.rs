@@ -55,9 +55,13 @@ fn perform(tasks: &[TaskSpec], length: Nanos) -> Result<Vec<ReplayedTask>, Strin
         let threads: Vec<_> = tasks
             .iter()
             .enumerate()
-            .map(|(place, task)| scope.spawn(move || perform_one(task, place, length)))
+            .map(|(place, task)| {
+                let perform = move || perform_one(task, place, length);
+                thread::Builder::new().spawn_scoped(scope, perform)
+            })
             .collect();
-        let ended = threads.into_iter().map(|thread| {
+        let ended = threads.into_iter().map(|started| {
+            let thread = started.map_err(|error| format!("no thread: {}", error.kind()))?;
             let result = thread.join();
             result.unwrap_or_else(|_| Err("its thread ended".to_owned()))
         });

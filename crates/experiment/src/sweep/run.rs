@@ -160,9 +160,13 @@ impl Sweep {
         for _ in 0..jobs {
             let (plan, todo, next) = (self.plan.clone(), todo.clone(), next.clone());
             let sender = sender.clone();
-            workers.push(thread::spawn(move || {
-                work(&plan, &todo, &next, runner, &sender);
-            }));
+            let worker = move || work(&plan, &todo, &next, runner, &sender);
+            match thread::Builder::new().spawn(worker) {
+                Ok(worker) => workers.push(worker),
+                Err(error) if workers.is_empty() => return Err(SweepError::Thread(error.kind())),
+                // The others do its share.
+                Err(_) => break,
+            }
         }
         drop(sender);
         let ended = self.collect(&finished, watch);

@@ -45,8 +45,12 @@ fn within<T: Send>(
         act()
     };
     std::thread::scope(|scope| {
-        let thread = scope.spawn(entered);
+        let thread = std::thread::Builder::new().spawn_scoped(scope, entered);
+        let refused = |error: std::io::Error| {
+            Trouble::new(format!("cannot start a thread: {}", error.kind()))
+        };
         thread
+            .map_err(refused)?
             .join()
             .unwrap_or_else(|_| Err(Trouble::new("the thread that entered it failed")))
     })

@@ -156,16 +156,18 @@ fn socket(namespace: Option<&Namespace>, at: SocketAddr) -> Result<UdpSocket, Ne
         return bind();
     };
     thread::scope(|scope| {
-        let made = scope.spawn(|| {
+        let made = thread::Builder::new().spawn_scoped(scope, || {
             namespace.enter()?;
             bind()
         });
-        made.join().unwrap_or_else(|_| {
-            Err(NetError::System {
-                what: "open a socket for datagrams",
-                why: "its thread failed; please report this as a defect".to_owned(),
+        made.map_err(NetError::system("start a thread"))?
+            .join()
+            .unwrap_or_else(|_| {
+                Err(NetError::System {
+                    what: "open a socket for datagrams",
+                    why: "its thread failed; please report this as a defect".to_owned(),
+                })
             })
-        })
     })
 }
 

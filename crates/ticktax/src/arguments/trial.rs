@@ -154,6 +154,9 @@ pub(crate) struct TrialArguments {
 /// What becomes the command once everything is set.
 #[derive(Debug, Args)]
 pub(crate) struct StartArguments {
+    /// The command's limit of open files.
+    #[arg(long)]
+    pub(crate) open_files: Option<u64>,
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }

@@ -59,8 +59,17 @@ impl Asks {
             Signals::new(numbers).map_err(|error| Failure::Signals(error.kind().to_string()))?;
         let handle = signals.handle();
         let for_marks = post.clone();
-        thread::spawn(move || hear_signals(signals, &post));
-        thread::spawn(move || hear_marks(&socket, &for_marks));
+        let no_thread = |error: io::Error| {
+            Failure::Incidents(format!("cannot start a thread: {}", error.kind()))
+        };
+        let hear_signals = move || hear_signals(signals, &post);
+        thread::Builder::new()
+            .spawn(hear_signals)
+            .map_err(no_thread)?;
+        let hear_marks = move || hear_marks(&socket, &for_marks);
+        thread::Builder::new()
+            .spawn(hear_marks)
+            .map_err(no_thread)?;
         Ok(Self {
             heard,
             refused,

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 
 use ticktax_model::Nanos;
 
@@ -110,15 +111,15 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
             }
         }
     };
-    if threads <= 1 {
-        work();
-    } else {
-        std::thread::scope(|scope| {
-            for _ in 0..threads.min(streams.len()) {
-                scope.spawn(work);
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(streams.len()) {
+            // Fewer threads find the same beats, only later.
+            if Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
             }
-        });
-    }
+        }
+        work();
+    });
     let mut all = all.into_inner().unwrap_or_default();
     // The same order whichever thread was first; a stream's own order stays.
     all.sort_by_key(|found| found.stream);

@@ -1,6 +1,7 @@
 //! Whether all CPUs' counters show one time: readings on one CPU, enclosed by two on another.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread::Builder;
 
 use ticktax_model::{Cpu, CpuList, Nanos};
 
@@ -104,15 +105,23 @@ fn compare_pair<C: Counter>(reference: Cpu, other: Cpu, counter: impl Fn() -> C 
         reading: AtomicU64::new(0),
         deadline: now() + LIMIT,
     };
+    let give_up = || relay.turn.store(OVER, Ordering::Release);
+    let answer = || match cpus::pin(other) {
+        Ok(()) => relay.answer(&mut counter()),
+        Err(_) => give_up(),
+    };
+    let enclose = || match cpus::pin(reference) {
+        Ok(()) => relay.enclose(&mut counter()),
+        Err(_) => Steps::default(),
+    };
     std::thread::scope(|scope| {
-        scope.spawn(|| match cpus::pin(other) {
-            Ok(()) => relay.answer(&mut counter()),
-            Err(_) => relay.turn.store(OVER, Ordering::Release),
-        });
-        let first = scope.spawn(|| match cpus::pin(reference) {
-            Ok(()) => relay.enclose(&mut counter()),
-            Err(_) => Steps::default(),
-        });
+        if Builder::new().spawn_scoped(scope, answer).is_err() {
+            return Steps::default();
+        }
+        let Ok(first) = Builder::new().spawn_scoped(scope, enclose) else {
+            give_up();
+            return Steps::default();
+        };
         first.join().unwrap_or_default()
     })
 }
