@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use ticktax_host::helper;
 use ticktax_model::kernels::GuestClock;
 use ticktax_model::machine::LAB_PARAMETER;
 
@@ -156,7 +157,7 @@ impl Machine<'_> {
     /// QEMU, not started yet.
     pub(crate) fn command(&self, console: &Path, line: &Path) -> Command {
         let settings = &self.settings;
-        let mut command = Command::new(self.arch.qemu());
+        let mut command = helper(self.arch.qemu());
         command
             .args([
                 "-machine",

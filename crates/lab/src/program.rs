@@ -1,8 +1,12 @@
 //! A program for an initramfs: the part of it that is loaded, and the libraries that it needs.
 
 use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use ticktax_host::{helper, is_root};
+use ticktax_model::disk::{Folder, error_words};
 
 use crate::arch::Arch;
 use crate::error::LabError;
@@ -124,7 +128,8 @@ fn libraries(
     own: Option<&Path>,
 ) -> Result<Vec<PathBuf>, LabError> {
     let shown = interpreter.display().to_string();
-    let mut command = Command::new(interpreter);
+    check_linker(interpreter).map_err(|why| cannot_list(&shown, program, &why))?;
+    let mut command = helper(interpreter);
     if let Some(own) = own {
         command.arg("--library-path").arg(own);
     }
@@ -143,6 +148,29 @@ fn libraries(
     Ok(text.lines().filter_map(listed_library).collect())
 }
 
+/// Refuses a dynamic linker that root must not run. An ELF file names its linker itself, so the
+/// author of the file chooses it.
+fn check_linker(linker: &Path) -> Result<(), String> {
+    if !linker.is_absolute() {
+        return Err("its dynamic linker has no absolute path".to_owned());
+    }
+    if !is_root() {
+        return Ok(());
+    }
+    let words = |error: io::Error| error_words(&error);
+    let real = fs::canonicalize(linker).map_err(words)?;
+    let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
+        return Err("its dynamic linker is not a file".to_owned());
+    };
+    let folder = Folder::open_trusted(folder).map_err(words)?;
+    let facts = folder.read(name).and_then(|file| file.metadata());
+    let facts = facts.map_err(words)?;
+    if facts.uid() != 0 || facts.mode() & 0o022 != 0 {
+        return Err("users other than root may change its dynamic linker".to_owned());
+    }
+    Ok(())
+}
+
 fn cannot_list(linker: &str, program: &Path, why: &str) -> LabError {
     LabError::Tool {
         program: format!("{linker} --list {}", program.display()),
@@ -159,14 +187,14 @@ fn listed_library(line: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
 
-    use super::{keep_what_is_loaded, listed_library};
+    use super::{check_linker, keep_what_is_loaded, listed_library};
     use crate::arch::Arch;
 
     #[test]
     fn a_program_without_its_sections_runs() {
-        use std::os::unix::fs::PermissionsExt;
         let own = std::env::current_exe().unwrap();
         let mut bytes = std::fs::read(&own).unwrap();
         let whole = bytes.len();
@@ -188,6 +216,16 @@ mod tests {
             listed.contains("a_program_without_its_sections_runs"),
             "{listed}"
         );
+    }
+
+    #[test]
+    fn a_linker_of_another_place_is_refused() {
+        assert!(check_linker(Path::new("ld.so")).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let planted = folder.path().join("ld.so");
+        std::fs::write(&planted, "").unwrap();
+        std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(check_linker(&planted).is_err(), ticktax_host::is_root());
     }
 
     #[test]

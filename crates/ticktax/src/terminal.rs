@@ -1,9 +1,12 @@
 //! The terminal: whether there is one, how wide it is, and writing to it.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ticktax_host::open_files::with_limit_from_start;
+use ticktax_host::{helper, is_root};
 use ticktax_model::disk::{check_output, creation_words, words, write_output};
 use ticktax_model::document::{Document, DocumentKind};
 use ticktax_report::{Format, Section, TextStyle, View, render};
@@ -171,18 +174,19 @@ impl Terminal {
     }
 }
 
-/// Shows a text in the reader's `$PAGER`; false where there is none, or it cannot be started.
+/// Shows a text in the reader's `$PAGER`. Returns false if the variable is empty, or
+/// the pager does not start.
 fn page(text: &str) -> bool {
-    let Some(pager) = std::env::var_os("PAGER").filter(|pager| !pager.is_empty()) else {
+    let pager = std::env::var_os("PAGER").unwrap_or_default();
+    let Some(mut command) = pager_command(&pager, is_root()) else {
         return false;
     };
-    let mut command = Command::new("sh");
-    command.arg("-c").arg(pager).stdin(Stdio::piped());
-    // As git does: colours pass, and what fits on one screen is left there.
+    command.stdin(Stdio::piped());
+    // As git does: colours pass, and a text that fits on one screen is left there.
     if std::env::var_os("LESS").is_none() {
         command.env("LESS", "FRX");
     }
-    let Ok(mut child) = command.spawn() else {
+    let Ok(mut child) = with_limit_from_start(|| command.spawn()) else {
         return false;
     };
     // A reader may leave before the end.
@@ -191,6 +195,25 @@ fn page(text: &str) -> bool {
     }
     // What a shell answers that has not found the pager.
     child.wait().is_ok_and(|status| status.code() != Some(127))
+}
+
+/// The command in `$PAGER`. Other users' shells read it. Root's is a program and its arguments
+/// without a shell, found in the fixed PATH of helpers or by an absolute path, and `less` then
+/// starts no other programs (`LESSSECURE`).
+fn pager_command(pager: &OsStr, is_root: bool) -> Option<Command> {
+    if !is_root {
+        let mut command = helper("sh");
+        command.arg("-c").arg(pager);
+        return (!pager.is_empty()).then_some(command);
+    }
+    let mut words = pager.to_str()?.split_whitespace();
+    let program = words.next()?;
+    if program.contains('/') && !program.starts_with('/') {
+        return None;
+    }
+    let mut command = helper(program);
+    command.args(words).env("LESSSECURE", "1");
+    Some(command)
 }
 
 /// A page about such documents lacks the section.
@@ -215,4 +238,36 @@ pub(crate) fn require_writable(file: &Path) -> Result<(), Failure> {
 /// The failure to write `file`.
 pub(crate) fn cannot_write(file: &Path, error: &io::Error) -> Failure {
     Failure::Output(format!("to {}: {}", file.display(), creation_words(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::pager_command;
+
+    #[test]
+    fn roots_pager_is_a_program_without_a_shell() {
+        let command = pager_command(OsStr::new("less -R +G"), true).unwrap();
+        assert_eq!(command.get_program(), "less");
+        assert!(command.get_args().eq(["-R", "+G"]));
+        let secure = |(name, value): (&OsStr, Option<&OsStr>)| {
+            name == "LESSSECURE" && value == Some(OsStr::new("1"))
+        };
+        assert!(command.get_envs().any(secure));
+        for refused in ["", "  ", "./less", "bin/less -R"] {
+            assert!(
+                pager_command(OsStr::new(refused), true).is_none(),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_users_pagers_are_read_by_their_shell() {
+        let command = pager_command(OsStr::new("less -R | cat"), false).unwrap();
+        assert_eq!(command.get_program(), "sh");
+        assert!(command.get_args().eq(["-c", "less -R | cat"]));
+        assert!(pager_command(OsStr::new(""), false).is_none());
+    }
 }

@@ -48,7 +48,10 @@ const ARROWS: &[(&str, Arrows)] = &[
             "ticktax-probes",
         ]),
     ),
-    ("ticktax-lab", Arrows::Only(&["ticktax-model"])),
+    (
+        "ticktax-lab",
+        Arrows::Only(&["ticktax-model", "ticktax-host"]),
+    ),
     (
         "ticktax-experiment",
         Arrows::Only(&[
@@ -195,6 +198,38 @@ fn may_be_unsafe(path: &str) -> bool {
         return false;
     };
     WITH_UNSAFE.contains(package) && inner.iter().any(|part| *part == "sys" || *part == "sys.rs")
+}
+
+/// The product's files that start programs without `ticktax_host::helper`, which has a fixed PATH
+/// for root.
+const STARTS_PROGRAMS: &[&str] = &[
+    // The helpers themselves.
+    "crates/host/src/helper.rs",
+    // The audited command.
+    "crates/observe/src/command.rs",
+    // ticktax itself, by its path, and a trial's command.
+    "crates/experiment/src/trial/run/held.rs",
+    "crates/ticktax/src/trial.rs",
+    // Programs inside a guest.
+    "crates/lab/src/guest.rs",
+];
+
+#[test]
+fn root_starts_helper_programs_by_a_fixed_path() {
+    let mut wrong = Vec::new();
+    for file in sources("rs") {
+        let name = shown(&file);
+        let is_product = name.starts_with("crates/") && name.contains("/src/");
+        if !is_product || STARTS_PROGRAMS.contains(&name.as_str()) {
+            continue;
+        }
+        let text = read(&file);
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        if code_of(product).contains("Command::new(") {
+            wrong.push(format!("{name} starts a program: use ticktax_host::helper"));
+        }
+    }
+    report(&wrong);
 }
 
 #[test]

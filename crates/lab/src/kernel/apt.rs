@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use ticktax_host::helper;
+
 use super::cache::Cache;
 use super::tool::run;
 use crate::arch::Arch;
@@ -42,7 +44,7 @@ impl<'a> Place<'a> {
 
     /// `apt-get` that looks there.
     pub(super) fn apt_get(self, cache: &Cache) -> Result<Command, LabError> {
-        let mut apt = Command::new("apt-get");
+        let mut apt = helper("apt-get");
         apt.args(["-qq", "-o", "APT::Sandbox::User=root"]);
         if let Some(folder) = self.folder(cache)? {
             apt.args(self.options(&folder));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use ticktax_host::helper;
 use ticktax_model::Nanos;
 use ticktax_model::kernels::BuiltKernel;
 
@@ -193,7 +194,7 @@ fn fragment(hz: u32, arch: Arch, more: &str) -> String {
 /// What a build depends on, as a few digits.
 fn key(source: &Source, fragment: &str, arch: Arch) -> Result<String, LabError> {
     let (compiler, packages) = compiler(arch);
-    let compiler = run(Command::new(compiler).arg("--version"), &packages)?;
+    let compiler = run(helper(compiler).arg("--version"), &packages)?;
     let compiler = text(&compiler);
     let compiler = compiler.lines().next().unwrap_or_default();
     let all = [&source.identity, &extension(), fragment, compiler];
@@ -217,7 +218,7 @@ fn compiler(arch: Arch) -> (String, String) {
 fn require_tools(arch: Arch) -> Result<(), LabError> {
     let (compiler, packages) = compiler(arch);
     for tool in ["make", "gcc", &compiler, "flex", "bison", "bc"] {
-        let mut command = Command::new(tool);
+        let mut command = helper(tool);
         command.arg("--version").stdin(Stdio::null());
         let output = command.output();
         output.map_err(|error| LabError::start(tool, &packages, &error))?;
@@ -235,7 +236,7 @@ struct BuildTree<'a> {
 impl BuildTree<'_> {
     /// `make`, as the lab calls it: the kernel's own words do not depend on who builds it, and when.
     fn make(&self) -> Command {
-        let mut make = Command::new("make");
+        let mut make = helper("make");
         make.arg("-C")
             .arg(&self.source.folder)
             .arg(format!("O={}", self.objects.display()))
@@ -258,7 +259,7 @@ impl BuildTree<'_> {
         run(self.make().args(["-s", "tinyconfig"]), TOOLS)?;
         // tinyconfig's own fragment would override KCONFIG_ALLCONFIG.
         let config = objects.join(".config");
-        let mut merge = Command::new(self.source.folder.join("scripts/kconfig/merge_config.sh"));
+        let mut merge = helper(self.source.folder.join("scripts/kconfig/merge_config.sh"));
         merge
             .arg("-m")
             .arg("-O")

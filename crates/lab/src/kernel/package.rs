@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use ticktax_host::helper;
 
 use super::Kernel;
 use super::apt::Place;
@@ -159,7 +160,7 @@ fn packages_in(depends: &str) -> impl Iterator<Item = &str> {
 
 /// What a package says that it depends on.
 fn depends(package: &Download) -> Result<String, LabError> {
-    let field = Command::new("dpkg-deb")
+    let field = helper("dpkg-deb")
         .arg("-f")
         .arg(&package.0)
         .arg("Depends")
@@ -202,12 +203,9 @@ fn unpack(package: Download, name: String) -> Result<Unpacked, LabError> {
     let depends = depends(&package)?;
     let (file, folder) = package;
     let files = folder.path().join("files");
-    run(
-        Command::new("dpkg-deb").arg("-x").arg(&file).arg(&files),
-        "dpkg",
-    )?;
+    run(helper("dpkg-deb").arg("-x").arg(&file).arg(&files), "dpkg")?;
     let version = run(
-        Command::new("dpkg-deb").arg("-f").arg(&file).arg("Version"),
+        helper("dpkg-deb").arg("-f").arg(&file).arg("Version"),
         "dpkg",
     )?;
     drop(fs::remove_file(&file));

@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::str::FromStr;
+
+use ticktax_host::helper;
 
 use super::Wanted;
 use super::cache::Cache;
@@ -124,7 +125,7 @@ fn from_tarball(
     let digest = sha256_of(tarball)?;
     tell("unpacking the kernel's source");
     settle(&digest, cache, |fresh| {
-        let mut tar = Command::new("tar");
+        let mut tar = helper("tar");
         tar.arg("-xf")
             .arg(tarball)
             .arg("-C")
@@ -144,14 +145,14 @@ fn from_folder(
     let digest = state_of(folder)?;
     tell("copying the kernel's source");
     settle(&digest, cache, |fresh| {
-        let mut copy = Command::new("cp");
+        let mut copy = helper("cp");
         copy.args(["-a", "--reflink=auto"])
             .arg(folder.join("."))
             .arg(fresh);
         run(&mut copy, "coreutils")?;
         // What was built in it would be in the way of building elsewhere.
         run(
-            Command::new("make")
+            helper("make")
                 .arg("-s")
                 .arg("-C")
                 .arg(fresh)
@@ -265,7 +266,7 @@ fn release_of(source: &Path) -> Result<String, LabError> {
             source.display()
         )));
     }
-    let mut make = Command::new("make");
+    let mut make = helper("make");
     make.arg("-s").arg("-C").arg(source).arg("kernelversion");
     run(&mut make, "make gcc").map(|output| text(&output))
 }

@@ -1,13 +1,20 @@
 //! What goes wrong in a lab: one clear line each, and nothing left behind.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use ticktax_lab::Arch;
 
 use crate::common::let_children_hear_ctrl_c;
 use crate::fixture::{CLOUD, complaint, eventually, lab_run, running_in, ticktax};
+
+/// The user `nobody` of every Linux.
+const NOBODY: u32 = 65_534;
 
 /// Fails unless what was said is one line with these words.
 fn one_line(complaint: &str, words: &str) {
@@ -16,14 +23,44 @@ fn one_line(complaint: &str, words: &str) {
 }
 
 pub(crate) fn without_qemu_one_line_says_so() {
-    let mut command = lab_run("/proc/self/exe");
+    let place = tempfile::tempdir_in("/tmp").unwrap();
+    let copy = place.path().join("ticktax");
+    fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy).unwrap();
+    let mut command = Command::new(&copy);
+    if ticktax_host::is_root() {
+        // Root's QEMU is not searched in the inherited PATH.
+        command.uid(NOBODY).gid(NOBODY);
+        let all = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(place.path(), all).unwrap();
+    }
     let output = command
         .env("PATH", "/nonexistent")
-        .args(["--", "pace"])
+        .env("XDG_CACHE_HOME", place.path())
+        .args(["lab", "run", "--kernel", "/proc/self/exe", "--", "pace"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     one_line(&complaint(&output), "apt-get install qemu-system-x86");
+}
+
+pub(crate) fn root_starts_no_qemu_from_the_inherited_path() {
+    let place = tempfile::tempdir().unwrap();
+    let started = place.path().join("started");
+    let script = format!("#!/bin/sh\necho > '{}'\n", started.display());
+    for arch in Arch::ALL {
+        let planted = place.path().join(arch.qemu());
+        fs::write(&planted, &script).unwrap();
+        fs::set_permissions(&planted, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    // An installed QEMU refuses this program: it is not a kernel.
+    let mut command = lab_run("/proc/self/exe");
+    let output = command
+        .env("PATH", place.path())
+        .args(["--", "pace"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!started.exists(), "{}", complaint(&output));
 }
 
 pub(crate) fn a_kernel_that_is_not_there_is_named() {

@@ -272,6 +272,11 @@ fn main() -> ExitCode {
         .iter()
         .map(|&(name, test)| trial(name, test))
         .collect();
+    let planted = trial(
+        "root::root_starts_no_qemu_from_the_inherited_path",
+        faults::root_starts_no_qemu_from_the_inherited_path,
+    );
+    trials.push(planted.with_ignored_flag(!ticktax_host::is_root()));
     let tools = builds::why_not();
     if let Some(why) = &tools {
         eprintln!("build:: tests are ignored: {why}");
