@@ -157,7 +157,7 @@ impl Place {
         let parent = self.folder.parent();
         let parent = parent.filter(|parent| self.home.starts_with(parent));
         let (Some(name), Some(parent)) = (name, parent) else {
-            return Err(Outside::Cgroups.into());
+            return Err(Outside::Own.into());
         };
         let home = match Cgroup::walk(system, &self.home) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -32,6 +32,9 @@ pub(crate) enum Outside {
     /// A folder that was expected to be a cgroup.
     #[error("it is not a folder of a cgroup file system and was left alone; check the path")]
     Cgroups,
+    /// A cgroup that was expected to be one of ticktax's.
+    #[error("ticktax makes no such cgroup, so it was left alone; move the journal away")]
+    Own,
 }
 
 impl From<Outside> for io::Error {

@@ -158,7 +158,7 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     if statement.damaged_lines > 0 {
         let lines = counted(statement.damaged_lines, "line");
         let text = format!(
-            "{lines} of {} could not be read: any settings in them are not restored.",
+            "{lines} of {} could not be read. Settings on unreadable lines are not restored.",
             clean(&statement.journal)
         );
         page.paragraph(Tone::Alarm, "", &text);
