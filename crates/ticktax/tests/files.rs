@@ -56,7 +56,14 @@ fn names(folder: &Path) -> Vec<OsString> {
 fn sim(folder: &Path, more: &[&str]) -> std::process::Output {
     let scenario = folder.join("game.toml");
     fs::write(&scenario, GAME).unwrap();
-    ticktax(&[&["sim", "--load", scenario.to_str().unwrap()], more].concat())
+    let fixed = [
+        "sim",
+        "--resample",
+        "1",
+        "--load",
+        scenario.to_str().unwrap(),
+    ];
+    ticktax(&[&fixed, more].concat())
 }
 
 #[test]
@@ -134,7 +141,14 @@ fn output_goes_to_descriptors_and_devices() {
     let file = place.path().join("page");
     let scenario = place.path().join("game.toml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
-    command.args(["sim", "--output", "/dev/stdout", "--load"]);
+    command.args([
+        "sim",
+        "--resample",
+        "1",
+        "--output",
+        "/dev/stdout",
+        "--load",
+    ]);
     command.arg(&scenario).stdout(File::create(&file).unwrap());
     assert!(command.status().unwrap().success());
     assert_eq!(fs::read(&file).unwrap(), to_pipe.stdout);

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
+use ticktax_model::disk::Folder;
 use ticktax_model::kernels::{CachedKernel, KernelList};
 
 use super::Kernel;
@@ -92,7 +93,7 @@ impl Cache {
     /// The kernel of this name, if it is in the cache.
     ///
     /// # Errors
-    /// It is there, but not as it was put there.
+    /// It is there, but not as it was put there, or another user can change it.
     pub fn kernel(&self, name: &str) -> Result<Option<Kernel>, LabError> {
         let folder = self.folder_of(name);
         if !folder.exists() {
@@ -103,6 +104,7 @@ impl Cache {
             why: why.to_owned(),
             path: folder.clone(),
         };
+        Folder::open_trusted(&folder).map_err(LabError::file("use", &folder))?;
         let text = fs::read_to_string(folder.join(MANIFEST))
             .map_err(|_| damaged("its manifest cannot be read"))?;
         let image = folder.join(IMAGE);
@@ -155,13 +157,14 @@ impl Cache {
         fs::rename(&fresh, &folder).map_err(LabError::file("move to its place", &folder))
     }
 
-    /// A folder for parts of the cache, made if it is not there.
+    /// A folder for parts of the cache, made if it is not there. Programs run in it, so nobody else
+    /// may be able to change it: `sudo` may keep the HOME of an ordinary user.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be made, or another user can change it.
     pub fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
         let folder = self.root.join(part);
-        fs::create_dir_all(&folder).map_err(LabError::file("make", &folder))?;
+        Folder::make_trusted(&folder, 0o755).map_err(LabError::file("make", &folder))?;
         Ok(folder)
     }
 
@@ -200,7 +203,8 @@ pub(super) fn hz(config: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::{Cache, Keep};
     use crate::error::LabError;
@@ -268,5 +272,23 @@ mod tests {
         assert!(cache.hold("hz250").is_ok());
         drop(first);
         assert!(cache.hold("hz100").is_ok());
+    }
+
+    #[test]
+    fn a_cache_that_others_can_write_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("lab");
+        let cache = Cache::at(root.clone());
+        cache.folder("kernels").unwrap();
+        fs::create_dir(root.join("kernels/planted")).unwrap();
+        fs::set_permissions(&root, Permissions::from_mode(0o777)).unwrap();
+        for refused in [
+            cache.folder("build").map(drop),
+            cache.kernel("planted").map(drop),
+        ] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("other users may write to"), "{refused}");
+        }
+        assert!(!root.join("build").exists());
     }
 }

@@ -35,8 +35,8 @@ pub(super) enum IndexError {
     TooLong(PathBuf),
 }
 
-/// The index of a folder. It is open only while a line is written: a file that is open for writing keeps its file
-/// system from being made read-only.
+/// The index of a folder. It is open only while a line is written: a file that is open for writing
+/// keeps its file system from being made read-only.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     folder: Folder,
