@@ -69,8 +69,8 @@ fn cell(table: &str, row: &str, cpu: Cpu) -> Option<u64> {
     cells.split_whitespace().nth(column)?.parse().ok()
 }
 
-/// The process of a kernel thread that is named `comm`.
-pub(crate) fn kernel_thread(comm: &str) -> Option<i32> {
+/// Process id of the kernel thread named `comm`.
+pub fn kernel_thread(comm: &str) -> Option<i32> {
     fs::read_dir("/proc")
         .ok()?
         .filter_map(Result::ok)
@@ -82,7 +82,7 @@ pub(crate) fn kernel_thread(comm: &str) -> Option<i32> {
 }
 
 /// How long a thread has run, and how often it was put on a CPU, from its `schedstat`.
-pub(crate) fn run_time(pid: i32) -> Option<(Nanos, u64)> {
+pub fn run_time(pid: i32) -> Option<(Nanos, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let mut words = text.split_whitespace();
     let ran = Nanos(words.next()?.parse().ok()?);

@@ -28,6 +28,7 @@ use std::thread::JoinHandle;
 use ticktax_model::{Cpu, Nanos};
 
 pub use control::Stopper;
+pub use counters::{kernel_thread, run_time};
 pub use error::InjectError;
 pub use plan::{Disturbance, Plan, Window};
 pub use schedule::Schedule;

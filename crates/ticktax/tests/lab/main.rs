@@ -11,20 +11,24 @@
 
 mod arm;
 mod builds;
+#[path = "../checks/mod.rs"]
+mod checks;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
 mod fixture;
 mod guests;
+mod inside;
+mod programs;
 mod recorder;
+mod scenario;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
-use ticktax_host::Proc;
+use libtest_mimic::{Arguments, Failed, Trial};
 use ticktax_lab::Arch;
 use ticktax_lab::kernel::Wanted;
-use ticktax_model::recording::World;
+use ticktax_model::machine::LAB_PARAMETER;
 
 use fixture::{CLOUD, why_not};
 
@@ -187,18 +191,28 @@ fn in_a_guest() -> Option<ExitCode> {
         eprintln!("{}", ticktax_lab::guest::run());
         return Some(ExitCode::FAILURE);
     }
-    if std::env::args().nth(1).as_deref() != Some(recorder::guest::VERB) {
-        return None;
-    }
-    // It changes the clock, the CPUs and the power of its machine.
-    if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
-        eprintln!("{} is for a lab's guest alone", recorder::guest::VERB);
+    let mut arguments = std::env::args().skip(1);
+    let verb = arguments.next()?;
+    let run: &dyn Fn() -> Result<(), Failed> = match &*verb {
+        recorder::guest::VERB => &|| Ok(recorder::guest::run()?),
+        scenario::guest::VERB => &scenario::guest::run,
+        programs::PROGRAM => &|| {
+            let arguments: Vec<String> = std::env::args().skip(2).collect();
+            programs::program(&arguments)
+        },
+        _ => return None,
+    };
+    // They change the clock, the CPUs and the power of their machine. Guests start many of them, so
+    // that the whole machine is not read here.
+    let parameters = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    if !parameters.contains(&format!("{LAB_PARAMETER}=")) {
+        eprintln!("{verb} is for a lab's guest alone");
         return Some(ExitCode::FAILURE);
     }
-    Some(match recorder::guest::run() {
+    Some(match run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
+        Err(failed) => {
+            eprintln!("{}", failed.message().unwrap_or("no reason"));
             ExitCode::FAILURE
         }
     })
@@ -290,6 +304,9 @@ fn main() -> ExitCode {
     }
     for &(name, test) in ON_CLOUD {
         trials.push(trial(&format!("vm::{name}"), test).with_ignored_flag(cloud.is_some()));
+    }
+    for trial in scenario::trials() {
+        trials.push(trial.with_ignored_flag(cloud.is_some()));
     }
     for &kernel in KERNELS {
         let why = why_not(kernel);

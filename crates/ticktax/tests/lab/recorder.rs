@@ -51,7 +51,7 @@ fn boot(
         arguments: &arguments,
         programs,
         beside: &[],
-        // What it wrote says why it failed.
+        // Its standard error has the reason of a failure.
         accepted: &[1],
         settings: GuestSettings {
             // Where the host is busy, a kernel takes a timer that comes late for one that does not work, and gives up.

@@ -1,48 +1,34 @@
 //! Disturbances of known rhythm: what repeats must be found, and named, and nothing else.
 
 use libtest_mimic::Failed;
-use ticktax_inject::{Disturbance, Plan, Schedule};
+use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
 use ticktax_model::Nanos;
-use ticktax_model::beats::{BeatLine, BeatStatement};
+use ticktax_model::beats::BeatStatement;
 
+use super::checks::beats as checks;
 use super::fixture::{Place, audit_to, check, ticktax};
 
 const SHORT: Nanos = Nanos::from_secs(5);
 
-/// The beats of the injecting thread, as `ticktax beats` tells them of a saved recording.
-fn beats_of(schedule: Schedule, duration: Nanos) -> Result<(Vec<BeatLine>, BeatStatement), Failed> {
+/// A thread with this schedule, and the beats that `ticktax beats` finds in a recording of it.
+fn beats_of(schedule: Schedule, duration: Nanos) -> Result<(Truth, BeatStatement), Failed> {
     let disturbance = Disturbance::Fifo { priority: 50 };
-    let name = disturbance.comm();
     let plan = Plan::new(disturbance, ticktax_inject::default_cpu()?)
         .schedule(schedule)
         .duration(duration);
     let place = Place::new();
     let recording = place.file("recording.parquet");
-    audit_to(&plan, &place, &recording)?;
+    let truth = audit_to(&plan, &place, &recording)?;
     let output = ticktax(&["beats", "--format", "json"])
         .arg(&recording)
         .output()?;
-    let all: BeatStatement = serde_json::from_slice(&output.stdout)?;
-    let lines = all.beats.iter().filter(|line| line.name == name);
-    Ok((lines.cloned().collect(), all))
+    Ok((truth, serde_json::from_slice(&output.stdout)?))
 }
 
 pub(crate) fn a_thread_has_its_period_its_name_and_its_timer() -> Result<(), Failed> {
     let (period, length) = (Nanos::from_millis(50), Nanos::from_micros(300));
-    let (lines, all) = beats_of(Schedule::every(period, length), SHORT)?;
-    let [line] = &lines[..] else {
-        return Err(format!("{} beats of the thread: {all:#?}", lines.len()).into());
-    };
-    let off = line.rhythm.period / period.0 as f64 - 1.0;
-    check(off.abs() < 1e-3, || format!("off by {off}: {line:#?}"))?;
-    check(line.rhythm.false_alarm < 1e-6, || format!("{line:#?}"))?;
-    check(is_of_timer(line), || format!("{line:#?}"))
-}
-
-/// Whether a thread is said to be woken by the timer that it set to sleep: the injector waits for a
-/// timer's file.
-fn is_of_timer(line: &BeatLine) -> bool {
-    line.chain == ["local_timer timerfd_tmrproc", &*line.name]
+    let (truth, all) = beats_of(Schedule::every(period, length), SHORT)?;
+    checks::has_its_period_and_its_timer(&truth, period, &all)
 }
 
 /// Where a real-time thread wakes seldom, the timer of the real-time budget expires shortly before,
@@ -52,11 +38,8 @@ pub(crate) fn a_cause_is_what_woke_and_not_what_ran_before() -> Result<(), Faile
     // The thread runs once more at its end, here so soon after its ninth beat that this is a part of it. A third of
     // a period later it would be an interval of its own, and nine beats with one that does not fit are few.
     let length_of_all = Nanos::from_millis(24_500);
-    let (lines, all) = beats_of(Schedule::every(period, length), length_of_all)?;
-    let [line] = &lines[..] else {
-        return Err(format!("{} beats of the thread: {all:#?}", lines.len()).into());
-    };
-    check(is_of_timer(line), || format!("{line:#?}"))?;
+    let (truth, all) = beats_of(Schedule::every(period, length), length_of_all)?;
+    checks::is_of_its_timer(&truth, &all)?;
     let of_timers = ["kdamond", "vmstat_update", "psi_avgs_work"];
     let beats = all.beats.iter().filter(|line| !line.chain.is_empty());
     for line in beats.filter(|line| of_timers.iter().any(|name| line.name.contains(name))) {
@@ -72,6 +55,6 @@ pub(crate) fn a_thread_at_random_has_none() -> Result<(), Failed> {
         random: true,
         ..Schedule::every(Nanos::from_millis(20), Nanos::from_micros(300))
     };
-    let (lines, _) = beats_of(schedule, SHORT)?;
-    check(lines.is_empty(), || format!("{lines:#?}"))
+    let (truth, all) = beats_of(schedule, SHORT)?;
+    checks::has_none(&truth, &all)
 }

@@ -7,14 +7,15 @@ use std::process::{Command, Stdio};
 use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::{Class, Statement};
-use ticktax_model::{Cpu, Kind, Nanos};
 
 use super::attached;
+use super::checks::{Tolerance, counters};
 use super::common::let_children_hear_ctrl_c;
-use super::fixture::{Place, Recorded, check, close, statement, ticktax};
+use super::fixture::{Place, Recorded, check, statement, ticktax};
 
 /// The user `nobody` of every Linux.
 const NOBODY: u32 = 65_534;
@@ -65,21 +66,12 @@ pub(crate) fn books_balance_and_gaps_are_explained() -> Result<(), Failed> {
     })
 }
 
-/// The most of these that came within any time of this length.
-fn densest(mut starts: Vec<Nanos>, length: Nanos) -> usize {
-    starts.sort_unstable();
-    let until = |start: Nanos| starts.partition_point(|&it| it < start + length);
-    let within = starts.iter().enumerate();
-    let most = within.map(|(nth, &start)| until(start) - nth).max();
-    most.unwrap_or(0)
-}
+/// Events between the kernel's readings and the books, at least.
+const BETWEEN: Tolerance = Tolerance {
+    events: 40.0,
+    ..Tolerance::LIVE
+};
 
-/// How long a reading of the kernel's counters takes, and more.
-const READING: Nanos = Nanos::from_millis(20);
-
-/// The kernel counts its interrupts and softirqs itself. Its readings enclose the books, so a
-/// handful may lie in between, or a storm: hundreds of RCU softirqs within some ms, where much has been freed, or of calls
-/// where a program with many threads ends.
 pub(crate) fn spans_are_as_many_as_the_kernel_counts() -> Result<(), Failed> {
     let place = Place::new();
     let file = place.file("x.parquet");
@@ -89,49 +81,7 @@ pub(crate) fn spans_are_as_many_as_the_kernel_counts() -> Result<(), Failed> {
     .arg(&file)
     .output()?;
     statement(&output)?;
-    let recorded = Recorded::read(&file)?;
-    let header = &recorded.header;
-    let starts = |cpu: Cpu, kind: Kind, names: &[&str]| -> Vec<Nanos> {
-        let spans = recorded.spans.iter().filter(|(span, source)| {
-            span.cpu == cpu
-                && source.kind == kind
-                && source.detail.is_empty()
-                && names.contains(&&*source.name)
-        });
-        spans.map(|(span, _)| span.start).collect()
-    };
-    for books in &header.books {
-        let cpu = books.cpu;
-        let outside = (books.begin - header.before.at) + (header.after.at - books.end);
-        let between = outside.max(Nanos::ZERO) + READING + READING;
-        for (row, names) in [
-            ("LOC", &["local_timer"][..]),
-            ("CAL", &["call_function", "call_function_single"]),
-            ("RES", &["reschedule"]),
-        ] {
-            let truly = header.after.interrupts_since(&header.before, row, cpu);
-            let Some(truly) = truly else { continue };
-            let told = starts(cpu, Kind::Irq, names);
-            let count = told.len() as f64;
-            let slack = 40.0_f64.max(2.0 * densest(told, between) as f64);
-            close(&format!("{row} on CPU {cpu}"), count, truly as f64, slack)?;
-        }
-        for vector in ["TIMER", "SCHED", "RCU", "NET_RX", "BLOCK"] {
-            let reading = |counters: &ticktax_model::machine::Counters| {
-                counters.softirqs.get(vector)?.get(&cpu.0).copied()
-            };
-            let both = reading(&header.before).zip(reading(&header.after));
-            let Some((before, after)) = both else {
-                continue;
-            };
-            let told = starts(cpu, Kind::Softirq, &[vector]);
-            let count = told.len() as f64;
-            let slack = 40.0_f64.max(2.0 * densest(told, between) as f64);
-            let truly = (after - before) as f64;
-            close(&format!("{vector} on CPU {cpu}"), count, truly, slack)?;
-        }
-    }
-    Ok(())
+    counters::spans_are_as_many(&Recorded::read(&file)?, BETWEEN)
 }
 
 pub(crate) fn sums_balance_too() -> Result<(), Failed> {

@@ -1,26 +1,22 @@
 //! Audits as the tests make them: of a disturbance, of nothing, as another user.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, ExitCode};
 
 use libtest_mimic::Failed;
 use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
-use ticktax_fixture::wrong_own_time;
 use ticktax_inject::{Disturbance, Measured, Plan, Truth};
-use ticktax_model::recording::{Header, RecordingReader, Row};
-use ticktax_model::statement::Statement;
-use ticktax_model::{Cpu, Kind, Nanos, Source, Span};
+use ticktax_model::Nanos;
+
+use super::checks::WHOLE_PROCESS;
+pub(crate) use super::checks::{Recorded, check, statement};
 
 /// How this binary is told to be the audited command.
 const AS_INJECTOR: &str = "--as-injector";
-
-/// The truth's method that is of all threads of the injecting process, from its beginning to its end.
-pub(crate) const WHOLE_PROCESS: &str = "CLOCK_PROCESS_CPUTIME_ID at the end";
 
 fn own_cpu_time() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap();
@@ -87,67 +83,6 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Command {
     command
 }
 
-/// The statement that an audit printed as JSON; what it complained of when it failed.
-pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Err(format!("{}: {complaint}", output.status).into());
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
-}
-
-/// Fails unless each row's own time is what the rows within it leave of it, to the ns.
-fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
-    let takes_time =
-        |kind: Kind| !matches!(kind, Kind::Steal | Kind::Gap | Kind::Wait | Kind::Frame);
-    let mut cpus: BTreeMap<Cpu, Vec<Span>> = BTreeMap::new();
-    for (span, _) in spans.iter().filter(|(_, source)| takes_time(source.kind)) {
-        cpus.entry(span.cpu).or_default().push(*span);
-    }
-    if let Some((wrong, own)) = cpus.values().find_map(|spans| wrong_own_time(spans)) {
-        let source = spans.iter().find(|(span, _)| *span == wrong);
-        return Err(format!("own time is {own} of {source:?}").into());
-    }
-    Ok(())
-}
-
-/// What an audit recorded.
-pub(crate) struct Recorded {
-    pub(crate) header: Header,
-    pub(crate) spans: Vec<(Span, Source)>,
-}
-
-impl Recorded {
-    pub(crate) fn read(file: &Path) -> Result<Self, Failed> {
-        let mut reader = RecordingReader::open(file)?;
-        let mut spans = Vec::new();
-        reader.replay(&mut |sources, row| {
-            if let Row::Span(span) = row {
-                spans.push((*span, sources.get(span.source).clone()));
-            }
-        })?;
-        let header = reader.header();
-        if header.coverage.events_lost() == 0 {
-            nests(&spans)?;
-        }
-        Ok(Self {
-            header: reader.header().clone(),
-            spans,
-        })
-    }
-
-    /// Time and number of the spans of which `wanted` holds.
-    pub(crate) fn sum(&self, wanted: impl Fn(&Span, &Source) -> bool) -> (Nanos, u64) {
-        let found = self
-            .spans
-            .iter()
-            .filter(|(span, source)| wanted(span, source));
-        found.fold((Nanos::ZERO, 0), |(time, count), (span, _)| {
-            (time + span.self_time, count + 1)
-        })
-    }
-}
-
 /// The command that makes a disturbance, and the file in which it will say what it did.
 ///
 /// Those that spin all the time to see or to be interrupted are above all programs: however busy the
@@ -194,11 +129,6 @@ pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<T
         format!("{:?}", statement.balance)
     })?;
     Ok(serde_json::from_slice(&fs::read(&truth_file)?)?)
-}
-
-/// Fails, saying why, unless `holds`.
-pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
-    if holds { Ok(()) } else { Err(why().into()) }
 }
 
 /// Fails unless `told` is within 5 % of `truth`, or within `slack` of it.

@@ -18,6 +18,7 @@ use ticktax_inject::{Disturbance, Plan, Schedule};
 use ticktax_model::Nanos;
 use ticktax_model::incident::TriggerKind;
 
+use super::checks::incidents::is_stall;
 use super::fixture::{Place, check, injector, ticktax};
 use recorder::{Recorder, Victim, incidents, triggers_of};
 
@@ -37,21 +38,6 @@ pub(crate) use kinds::{
 
 /// How long a stall lasts.
 const STALL: Nanos = Nanos::from_millis(20);
-
-/// Whether it is a wait of the victim in which this process had most of a stall.
-fn is_stall(line: &Value, culprit: u32) -> bool {
-    let incident = &line["incident"];
-    let ran = incident["ran"].as_array().into_iter().flatten();
-    let own = ran.filter(|ran| {
-        let pids = ran["pids"].as_array().into_iter().flatten();
-        pids.into_iter()
-            .any(|pid| pid.as_u64() == Some(culprit.into()))
-    });
-    let time: i64 = own.filter_map(|ran| ran["time_ns"].as_i64()).sum();
-    incident["kind"] == "wait"
-        && incident["thread"]["name"] == Victim::NAME
-        && time >= STALL.0 * 7 / 10
-}
 
 pub(crate) fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     let place = Place::new();
@@ -84,7 +70,8 @@ pub(crate) fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     let said = recorder.end()?;
     check(said.contains(Victim::NAME), || said.clone())?;
     let found = incidents(&folder)?;
-    let stall = found.iter().find(|line| is_stall(line, pid));
+    let is_it = |line: &&Value| is_stall(&line["incident"], Victim::NAME, pid, STALL);
+    let stall = found.iter().find(is_it);
     let stall = stall.ok_or_else(|| format!("no stall of {pid} among {found:#?}"))?;
     // Its recording is one like any other, and says what made it.
     let triggers = triggers_of(&folder, stall)?;

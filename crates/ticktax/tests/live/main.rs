@@ -11,8 +11,9 @@
 
 mod accounting;
 mod agent;
-mod attached;
 mod beats;
+#[path = "../checks/mod.rs"]
+mod checks;
 #[path = "../common/mod.rs"]
 mod common;
 mod disturbances;
@@ -32,6 +33,8 @@ mod victims;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+
+use checks::attached;
 
 type Test = fn() -> Result<(), Failed>;
 

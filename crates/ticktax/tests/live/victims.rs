@@ -17,11 +17,12 @@ use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
 use ticktax_model::advice::Advice;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::Limitation;
-use ticktax_model::statement::Statement;
 use ticktax_model::victim::{ThreadState, ThreadTimes};
 use ticktax_model::{Cpu, Nanos};
 
 use super::attached;
+use super::checks::Tolerance;
+use super::checks::victims::{self as checks, threads, time};
 use super::fixture::{Place, Recorded, check, close, injector, statement, ticktax};
 
 /// A shell, ended with the test.
@@ -69,26 +70,6 @@ impl Drop for Shell {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// The lives of the victim, whose books must balance.
-fn threads(statement: &Statement) -> Result<ThreadTimes, Failed> {
-    let victim = statement.victim.as_ref().ok_or("no victim")?;
-    let threads = victim.threads.clone().ok_or("it was not followed")?;
-    check(threads.balances(), || format!("{:?}", threads.off))?;
-    let sum: Nanos = threads.accounts.iter().map(|account| account.time).sum();
-    check(sum == threads.elapsed && threads.threads > 0, || {
-        format!("{threads:?}")
-    })?;
-    Ok(threads)
-}
-
-fn time(threads: &ThreadTimes, state: ThreadState) -> Nanos {
-    let of_fate = threads
-        .accounts
-        .iter()
-        .filter(|account| account.state == state);
-    of_fate.map(|account| account.time).sum()
 }
 
 /// Audits what the audited command does to itself or to others.
@@ -148,29 +129,7 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     let threads = loop_forever.audit_to(&recording)?;
     let truth = running.stop()?;
     let recorded = Recorded::read(&recording)?;
-    let books = recorded.header.books.iter().find(|books| books.cpu == cpu);
-    let books = books.ok_or("its CPU has no books")?;
-    // What it took while the program's one thread was known, which it was to the end.
-    let begin = books.end - threads.elapsed;
-    let during = truth.log.iter().map(|event| {
-        let end = (event.start + event.length).min(books.end);
-        (end - event.start.max(begin)).max(Nanos::ZERO)
-    });
-    let took: Nanos = during.sum();
-    let behind = threads
-        .behind
-        .iter()
-        .filter(|one| one.name.starts_with(&truth.comm));
-    let behind: Nanos = behind.map(|one| one.time).sum();
-    close(
-        "behind the thread",
-        behind.as_secs_f64(),
-        took.as_secs_f64(),
-        0.005,
-    )?;
-    let waited = time(&threads, ThreadState::Waiting);
-    check(waited >= behind, || format!("{waited} < {behind}"))?;
-    check(!threads.delays.is_empty(), || "no delay".to_owned())
+    checks::waits_behind(&truth, &recorded, &threads, Tolerance::LIVE)
 }
 
 /// A real-time loop beside an ordinary one, on one CPU, for more than three of the periods in which the kernel
@@ -211,7 +170,7 @@ pub(crate) fn a_real_time_loop_is_kept_from_its_cpu() -> Result<(), Failed> {
     let longest = longest.ok_or_else(|| format!("{:?}", threads.delays))?;
     check(longest.limit.is_some(), || format!("{longest:?}"))?;
     let time: Nanos = held.iter().map(|held| held.time).sum();
-    let waited = self::time(&threads, ThreadState::Waiting);
+    let waited = checks::time(&threads, ThreadState::Waiting);
     check(time <= waited && time >= Nanos::from_millis(20), || {
         format!("{time} of {waited}: {held:?}")
     })?;
@@ -228,11 +187,7 @@ pub(crate) fn is_throttled_by_its_quota() -> Result<(), Failed> {
         .schedule(Schedule::every(Nanos::from_millis(100), Nanos::ZERO))
         .duration(Nanos::from_secs(3));
     let (truth, threads) = audit_of(&plan)?;
-    let told = time(&threads, ThreadState::Throttled);
-    check(truth.allows_throttled(told), || {
-        format!("throttled for {told}: {truth:?}")
-    })?;
-    check(threads.processes >= 2, || "its child is missing".to_owned())
+    checks::is_throttled(&truth, &threads)
 }
 
 pub(crate) fn sleeps() -> Result<(), Failed> {

@@ -11,35 +11,17 @@ use libtest_mimic::Failed;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::gettid;
 use serde_json::Value;
-use ticktax_inject::{Disturbance, Event, Plan, Schedule, Truth};
+use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
 use ticktax_model::incident::{Trigger, TriggerKind};
 use ticktax_model::{Cpu, Nanos};
 use ticktax_probes::clock::now;
 
 use super::recorder::{Recorder, incidents, triggers_of};
+use crate::checks::incidents::{Caught, OFF, frames_were_lost, lost_frames_name_the_culprit};
+use crate::checks::{Grid, Reading};
 use crate::fixture::{Place, check, injector};
 
 const PERIOD: Nanos = Nanos::from_millis(20);
-
-/// What the tracer knows of the loop's grid are its earlier frames, which all began a little late; and a frame that begins an
-/// eighth of a period before the next slot counts as that one's.
-const OFF: Nanos = Nanos::from_millis(3);
-
-/// By so much the period that is learnt from 5 s may be off.
-const LEARNT: Nanos = Nanos::from_micros(20);
-
-/// When a frame was due, which is in the first slot without one, and when it began.
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    due: Nanos,
-    began: Nanos,
-}
-
-impl Reading {
-    fn late(&self) -> Nanos {
-        self.began - self.due
-    }
-}
 
 /// A thread of this process that has a frame each 20 ms on a grid, and leaves out those that it has no time for.
 struct Loop {
@@ -63,26 +45,17 @@ impl Loop {
         let thread = thread::Builder::new().name(Self::NAME.to_owned());
         new.thread = Some(thread.spawn(move || {
             let _ = sender.send(gettid());
-            let mut next = now() + PERIOD;
-            let mut due = next;
+            let mut grid = Grid::new(now(), PERIOD);
             while !ended.load(Ordering::Relaxed) {
-                let left = (next - now()).max(Nanos::ZERO);
-                thread::sleep(Duration::from_nanos(left.0.unsigned_abs()));
+                thread::sleep(grid.left(now()));
                 let began = now();
                 let mut readings = readings.lock().unwrap();
-                readings.push(Reading { due, began });
+                readings.push(grid.frame(began));
                 let is_long = long_each.is_some_and(|each| readings.len().is_multiple_of(each));
                 drop(readings);
                 let work = Nanos::from_millis(if is_long { 50 } else { 1 });
                 while now() < began + work {}
-                while due + PERIOD <= began {
-                    due += PERIOD;
-                }
-                due += PERIOD;
-                next = due;
-                while next <= now() {
-                    next += PERIOD;
-                }
+                grid.end(began, now());
             }
         })?);
         let tid = receiver.recv()?;
@@ -98,17 +71,10 @@ impl Loop {
         Ok(new)
     }
 
-    /// The frame that a trigger is about, and the one before: the loop reads the clock once it is on its CPU.
-    fn reading(&self, trigger: &Trigger) -> Option<(Reading, Reading)> {
-        let readings = self.readings.lock().unwrap();
-        let mut pairs = readings.windows(2).map(|pair| (pair[0], pair[1]));
-        pairs.find(|(_, it)| it.began >= trigger.time)
-    }
-
     /// Those that began a whole period late from `since` on, surely.
     fn lost(&self, since: Nanos) -> Vec<Reading> {
         let readings = self.readings.lock().unwrap();
-        let lost = |it: &&Reading| it.began >= since && it.late() >= PERIOD + OFF;
+        let lost = |it: &&Reading| it.began >= since && it.began - it.due >= PERIOD + OFF;
         readings.iter().filter(lost).copied().collect()
     }
 }
@@ -150,23 +116,11 @@ fn caught(place: &Place) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
     Ok(all)
 }
 
-/// Each trigger is about a frame that the loop itself knows to have been a period late; or about the next one, where the loop
-/// came to its CPU before a slot ended and read the clock after it.
+/// Each trigger is about a frame that the loop itself knows to have been lost.
 fn were_lost(paced: &Loop, caught: &[(Value, Vec<Trigger>)]) -> Result<(), Failed> {
-    for trigger in caught.iter().flat_map(|(_, triggers)| triggers) {
-        let reading = paced.reading(trigger);
-        let is_lost = reading.is_some_and(|(before, it)| {
-            let is_it = it.late() >= PERIOD - OFF && trigger.lasted - it.late() <= OFF;
-            trigger.lasted >= PERIOD - LEARNT && (is_it || before.late() >= PERIOD)
-        });
-        check(is_lost, || format!("{trigger:?} of {reading:?}"))?;
-    }
-    Ok(())
-}
-
-/// Whether a trigger is about a delay within this event.
-fn is_of(trigger: &Trigger, event: &Event) -> bool {
-    trigger.begin() < event.start + event.length && trigger.time > event.start
+    let readings = paced.readings.lock().unwrap();
+    let triggers = caught.iter().flat_map(|(_, triggers)| triggers);
+    frames_were_lost(&readings, PERIOD, triggers)
 }
 
 pub(crate) fn a_lost_frame_is_caught_with_who_had_its_cpu() -> Result<(), Failed> {
@@ -193,29 +147,12 @@ pub(crate) fn a_lost_frame_is_caught_with_who_had_its_cpu() -> Result<(), Failed
     let truth: Truth = serde_json::from_slice(&fs::read(truth)?)?;
     let caught = caught(&place)?;
     were_lost(&paced, &caught)?;
-    let wrong = |what: &str| Failed::from(format!("{what}: {caught:#?}, {truth:?}, {lost:?}"));
-    let all = || caught.iter().flat_map(|(_, triggers)| triggers);
-    // A switch that the kernel did not report may hide one of them, and never makes another.
-    let of = |event: &Event| all().filter(|it| is_of(it, event)).count();
-    if truth.log.iter().any(|event| of(event) > 1) || truth.log.iter().all(|event| of(event) == 0) {
-        return Err(wrong("not one lost frame of each stall"));
-    }
-    for (incident, triggers) in &caught {
-        let Some(longest) = triggers.iter().max_by_key(|it| it.lasted) else {
-            continue;
-        };
-        if !truth.log.iter().any(|event| is_of(longest, event)) {
-            continue;
-        }
-        let first = &incident["ran"][0];
-        // A thread of this process may have had a moment of it too, and its program has the same name.
-        let mut pids = first["pids"].as_array().into_iter().flatten();
-        let is_told = incident["kind"] == "frame"
-            && incident["thread"]["name"] == Loop::NAME
-            && pids.any(|it| *it == truth.pid)
-            && first["time_ns"].as_i64().unwrap_or(0) >= STALL.0 / 2;
-        check(is_told, || format!("{incident:#}, {truth:?}"))?;
-    }
+    let caught = Caught {
+        truth,
+        incidents: caught,
+    };
+    let named = lost_frames_name_the_culprit(&caught, Loop::NAME, STALL);
+    named.map_err(|failed| format!("{}, {lost:?}", failed.message().unwrap_or_default()))?;
     let on = format!(" late on CPU {cpu}: ");
     let parts = ["a frame of ttx-paced (", &on, " ran instead for "];
     let is_told = |line: &str| parts.iter().all(|part| line.contains(part));

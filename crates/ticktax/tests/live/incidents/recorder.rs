@@ -1,6 +1,5 @@
 //! A recorder as the tests run it, a thread that is kept waiting, and what a folder then holds.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -15,11 +14,9 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, gettid};
-use serde_json::Value;
 use ticktax_model::Cpu;
-use ticktax_model::incident::Trigger;
-use ticktax_model::recording::RecordingReader;
 
+pub(super) use crate::checks::incidents::{incidents, triggers_of};
 use crate::fixture::{check, ticktax};
 
 /// A thread that wants its CPU every millisecond, before all that is not real-time: only the injector keeps it
@@ -169,28 +166,4 @@ impl Drop for Recorder {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// The incidents of a folder, as JSON, one by one.
-pub(super) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
-    let index = fs::read_to_string(folder.join("index.jsonl"))?;
-    let mut found = Vec::new();
-    // A last line without its end is being written.
-    for line in index
-        .split_inclusive('\n')
-        .filter(|line| line.ends_with('\n'))
-    {
-        let line: Value = serde_json::from_str(line)?;
-        if line["line"] == "incident" {
-            found.push(line);
-        }
-    }
-    Ok(found)
-}
-
-/// The triggers that the recording of an incident names.
-pub(super) fn triggers_of(folder: &Path, incident: &Value) -> Result<Vec<Trigger>, Failed> {
-    let name = incident["recording"].as_str().ok_or("it was not kept")?;
-    let recording = RecordingReader::open(folder.join(name))?;
-    Ok(recording.header().triggers.clone())
 }

@@ -1,4 +1,4 @@
-//! Whether another process' tracer is attached, however long that takes on a busy machine.
+//! Waits for another process to attach its tracer, however long that takes on a busy machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,12 +10,31 @@ use libtest_mimic::Failed;
 /// Every kernel that has what is needed has at least so many of the hooks.
 const AT_LEAST: usize = 20;
 
-/// How often is looked, and for how many looks the same must be seen.
-const LOOK: Duration = Duration::from_millis(25);
-const SETTLED: usize = 40;
+/// Number and pace of the looks.
+#[derive(Clone, Copy)]
+struct Looks {
+    /// Time between two looks.
+    pause: Duration,
+    /// Number of looks that must agree.
+    settled: usize,
+    /// Maximum number of looks.
+    most: usize,
+}
 
 /// Within a minute: attaching takes 0.1 s of CPU time, of which a busy machine may give little.
-const LOOKS: usize = 2400;
+const LIVE: Looks = Looks {
+    pause: Duration::from_millis(25),
+    settled: 40,
+    most: 2_400,
+};
+
+/// A look takes a guest longer, and it has one CPU, which the tracer needs to attach. Sleeping costs
+/// nothing there.
+const GUEST: Looks = Looks {
+    pause: Duration::from_millis(400),
+    settled: 3,
+    most: 400,
+};
 
 /// The BPF programs that process `pid` holds.
 fn programs_of(pid: u32) -> BTreeSet<u32> {
@@ -41,28 +60,37 @@ fn alive(programs: &BTreeSet<u32>) -> usize {
 /// Waits until a process that is just starting has attached its tracer, and a second longer: then it
 /// watches. Returns its programs.
 pub(crate) fn wait_for_all(pid: u32) -> Result<BTreeSet<u32>, Failed> {
+    wait_with(LIVE, pid)
+}
+
+/// The same in a lab's guest.
+pub(crate) fn wait_in_guest(pid: u32) -> Result<BTreeSet<u32>, Failed> {
+    wait_with(GUEST, pid)
+}
+
+fn wait_with(looks: Looks, pid: u32) -> Result<BTreeSet<u32>, Failed> {
     let (mut programs, mut settled) = (BTreeSet::new(), 0);
-    wait_until("attaching", || {
+    wait_until(looks, "attaching", || {
         let seen = programs_of(pid);
         let same = seen == programs && seen.len() >= AT_LEAST && alive(&seen) == seen.len();
         settled = if same { settled + 1 } else { 0 };
         programs = seen;
-        settled >= SETTLED
+        settled >= looks.settled
     })?;
     Ok(programs)
 }
 
 /// Waits until none of `programs` is in the kernel any more.
 pub(crate) fn wait_for_none(programs: &BTreeSet<u32>) -> Result<(), Failed> {
-    wait_until("unloading", || alive(programs) == 0)
+    wait_until(LIVE, "unloading", || alive(programs) == 0)
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
-    for _ in 0..LOOKS {
+fn wait_until(looks: Looks, what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failed> {
+    for _ in 0..looks.most {
         if holds() {
             return Ok(());
         }
-        thread::sleep(LOOK);
+        thread::sleep(looks.pause);
     }
-    Err(format!("{what} did not happen within a minute").into())
+    Err(format!("{what} did not happen within a minute or more").into())
 }

@@ -1,0 +1,144 @@
+//! Compares a recording with the kernel's own counters.
+
+use libtest_mimic::Failed;
+use ticktax_model::kernel_words::TICK_FUNCTIONS;
+use ticktax_model::machine::Counters;
+use ticktax_model::recording::Books;
+use ticktax_model::statement::Statement;
+use ticktax_model::tick::{Basis, TickBill};
+use ticktax_model::{Cpu, Kind, Nanos};
+
+use super::{Recorded, Tolerance, check};
+
+/// Upper bound of the time that a reading of the kernel's counters takes.
+const READING: Nanos = Nanos::from_millis(20);
+
+/// The highest number of these that lie within any time of this length.
+fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
+    starts.sort_unstable();
+    let until = |start: Nanos| starts.partition_point(|&other| other < start + length);
+    let within = starts.iter().enumerate();
+    let most = within.map(|(place, &start)| until(start) - place).max();
+    most.unwrap_or(0) as u64
+}
+
+/// Allows for events between the kernel's readings and the books that they enclose. There may be a
+/// storm: hundreds of RCU softirqs within some ms after much memory is freed, or of calls when a
+/// program with many threads ends.
+fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
+    let most = 2 * densest(starts, between);
+    Tolerance {
+        events: tolerance.events.max(most as f64),
+        ..tolerance
+    }
+}
+
+/// When the spans of these names on `cpu` began.
+fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nanos> {
+    let spans = recorded.spans.iter().filter(|(span, source)| {
+        span.cpu == cpu
+            && source.kind == kind
+            && source.detail.is_empty()
+            && names.contains(&&*source.name)
+    });
+    spans.map(|(span, _)| span.start).collect()
+}
+
+/// The kernel counts its interrupts and softirqs itself: there are as many spans.
+pub(crate) fn spans_are_as_many(recorded: &Recorded, tolerance: Tolerance) -> Result<(), Failed> {
+    let header = &recorded.header;
+    for books in &header.books {
+        let cpu = books.cpu;
+        let outside = (books.begin - header.before.at) + (header.after.at - books.end);
+        let between = outside.max(Nanos::ZERO) + READING + READING;
+        for (row, names) in [
+            ("LOC", &["local_timer"][..]),
+            ("CAL", &["call_function", "call_function_single"]),
+            ("RES", &["reschedule"]),
+            ("IWI", &["irq_work"]),
+        ] {
+            let truly = header.after.interrupts_since(&header.before, row, cpu);
+            let Some(truly) = truly else { continue };
+            let found = starts(recorded, cpu, Kind::Irq, names);
+            let count = found.len() as u64;
+            let tolerance = in_between(found, between, tolerance);
+            tolerance.count(&format!("{row} on CPU {cpu}"), count, truly)?;
+        }
+        for vector in ["TIMER", "SCHED", "RCU", "NET_RX", "BLOCK"] {
+            let reading = |counters: &Counters| counters.softirqs.get(vector)?.get(&cpu.0).copied();
+            let readings = reading(&header.before).zip(reading(&header.after));
+            let Some((before, after)) = readings else {
+                continue;
+            };
+            let found = starts(recorded, cpu, Kind::Softirq, &[vector]);
+            let count = found.len() as u64;
+            let tolerance = in_between(found, between, tolerance);
+            tolerance.count(&format!("{vector} on CPU {cpu}"), count, after - before)?;
+        }
+    }
+    Ok(())
+}
+
+/// The tick's bill of a statement.
+pub(crate) fn bill(statement: &Statement) -> Result<&TickBill, Failed> {
+    let bill = statement.tick.as_ref();
+    bill.ok_or_else(|| "there is no bill".into())
+}
+
+/// Interrupts of the local timer on `cpu` in which no tick's function ran.
+fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
+    let (mut ticked, mut count) = (false, 0);
+    let mine = recorded.spans.iter().filter(|(span, _)| span.cpu == cpu);
+    for (_, source) in
+        mine.filter(|(_, source)| source.kind == Kind::Irq && *source.name == *"local_timer")
+    {
+        // A function within an interrupt ends before the interrupt, so its row comes first.
+        if source.detail.is_empty() {
+            count += u64::from(!std::mem::take(&mut ticked));
+        } else {
+            ticked |= TICK_FUNCTIONS.contains(&&*source.detail);
+        }
+    }
+    count
+}
+
+/// Time between the readings of the counters that is outside the books of `cpu`.
+fn outside_the_books(recorded: &Recorded, cpu: Cpu) -> Nanos {
+    let header = &recorded.header;
+    let mut books = header.books.iter().filter(|books| books.cpu == cpu);
+    let elapsed = books.next().map(Books::elapsed).unwrap_or_default();
+    header.after.at - header.before.at - elapsed
+}
+
+/// The growth of LOC in `/proc/interrupts` is the ticks and the interrupts in which only other
+/// timers were due. The readings enclose the books, so some interrupts lie in between: as far as
+/// `tolerance` goes, and the ticks of a CPU that is busy in between.
+pub(crate) fn ticks_are_as_many(
+    statement: &Statement,
+    recorded: &Recorded,
+    tolerance: Tolerance,
+) -> Result<(), Failed> {
+    let bill = bill(statement)?;
+    check(bill.basis == Basis::Spans, || format!("{bill:?}"))?;
+    for cpu in &bill.cpus {
+        let interrupts = cpu.interrupts.ok_or("no LOC in /proc/interrupts")?;
+        let ticks = cpu.all.count + without_a_tick(recorded, cpu.cpu);
+        let between = outside_the_books(recorded, cpu.cpu);
+        let due = between.as_secs_f64() * bill.hz_configured.map_or(0.0, f64::from);
+        let tolerance = Tolerance {
+            events: tolerance.events + due.ceil(),
+            ..tolerance
+        };
+        let timers = starts(recorded, cpu.cpu, Kind::Irq, &["local_timer"]);
+        let tolerance = in_between(timers, between + READING, tolerance);
+        tolerance.count(&format!("ticks on CPU {}", cpu.cpu), ticks, interrupts)?;
+    }
+    Ok(())
+}
+
+/// The parts of a tick's cost are all of it.
+pub(crate) fn tick_costs_what_its_parts_do(statement: &Statement) -> Result<(), Failed> {
+    let cost = bill(statement)?.cost.as_ref().ok_or("no cost")?;
+    let within: i64 = cost.within.iter().map(|part| part.time.0).sum();
+    check(within == cost.time.0, || format!("{cost:?}"))
+}

@@ -1,0 +1,87 @@
+//! Checks of one truth against one recording. The live tests run them on this machine, the
+//! scenario in a lab guest.
+
+#![allow(dead_code, reason = "each program of tests needs a part of this")]
+
+pub(crate) mod accounting;
+pub(crate) mod attached;
+pub(crate) mod beats;
+pub(crate) mod counters;
+pub(crate) mod disturbances;
+mod grid;
+pub(crate) mod incidents;
+pub(crate) mod recorded;
+pub(crate) mod victims;
+
+use std::process::Output;
+
+use libtest_mimic::Failed;
+use ticktax_model::Nanos;
+use ticktax_model::statement::Statement;
+
+pub(crate) use grid::{Grid, Reading};
+pub(crate) use recorded::Recorded;
+
+/// Method of a truth that covers all threads of the injecting process, from its start to its end.
+pub(crate) const WHOLE_PROCESS: &str = "CLOCK_PROCESS_CPUTIME_ID at the end";
+
+/// Allowed distance of a figure from the truth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tolerance {
+    /// For times, a share of the truth.
+    pub(crate) time_share: f64,
+    /// For counts, a share of the truth.
+    pub(crate) count_share: f64,
+    /// For counts, a number of events: those at either end of a disturbance.
+    pub(crate) events: f64,
+}
+
+impl Tolerance {
+    /// For a machine that does other work as well.
+    pub(crate) const LIVE: Self = Self {
+        time_share: 0.05,
+        count_share: 0.05,
+        events: 3.0,
+    };
+    /// For a guest whose clock counts instructions.
+    pub(crate) const GUEST: Self = Self {
+        time_share: 0.01,
+        count_share: 0.0,
+        events: 0.0,
+    };
+
+    /// Fails unless a time is as long as it truly was.
+    pub(crate) fn time(self, what: &str, found: Nanos, truth: Nanos) -> Result<(), Failed> {
+        let allowed = self.time_share * truth.0 as f64;
+        check((found - truth).0.abs() as f64 <= allowed, || {
+            format!("{what}: {found} found, {truth} in truth")
+        })
+    }
+
+    /// Fails unless a count is the true one.
+    pub(crate) fn count(self, what: &str, found: u64, truth: u64) -> Result<(), Failed> {
+        let allowed = (self.count_share * truth as f64).max(self.events);
+        check(found.abs_diff(truth) as f64 <= allowed, || {
+            format!("{what}: {found} found, {truth} in truth")
+        })
+    }
+}
+
+/// The statement that an audit printed as JSON, or its complaint.
+pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("{}: {complaint}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Fails, and says why, unless `holds`.
+pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(why().into()) }
+}
+
+/// The output of a command, as text.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,68 @@
+//! Checks of a followed program's times, with disturbances of known size.
+
+use libtest_mimic::Failed;
+use ticktax_inject::Truth;
+use ticktax_model::Nanos;
+use ticktax_model::statement::Statement;
+use ticktax_model::victim::{ThreadState, ThreadTimes};
+
+use super::{Recorded, Tolerance, check};
+
+/// The times of the victim's threads, which must balance.
+pub(crate) fn threads(statement: &Statement) -> Result<ThreadTimes, Failed> {
+    let victim = statement.victim.as_ref().ok_or("no victim")?;
+    let threads = victim.threads.clone().ok_or("it was not followed")?;
+    check(threads.balances(), || format!("{:?}", threads.off))?;
+    let sum: Nanos = threads.accounts.iter().map(|account| account.time).sum();
+    check(sum == threads.elapsed && threads.threads > 0, || {
+        format!("{threads:?}")
+    })?;
+    Ok(threads)
+}
+
+/// Time of all threads in one state.
+pub(crate) fn time(threads: &ThreadTimes, state: ThreadState) -> Nanos {
+    let accounts = threads.accounts.iter();
+    let wanted = accounts.filter(|account| account.state == state);
+    wanted.map(|account| account.time).sum()
+}
+
+/// A victim that always wants its CPU waits behind a real-time thread for as long as that ran.
+pub(crate) fn waits_behind(
+    truth: &Truth,
+    recorded: &Recorded,
+    threads: &ThreadTimes,
+    tolerance: Tolerance,
+) -> Result<(), Failed> {
+    let mut books = recorded.header.books.iter();
+    let books = books.find(|books| books.cpu == truth.cpu);
+    let books = books.ok_or("its CPU has no books")?;
+    // Counted from when the victim's one thread became known, until the end.
+    let begin = books.end - threads.elapsed;
+    let during = truth.log.iter().map(|event| {
+        let end = (event.start + event.length).min(books.end);
+        (end - event.start.max(begin)).max(Nanos::ZERO)
+    });
+    let took: Nanos = during.sum();
+    let behind = behind(truth, threads);
+    tolerance.time("behind the thread", behind, took)?;
+    let waited = time(threads, ThreadState::Waiting);
+    check(waited >= behind, || format!("{waited} < {behind}"))?;
+    check(!threads.delays.is_empty(), || "no delay".to_owned())
+}
+
+/// Time that the victim waited behind the thread that made the events.
+pub(crate) fn behind(truth: &Truth, threads: &ThreadTimes) -> Nanos {
+    let behind = threads.behind.iter();
+    let its = behind.filter(|one| one.name.starts_with(&truth.comm));
+    its.map(|one| one.time).sum()
+}
+
+/// A victim whose child uses up its quota is throttled for as long as its cgroup says.
+pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), Failed> {
+    let found = time(threads, ThreadState::Throttled);
+    check(truth.allows_throttled(found), || {
+        format!("throttled for {found}: {truth:?}")
+    })?;
+    check(threads.processes >= 2, || "its child is missing".to_owned())
+}

@@ -1,0 +1,143 @@
+//! Starts programs and tracers inside a guest.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use nix::mount::{MsFlags, mount};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_inject::{Plan, Truth};
+use ticktax_lab::guest::TOOLS;
+
+use crate::checks::attached;
+use crate::programs::PROGRAM;
+
+pub(crate) type Outcome<T = ()> = Result<T, Failed>;
+
+/// Name of the ticktax command among a guest's tools.
+pub(crate) const COMMAND: &str = "ticktax";
+/// Folder of links to this program, one for each name that it runs under.
+const NAMES: &str = "/tmp/names";
+/// Number of looks for a remark, and the time between two looks.
+const LOOKS: u32 = 1_500;
+const LOOK: Duration = Duration::from_millis(40);
+
+/// Mounts the cgroups. A quota needs one.
+pub(crate) fn mount_cgroups() -> Outcome {
+    let group = Some("cgroup2");
+    let (flags, none) = (MsFlags::empty(), None::<&str>);
+    Ok(mount(group, "/sys/fs/cgroup", group, flags, none)?)
+}
+
+/// The ticktax command.
+pub(crate) fn ticktax() -> Command {
+    Command::new(Path::new(TOOLS).join(COMMAND))
+}
+
+/// Files of a plan and of its truth.
+pub(crate) fn files(name: &str) -> (String, String) {
+    (format!("/tmp/{name}.plan"), format!("/tmp/{name}.truth"))
+}
+
+/// Starts one of the programs under this name.
+pub(crate) fn start(name: &str, arguments: &[&str]) -> Outcome<Child> {
+    Ok(command(name, arguments)?.spawn()?)
+}
+
+pub(crate) fn command(name: &str, arguments: &[&str]) -> Outcome<Command> {
+    fs::create_dir_all(NAMES)?;
+    let link: PathBuf = [NAMES, name].iter().collect();
+    if !link.exists() {
+        symlink(std::env::current_exe()?, &link)?;
+    }
+    let mut command = Command::new(link);
+    command.arg(PROGRAM).args(arguments).stdin(Stdio::null());
+    Ok(command)
+}
+
+pub(crate) fn finish(mut child: Child) -> Outcome {
+    let status = child.wait()?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!("a program of the guest ended with {status}").into())
+}
+
+/// Runs one disturbance as a program of this name.
+pub(crate) fn inject(name: &str, plan: &Plan) -> Outcome<Truth> {
+    let (plan_file, truth) = files(name);
+    fs::write(&plan_file, serde_json::to_vec(plan)?)?;
+    finish(start(name, &["inject", &plan_file, &truth])?)?;
+    take(name)
+}
+
+/// Reads a truth that a program wrote.
+pub(crate) fn take(name: &str) -> Outcome<Truth> {
+    let (_, truth) = files(name);
+    Ok(serde_json::from_slice(&fs::read(truth)?)?)
+}
+
+/// A ticktax command that traces. It writes to files named after it.
+pub(crate) struct Tracer {
+    name: &'static str,
+    child: Child,
+}
+
+impl Tracer {
+    /// Starts it, and waits until it is attached.
+    pub(crate) fn start(name: &'static str, arguments: &[&str]) -> Outcome<Self> {
+        let child = ticktax()
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(File::create(format!("{name}.json"))?)
+            .stderr(File::create(format!("{name}.err"))?)
+            .spawn()?;
+        let tracer = Self { name, child };
+        match attached::wait_in_guest(tracer.child.id()) {
+            Ok(_) => Ok(tracer),
+            Err(_) => Err(format!("{name} did not attach: {}", tracer.said()).into()),
+        }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(format!("{}.err", self.name)).unwrap_or_default()
+    }
+
+    /// Waits until it has said this.
+    pub(crate) fn says(&self, words: &str) -> Outcome {
+        for _ in 0..LOOKS {
+            if self.said().contains(words) {
+                return Ok(());
+            }
+            thread::sleep(LOOK);
+        }
+        Err(format!("{} did not say `{words}`: {}", self.name, self.said()).into())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Outcome {
+        Ok(kill(
+            Pid::from_raw(i32::try_from(self.child.id())?),
+            signal,
+        )?)
+    }
+
+    /// Ends it as Ctrl-C does.
+    pub(crate) fn interrupt(self) -> Outcome {
+        self.signal(Signal::SIGINT)?;
+        self.ended()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ended(mut self) -> Outcome {
+        let status = self.child.wait()?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(format!("{} ended with {status}: {}", self.name, self.said()).into())
+    }
+}

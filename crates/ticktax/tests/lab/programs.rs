@@ -1,0 +1,153 @@
+//! The programs of guests. Each is this program under another name.
+
+use std::fs;
+use std::io::{BufRead, Read, Write};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use nix::time::{ClockId, clock_gettime};
+use ticktax_inject::{Measured, Plan, Truth};
+use ticktax_model::Nanos;
+use ticktax_probes::clock::now;
+
+use crate::checks::{Grid, WHOLE_PROCESS};
+use crate::scenario::plan::{CPU, FRAME};
+
+/// The argument that makes the tests' program one of these.
+pub(crate) const PROGRAM: &str = "guest-program";
+
+/// Runs the program that the arguments name.
+pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["inject", plan, truth] => inject(plan, truth),
+        ["spin", millis] => spin(now() + time(millis)?),
+        ["hog", begin, millis, truth] => hog(Nanos(begin.parse()?), time(millis)?, truth),
+        ["nothing"] => Ok(()),
+        ["paced", readings] => paced(readings),
+        ["victim"] => victim(),
+        _ => Err(format!("no program {arguments:?}").into()),
+    }
+}
+
+fn time(millis: &str) -> Result<Nanos, Failed> {
+    Ok(Nanos::from_millis(millis.parse()?))
+}
+
+fn spin(until: Nanos) -> Result<(), Failed> {
+    while now() < until {}
+    Ok(())
+}
+
+fn cpu_time(clock: ClockId) -> Result<Nanos, Failed> {
+    let time = clock_gettime(clock)?;
+    Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
+}
+
+/// Makes a disturbance and writes what it did.
+fn inject(plan: &str, truth: &str) -> Result<(), Failed> {
+    let plan: Plan = serde_json::from_slice(&fs::read(plan)?)?;
+    let mut done = ticktax_inject::run(&plan)?;
+    done.measured.push(Measured {
+        time: cpu_time(ClockId::CLOCK_PROCESS_CPUTIME_ID)?,
+        method: WHOLE_PROCESS.to_owned(),
+    });
+    Ok(fs::write(truth, serde_json::to_vec(&done)?)?)
+}
+
+/// Spins from `begin` on, and writes its CPU time.
+fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
+    let left = (begin - now()).max(Nanos::ZERO);
+    thread::sleep(Duration::from_nanos(left.0.unsigned_abs()));
+    let own = i32::try_from(std::process::id())?;
+    let mut truth = truth("hog", own, "", now());
+    let before = cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
+    spin(begin + length)?;
+    truth.injected = Some(Measured {
+        time: cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID)? - before,
+        method: "CLOCK_THREAD_CPUTIME_ID".to_owned(),
+    });
+    truth.end = now();
+    Ok(fs::write(file, serde_json::to_vec(&truth)?)?)
+}
+
+/// Begins a frame each [`FRAME`] and skips those that are already over, until its standard input
+/// ends. Writes when each frame was due and when it began.
+fn paced(file: &str) -> Result<(), Failed> {
+    let ended = Arc::new(AtomicBool::new(false));
+    let end = Arc::clone(&ended);
+    thread::spawn(move || {
+        let _ = std::io::stdin().read(&mut [0]);
+        end.store(true, Ordering::Relaxed);
+    });
+    let mut readings = Vec::new();
+    let mut grid = Grid::new(now(), FRAME);
+    while !ended.load(Ordering::Relaxed) {
+        thread::sleep(grid.left(now()));
+        let began = now();
+        readings.push(grid.frame(began));
+        spin(began + Nanos::from_millis(1))?;
+        grid.end(began, now());
+    }
+    Ok(fs::write(file, serde_json::to_vec(&readings)?)?)
+}
+
+/// Obeys each line of its standard input, and answers with a byte when that is done.
+fn victim() -> Result<(), Failed> {
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["spin", millis] => spin(now() + time(millis)?)?,
+            ["sleep", millis] => {
+                thread::sleep(Duration::from_nanos(time(millis)?.0.unsigned_abs()));
+            }
+            ["inject", plan, truth] => inject(plan, truth)?,
+            ["children", count] => children(count.parse()?)?,
+            _ => return Err(format!("cannot `{line}`").into()),
+        }
+        let mut answers = std::io::stdout();
+        answers.write_all(b"\n")?;
+        answers.flush()?;
+    }
+    Ok(())
+}
+
+/// Starts this number of programs, which end at once.
+fn children(count: u64) -> Result<(), Failed> {
+    for _ in 0..count {
+        let mut child = Command::new(std::env::current_exe()?);
+        let status = child.args([PROGRAM, "nothing"]).status()?;
+        if !status.success() {
+            return Err(format!("a child ended with {status}").into());
+        }
+    }
+    Ok(())
+}
+
+/// A truth of a disturbance that begins.
+pub(crate) fn truth(kind: &str, tid: i32, comm: &str, start: Nanos) -> Truth {
+    Truth {
+        kind: kind.to_owned(),
+        cpu: CPU,
+        pid: tid,
+        tid,
+        comm: comm.to_owned(),
+        start,
+        end: start,
+        stopped: false,
+        planned: 0,
+        events: 0,
+        injected: None,
+        measured: Vec::new(),
+        account: String::new(),
+        also: Vec::new(),
+        counts: Vec::new(),
+        log: Vec::new(),
+        log_left_out: 0,
+    }
+}

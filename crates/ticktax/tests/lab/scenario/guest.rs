@@ -1,0 +1,328 @@
+//! Runs in the guest: three tracers one after another, each with disturbances at known times.
+//!
+//! The guest checks nothing. It hands over the truths and everything that ticktax wrote.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_inject::{Event, Measured, Truth};
+use ticktax_model::Nanos;
+use ticktax_probes::clock::now;
+
+use super::plan::{self, CPU, Injected};
+use crate::inside::{self, Outcome, Tracer, command, files, finish, mount_cgroups, start};
+use crate::programs;
+
+/// The argument that makes the tests' program run the scenario.
+pub(crate) const VERB: &str = "scenario-guest";
+/// The truths by name, as JSON.
+pub(super) const TRUTHS: &str = "truths.json";
+/// Folder of the recorder's incidents. Results are files alone.
+const INCIDENTS: &str = "/tmp/incidents";
+/// Time between two disturbances.
+const REST: Duration = Duration::from_millis(40);
+
+/// Runs everything and leaves the results in the current folder.
+pub(crate) fn run() -> Outcome {
+    mount_cgroups()?;
+    let mut guest = Guest::default();
+    let ran = guest.machine().and_then(|()| guest.victim());
+    let ran = ran.and_then(|()| guest.recorder());
+    // After a failure, the truths so far help to find the reason.
+    Guest::note("end")?;
+    fs::write(TRUTHS, serde_json::to_vec(&guest.truths)?)?;
+    ran
+}
+
+/// The truths so far.
+#[derive(Default)]
+struct Guest {
+    truths: BTreeMap<String, Truth>,
+}
+
+impl Guest {
+    /// Audits the machine, and disturbs it.
+    fn machine(&mut self) -> Outcome {
+        Self::note("machine")?;
+        let audit = ["audit", "--probe", "none", "--for", "10m"];
+        let save = ["--format", "json", "--save", "machine.parquet"];
+        let tracer = Tracer::start("machine", &[&audit[..], &save].concat())?;
+        for injected in plan::machine() {
+            if injected.name == "irq-work" {
+                // The kernel takes no samples of an idle CPU.
+                let busy = start("busy", &["spin", "300"])?;
+                self.inject(&injected)?;
+                finish(busy)?;
+            } else {
+                self.inject(&injected)?;
+            }
+            thread::sleep(REST);
+        }
+        self.stopper()?;
+        self.hogs()?;
+        self.short_lived()?;
+        Self::note("conclusion")?;
+        tracer.interrupt()
+    }
+
+    /// Prints on the console which step begins, and how many seconds the guest has been up and idle.
+    /// Steps in which the guest is not idle cost the host its CPU time.
+    fn note(step: &str) -> Outcome {
+        let uptime = fs::read_to_string("/proc/uptime")?;
+        // `quiet` lets this priority through.
+        let line = format!("<2>scenario: {} {step}\n", uptime.trim());
+        Ok(fs::write("/dev/kmsg", line)?)
+    }
+
+    /// Runs one disturbance as a separate program.
+    fn inject(&mut self, injected: &Injected) -> Outcome {
+        Self::note(injected.name)?;
+        let truth = inside::inject(injected.name, &injected.plan)?;
+        self.truths.insert(injected.name.to_owned(), truth);
+        Ok(())
+    }
+
+    /// Reads a truth that a program wrote.
+    fn take(&mut self, name: &str) -> Outcome {
+        self.truths.insert(name.to_owned(), inside::take(name)?);
+        Ok(())
+    }
+
+    /// Makes the kernel stop all CPUs to change a memory type. That runs on the thread of the highest
+    /// scheduling class.
+    fn stopper(&mut self) -> Outcome {
+        Self::note("stopper")?;
+        let stopper = format!("migration/{CPU}");
+        let tid = ticktax_inject::kernel_thread(&stopper).ok_or("no such thread")?;
+        let (ran, runs) = ticktax_inject::run_time(tid).ok_or("no schedstat")?;
+        let mut log = Vec::new();
+        let start = now();
+        for _ in 0..10 {
+            let begun = now();
+            let range = "base=0x100000000 size=0x1000000 type=uncachable";
+            let mut file = fs::OpenOptions::new().write(true).open("/proc/mtrr")?;
+            file.write_all(range.as_bytes())?;
+            let registers = fs::read_to_string("/proc/mtrr")?;
+            let mut lines = registers.lines();
+            let ours = lines.find(|line| line.contains("base=0x100000000"));
+            let number = ours.and_then(|line| line[3..].split(':').next()?.parse::<u32>().ok());
+            let number = number.ok_or_else(|| format!("the range is not in {registers}"))?;
+            file.write_all(format!("disable={number}").as_bytes())?;
+            log.push(Event {
+                due: begun,
+                start: begun,
+                length: now() - begun,
+                cpu_time: None,
+            });
+            thread::sleep(Duration::from_millis(10));
+        }
+        let (ran_after, runs_after) = ticktax_inject::run_time(tid).ok_or("no schedstat")?;
+        let mut truth = programs::truth(plan::STOPPER, tid, &stopper, start);
+        truth.events = runs_after - runs;
+        truth.log = log;
+        truth.end = now();
+        truth.injected = Some(Measured {
+            time: ran_after - ran,
+            method: "/proc/PID/schedstat".to_owned(),
+        });
+        self.truths.insert(plan::STOPPER.to_owned(), truth);
+        Ok(())
+    }
+
+    /// Two ordinary programs that want the CPU at the same time.
+    fn hogs(&mut self) -> Outcome {
+        Self::note("hogs")?;
+        let begin = (now() + Nanos::from_millis(100)).0.to_string();
+        let hog = |name| {
+            let (_, truth) = files(name);
+            start(name, &["hog", &begin, "400", &truth])
+        };
+        let running = plan::HOGS.map(hog);
+        for child in running {
+            finish(child?)?;
+        }
+        plan::HOGS.into_iter().try_for_each(|name| self.take(name))
+    }
+
+    /// Runs a burst of programs that end at once.
+    fn short_lived(&mut self) -> Outcome {
+        Self::note("short-lived")?;
+        let begun = now();
+        let mut log = Vec::new();
+        let mut truth = programs::truth(plan::SHORT_LIVED, 0, plan::SHORT_LIVED, begun);
+        for _ in 0..20 {
+            let begun = now();
+            let child = start(plan::SHORT_LIVED, &["nothing"])?;
+            // The process id stands in the event.
+            let pid = i64::from(child.id());
+            finish(child)?;
+            log.push(Event {
+                due: Nanos(pid),
+                start: begun,
+                length: now() - begun,
+                cpu_time: None,
+            });
+        }
+        truth.events = log.len() as u64;
+        truth.end = now();
+        truth.log = log;
+        self.truths.insert(plan::SHORT_LIVED.to_owned(), truth);
+        Ok(())
+    }
+
+    /// Audits one program, and disturbs it.
+    fn victim(&mut self) -> Outcome {
+        Self::note("victim")?;
+        let mut victim = Victim::start()?;
+        let pid = victim.child.id().to_string();
+        let audit = ["audit", "--probe", "none", "--for", "10m", "--pid", &pid];
+        let save = ["--format", "json", "--save", "victim.parquet"];
+        let tracer = Tracer::start("victim", &[&audit[..], &save].concat())?;
+        for injected in plan::victim() {
+            if plan::is_of_another(injected.name) {
+                victim.tell("spin 400")?;
+                self.inject(&injected)?;
+                victim.answer()?;
+            } else {
+                let (plan, truth) = files(injected.name);
+                fs::write(&plan, serde_json::to_vec(&injected.plan)?)?;
+                victim.tell(&format!("inject {plan} {truth}"))?;
+                victim.answer()?;
+                self.take(injected.name)?;
+            }
+            thread::sleep(REST);
+        }
+        self.compete(&mut victim)?;
+        self.stop(&mut victim)?;
+        self.sleep(&mut victim)?;
+        victim.tell(&format!("children {}", plan::CHILDREN))?;
+        victim.answer()?;
+        Self::note("victim's conclusion")?;
+        drop(victim.commands);
+        finish(victim.child)?;
+        // It ends with its victim.
+        tracer.ended()
+    }
+
+    /// Another program wants the victim's CPU.
+    fn compete(&mut self, victim: &mut Victim) -> Outcome {
+        let name = plan::COMPETITOR;
+        let begin = (now() + Nanos::from_millis(60)).0.to_string();
+        let (_, truth) = files(name);
+        let hog = start(name, &["hog", &begin, "200", &truth])?;
+        victim.tell("spin 300")?;
+        victim.answer()?;
+        finish(hog)?;
+        self.take(name)
+    }
+
+    /// A signal stops the victim while it spins, and another has it go on.
+    fn stop(&mut self, victim: &mut Victim) -> Outcome {
+        victim.tell("spin 200")?;
+        thread::sleep(Duration::from_millis(50));
+        let pid = Pid::from_raw(i32::try_from(victim.child.id())?);
+        let mut truth = programs::truth(plan::STOPPED, pid.as_raw(), plan::VICTIM, now());
+        kill(pid, Signal::SIGSTOP)?;
+        thread::sleep(Duration::from_millis(300));
+        kill(pid, Signal::SIGCONT)?;
+        truth.end = now();
+        self.truths.insert(plan::STOPPED.to_owned(), truth);
+        victim.answer()
+    }
+
+    /// The victim sleeps for a known time.
+    fn sleep(&mut self, victim: &mut Victim) -> Outcome {
+        let pid = i32::try_from(victim.child.id())?;
+        let mut truth = programs::truth(plan::ASLEEP, pid, plan::VICTIM, now());
+        victim.tell("sleep 300")?;
+        victim.answer()?;
+        truth.end = now();
+        self.truths.insert(plan::ASLEEP.to_owned(), truth);
+        Ok(())
+    }
+
+    /// Runs a flight recorder, and makes one stall for each trigger.
+    fn recorder(&mut self) -> Outcome {
+        Self::note("recorder")?;
+        let mut paced = command(plan::PACED, &["paced", plan::READINGS])?;
+        let mut paced = paced.stdin(Stdio::piped()).spawn()?;
+        let mut command = vec!["record", "--dir", INCIDENTS, "--ring-mib", "16"];
+        for trigger in plan::TRIGGERS {
+            command.extend(["--trigger", trigger]);
+        }
+        let tracer = Tracer::start("recorder", &command)?;
+        Self::note("learn frames")?;
+        tracer.says(" Hz by its wake-ups, learnt in ")?;
+        // The first frame after that shows when frames are due.
+        thread::sleep(Duration::from_millis(200));
+        self.inject(&plan::frame_stall())?;
+        // A window ends 2 s after the delay.
+        thread::sleep(Duration::from_secs(3));
+        drop(paced.stdin.take());
+        finish(paced)?;
+        for injected in plan::stalls() {
+            if injected.name == plan::WAIT_STALL {
+                let spinning = start(plan::HELD_UP, &["spin", "300"])?;
+                self.inject(&injected)?;
+                finish(spinning)?;
+            } else {
+                self.inject(&injected)?;
+            }
+            thread::sleep(Duration::from_secs(5));
+        }
+        Self::note("signal")?;
+        tracer.signal(Signal::SIGUSR1)?;
+        thread::sleep(Duration::from_secs(5));
+        let mark = inside::ticktax()
+            .args(["mark", plan::MARK, "--dir", INCIDENTS])
+            .status()?;
+        if !mark.success() {
+            return Err(format!("ticktax mark: {mark}").into());
+        }
+        thread::sleep(Duration::from_secs(5));
+        tracer.interrupt()?;
+        for entry in fs::read_dir(INCIDENTS)? {
+            let from = entry?.path();
+            if let Some(name) = from.file_name().filter(|_| from.is_file()) {
+                fs::copy(&from, name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The program that the second audit follows. It does what its standard input says.
+struct Victim {
+    child: Child,
+    commands: ChildStdin,
+    answers: ChildStdout,
+}
+
+impl Victim {
+    fn start() -> Outcome<Self> {
+        let mut command = command(plan::VICTIM, &["victim"])?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        Ok(Self {
+            commands: child.stdin.take().ok_or("no standard input")?,
+            answers: child.stdout.take().ok_or("no standard output")?,
+            child,
+        })
+    }
+
+    fn tell(&mut self, command: &str) -> Outcome {
+        Ok(writeln!(self.commands, "{command}")?)
+    }
+
+    /// Waits until it has obeyed the last command.
+    fn answer(&mut self) -> Outcome {
+        let mut answer = [0; 1];
+        Ok(self.answers.read_exact(&mut answer)?)
+    }
+}

@@ -1,0 +1,272 @@
+//! The audit of the machine, with every kind of disturbance that one CPU allows.
+
+use libtest_mimic::Failed;
+use ticktax_model::advice::Advice;
+use ticktax_model::limitation::{HookMissing, Limitation};
+use ticktax_model::recording::{Level, World};
+use ticktax_model::statement::Class;
+use ticktax_model::victim::OffCpuReason;
+use ticktax_model::{Kind, Nanos};
+
+use super::plan::{self, TICK};
+use super::{Scenario, Test, ticktax_says};
+use crate::checks::accounting::{self, Audited};
+use crate::checks::disturbances::{self, counted, is_of_thread, measured};
+use crate::checks::recorded::{is_during, is_frame};
+use crate::checks::{Tolerance, beats, check, counters};
+
+/// Allowed error of a time, as a share of the recording's length.
+const POINTS: f64 = 0.000_5;
+const GUEST: Tolerance = Tolerance::GUEST;
+
+pub(super) const TESTS: &[(&str, Test)] = &[
+    ("every_nanosecond_is_in_one_account", balances),
+    ("every_hook_is_attached_and_no_event_is_lost", sees_all),
+    (
+        "interrupts_and_softirqs_are_as_many_as_the_kernel_counts",
+        counts,
+    ),
+    ("ticks_are_as_many_as_the_kernel_counts", ticks),
+    ("a_fifo_thread_has_the_time_that_it_spun", fifo),
+    (
+        "softirqs_of_packets_are_as_many_as_the_kernel_counts",
+        packets,
+    ),
+    ("a_long_softirq_has_its_length", long_softirq),
+    ("each_expiry_of_a_timerfd_is_seen", timerfd),
+    ("each_expiry_of_an_itimer_is_seen", itimer),
+    ("throttled_time_is_charged_to_the_quota", quota),
+    (
+        "a_throttled_program_is_advised_to_have_more_quota",
+        quota_advice,
+    ),
+    ("each_irq_work_is_seen", irq_work),
+    ("work_of_the_stop_class_has_its_thread", stopper),
+    ("a_periodic_thread_has_its_period_and_its_timer", periodic),
+    ("a_thread_at_random_times_has_no_period", random),
+    ("the_tick_has_its_period", tick_period),
+    ("a_program_between_ticks_is_found", between_ticks),
+    ("a_program_around_ticks_is_found", around_ticks),
+    ("interrupts_that_are_not_measured_are_named", unmeasured),
+    ("two_hogs_wait_behind_each_other", hogs),
+    ("each_short_lived_program_has_an_account", short_lived),
+    (
+        "the_report_of_the_recording_is_the_audits_statement",
+        same_report,
+    ),
+];
+
+fn balances(scenario: &Scenario) -> Result<(), Failed> {
+    let statement = &scenario.machine.statement;
+    check(statement.balances(), || format!("{:?}", statement.balance))?;
+    let accounts: Nanos = statement.accounts.iter().map(|account| account.time).sum();
+    let elapsed = statement.balance.elapsed;
+    check(accounts == elapsed, || format!("{accounts} of {elapsed}"))
+}
+
+fn sees_all(scenario: &Scenario) -> Result<(), Failed> {
+    let header = &scenario.machine.recorded.header;
+    let coverage = &header.coverage;
+    let why = || format!("{:?}", coverage.limitations);
+    check(header.world == World::Lab, || format!("{:?}", header.world))?;
+    check(
+        header.level == Level::Kernel && coverage.every_entry_watched,
+        why,
+    )?;
+    check(coverage.events_lost() == 0, why)?;
+    let is_refused = |limitation: &Limitation| {
+        let Limitation::HookMissing { reason, .. } = limitation else {
+            return false;
+        };
+        matches!(reason, HookMissing::Refused(_))
+    };
+    check(!coverage.limitations.iter().any(is_refused), why)
+}
+
+fn counts(scenario: &Scenario) -> Result<(), Failed> {
+    counters::spans_are_as_many(&scenario.machine.recorded, GUEST)
+}
+
+fn ticks(scenario: &Scenario) -> Result<(), Failed> {
+    let audit = &scenario.machine;
+    counters::ticks_are_as_many(&audit.statement, &audit.recorded, GUEST)?;
+    counters::tick_costs_what_its_parts_do(&audit.statement)
+}
+
+fn fifo(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("fifo")?;
+    disturbances::fifo_thread(truth, &scenario.machine.recorded, GUEST)
+}
+
+fn packets(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("net-rx")?;
+    disturbances::softirq_load(truth, &scenario.machine.recorded, GUEST)
+}
+
+fn long_softirq(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("filter")?;
+    let (time, count) = scenario
+        .machine
+        .recorded
+        .sum(|span, source| is_during(span, truth) && is_frame(source, Kind::Softirq, "NET_RX"));
+    GUEST.count("softirqs", count, truth.events)?;
+    // The send takes a little longer than the softirq within it.
+    let sends = measured(truth, "CLOCK_MONOTONIC around the sends")?;
+    let share = time.share_of(sends);
+    check((0.95..=1.0).contains(&share), || {
+        format!("{time} of {sends}: {truth:?}")
+    })
+}
+
+fn timerfd(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("timerfd")?;
+    disturbances::timer_storm(truth, &scenario.machine.recorded, GUEST)
+}
+
+fn itimer(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("itimer")?;
+    disturbances::signal_timer_storm(truth, &scenario.machine.recorded, GUEST)
+}
+
+fn quota(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("quota")?;
+    disturbances::cgroup_quota(truth, &scenario.machine.recorded, GUEST)?;
+    let throttled = scenario.machine.statement.throttled.iter();
+    let its: Vec<_> = throttled
+        .filter(|program| program.pid == Some(truth.pid))
+        .collect();
+    let is_right = its.len() == 1
+        && its[0].why == OffCpuReason::Throttled
+        && its[0].intervals.count == truth.events
+        && truth.allows_throttled(its[0].time);
+    check(is_right, || format!("{its:?}: {truth:?}"))
+}
+
+fn quota_advice(scenario: &Scenario) -> Result<(), Failed> {
+    let advice = &scenario.machine.statement.advice;
+    let is_it = |advice: &Advice| matches!(advice, Advice::Throttled { .. });
+    check(advice.iter().any(is_it), || format!("{advice:?}"))
+}
+
+fn irq_work(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("irq-work")?;
+    let recorded = &scenario.machine.recorded;
+    let (_, count) = recorded
+        .sum(|span, source| is_during(span, truth) && is_frame(source, Kind::Irq, &truth.account));
+    let kernels = counted(truth, "/proc/interrupts IRQ work interrupts")?;
+    // The kernel itself makes a few, and one of them may come before its count is read.
+    let few = |least: u64| (least..least + 4).contains(&count);
+    check(
+        truth.events > 100 && few(truth.events) && few(kernels),
+        || format!("{count} interrupts: {truth:?}"),
+    )
+}
+
+fn stopper(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth(plan::STOPPER)?;
+    let (time, runs) = scenario.machine.recorded.sum(|span, source| {
+        is_during(span, truth) && source.kind == Kind::Task && is_of_thread(source, truth.tid)
+    });
+    // Two for each range: one sets the memory's type, one resets it.
+    let due = 2 * truth.log.len() as u64;
+    check(runs == due, || format!("{runs} runs: {truth:?}"))?;
+    GUEST.count("runs", runs, truth.events)?;
+    let ran = truth.injected.as_ref().ok_or("no truth")?.time;
+    // The kernel charges a thread from its wake-up on.
+    let share = time.share_of(ran);
+    check((0.9..1.1).contains(&share), || format!("{time}: {truth:?}"))
+}
+
+fn periodic(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("periodic")?;
+    beats::has_its_period_and_its_timer(truth, Nanos::from_millis(50), &scenario.beats)
+}
+
+fn random(scenario: &Scenario) -> Result<(), Failed> {
+    beats::has_none(scenario.truth("random")?, &scenario.beats)
+}
+
+fn tick_period(scenario: &Scenario) -> Result<(), Failed> {
+    let mut lines = scenario.beats.beats.iter();
+    let line = lines.find(|line| line.name.starts_with("local_timer tick_"));
+    let line = line.ok_or_else(|| format!("no beat of the tick: {:#?}", scenario.beats))?;
+    let off = line.rhythm.period / TICK.0 as f64 - 1.0;
+    check(off.abs() < 1e-4, || format!("off by {off}: {line:#?}"))
+}
+
+fn audited<'a>(scenario: &'a Scenario, name: &str) -> Result<Audited<'a>, Failed> {
+    Ok(Audited {
+        truth: scenario.truth(name)?,
+        statement: &scenario.machine.statement,
+        recorded: &scenario.machine.recorded,
+    })
+}
+
+fn between_ticks(scenario: &Scenario) -> Result<(), Failed> {
+    accounting::samples_miss(audited(scenario, "between-ticks")?, false, POINTS)
+}
+
+fn around_ticks(scenario: &Scenario) -> Result<(), Failed> {
+    accounting::samples_miss(audited(scenario, "around-ticks")?, true, POINTS)
+}
+
+fn unmeasured(scenario: &Scenario) -> Result<(), Failed> {
+    accounting::interrupts_that_are_not_measured_are_named(audited(scenario, "net-rx")?)
+}
+
+/// Both want the CPU for the same 400 ms, so each waits for half of that time, behind the other.
+fn hogs(scenario: &Scenario) -> Result<(), Failed> {
+    let waits = scenario
+        .machine
+        .statement
+        .waits
+        .as_ref()
+        .ok_or("no waits")?;
+    for (hog, other) in [(0, 1), (1, 0)].map(|(one, two)| (plan::HOGS[one], plan::HOGS[two])) {
+        let truth = scenario.truth(hog)?;
+        let ran = truth.injected.as_ref().ok_or("no truth")?.time;
+        let wanted = truth.end - truth.start;
+        let program = waits.programs.iter().find(|program| program.name == hog);
+        let program = program.ok_or_else(|| format!("{hog} is not in {waits:#?}"))?;
+        let why = || format!("{program:#?}, {ran} of {wanted}");
+        // It waited longer than this, because it also waited while it started.
+        let waited = wanted - ran;
+        check(waited > Nanos(wanted.0 / 3) && program.time >= waited, why)?;
+        let behind = program.behind.iter().find(|behind| behind.name == other);
+        let behind = behind.ok_or_else(why)?.time;
+        check(
+            behind > Nanos(waited.0 * 3 / 4) && behind <= program.time,
+            why,
+        )?;
+    }
+    Ok(())
+}
+
+fn short_lived(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth(plan::SHORT_LIVED)?;
+    let accounts = &scenario.machine.statement.accounts;
+    for event in &truth.log {
+        let pid = i32::try_from(event.due.0)?;
+        let is_its = |account: &&ticktax_model::statement::Account| {
+            // Before it starts the program, the process is a copy of its parent, and has that name.
+            let is_program = account.class == Class::Program && account.name == plan::SHORT_LIVED;
+            is_program && account.pid == Some(pid)
+        };
+        let its: Vec<_> = accounts.iter().filter(is_its).collect();
+        let [account] = its[..] else {
+            return Err(format!("{} accounts of {pid}: {its:?}", its.len()).into());
+        };
+        let fits = account.time > Nanos::ZERO && account.time < event.length;
+        check(fits, || format!("{account:?} in {}", event.length))?;
+    }
+    Ok(())
+}
+
+fn same_report(scenario: &Scenario) -> Result<(), Failed> {
+    let file = scenario.file("machine.parquet");
+    let report = ticktax_says(&["report", "--format", "json"], &file)?;
+    let audit = std::fs::read(scenario.file("machine.json"))?;
+    check(report == audit, || {
+        "report prints another statement".to_owned()
+    })
+}

@@ -1,0 +1,183 @@
+//! The disturbances of the scenario, which the guest makes and the host knows.
+
+use ticktax_inject::{Disturbance, Plan, Schedule, Window};
+use ticktax_model::{Cpu, Nanos};
+
+/// The guest's only CPU.
+pub(crate) const CPU: Cpu = Cpu(0);
+/// From one tick of the guest's kernel to the next (HZ=250).
+pub(crate) const TICK: Nanos = Nanos::from_millis(4);
+
+/// Work of the highest scheduling class, on the thread `migration/0`.
+pub(crate) const STOPPER: &str = "stopper";
+/// Two ordinary programs that compete for the CPU. Each writes a truth.
+pub(crate) const HOGS: [&str; 2] = ["hog-one", "hog-two"];
+/// Programs that end at once. Their truth has an event for each. Its due time is the process id.
+pub(crate) const SHORT_LIVED: &str = "short-lived";
+
+/// The program that the second audit follows.
+pub(crate) const VICTIM: &str = "victim";
+/// An ordinary program that wants the victim's CPU.
+pub(crate) const COMPETITOR: &str = "competitor";
+/// Truth of the time from the victim's SIGSTOP to its SIGCONT.
+pub(crate) const STOPPED: &str = "stopped";
+/// Truth of the time in which the victim obeys a command to sleep.
+pub(crate) const ASLEEP: &str = "asleep";
+/// Programs that the victim starts at its end.
+pub(crate) const CHILDREN: u64 = 8;
+
+/// Triggers of the recorder.
+pub(crate) const TRIGGERS: [&str; 5] = [
+    "wait:comm=held-up>30ms",
+    "blocked:comm=ttx-inj-block>60ms",
+    "stretch>8ms",
+    "throttled:comm=ttx-inj-hog>50ms",
+    "frame:comm=paced",
+];
+/// The program whose waits trigger.
+pub(crate) const HELD_UP: &str = "held-up";
+/// The program whose lost frames trigger, and the time from one frame to the next.
+pub(crate) const PACED: &str = "paced";
+pub(crate) const FRAME: Nanos = Nanos::from_millis(20);
+/// File in which it leaves when each frame was due and began.
+pub(crate) const READINGS: &str = "readings.json";
+/// Length of the stalls by a real-time thread.
+pub(crate) const STALL: Nanos = Nanos::from_millis(60);
+/// Length of the softirq that triggers. Preparing it takes the guest fifty times as long.
+pub(crate) const LONG_SOFTIRQ: Nanos = Nanos::from_millis(20);
+/// The stall that keeps [`HELD_UP`] waiting.
+pub(crate) const WAIT_STALL: &str = "stall-wait";
+/// The words of a mark.
+pub(crate) const MARK: &str = "after the stalls";
+
+/// A disturbance, and the name of the program that makes it.
+pub(crate) struct Injected {
+    /// Name of the program and of its truth. The kernel keeps 15 letters.
+    pub(crate) name: &'static str,
+    /// Its disturbance.
+    pub(crate) plan: Plan,
+}
+
+fn injected(
+    name: &'static str,
+    disturbance: Disturbance,
+    schedule: Schedule,
+    millis: i64,
+) -> Injected {
+    let plan = Plan::new(disturbance, CPU)
+        .schedule(schedule)
+        .duration(Nanos::from_millis(millis));
+    Injected { name, plan }
+}
+
+/// The disturbances of the machine's audit, in the order in which they run.
+pub(crate) fn machine() -> Vec<Injected> {
+    let ms = Nanos::from_millis;
+    let points = |period| Schedule::every(period, Nanos::ZERO);
+    let fifo = || Disturbance::Fifo { priority: 50 };
+    let random = Schedule {
+        random: true,
+        ..Schedule::every(ms(20), Nanos::from_micros(300))
+    };
+    let dodge = |name, window| {
+        let schedule = Schedule::every(TICK, Nanos(TICK.0 / 10));
+        injected(name, Disturbance::Dodge { window }, schedule, 800)
+    };
+    vec![
+        injected("fifo", fifo(), Schedule::every(ms(20), ms(4)), 300),
+        injected(
+            "net-rx",
+            Disturbance::Softirq { packets: 16 },
+            points(ms(2)),
+            300,
+        ),
+        injected(
+            "filter",
+            Disturbance::Filter,
+            Schedule::every(ms(50), ms(5)),
+            300,
+        ),
+        injected("timerfd", Disturbance::Timer, points(ms(1)), 300),
+        injected("itimer", Disturbance::Itimer, points(ms(2)), 300),
+        injected(
+            "quota",
+            Disturbance::Throttle { quota: ms(20) },
+            points(ms(100)),
+            600,
+        ),
+        injected("irq-work", Disturbance::IrqWork, points(ms(1)), 200),
+        injected(
+            "periodic",
+            fifo(),
+            Schedule::every(ms(50), Nanos::from_micros(300)),
+            5_000,
+        ),
+        injected("random", fifo(), random, 2_000),
+        dodge("between-ticks", Window::BETWEEN),
+        dodge("around-ticks", Window::AROUND),
+    ]
+}
+
+/// Disturbances of the victim of the second audit.
+pub(crate) fn victim() -> Vec<Injected> {
+    let ms = Nanos::from_millis;
+    vec![
+        injected(
+            "thief",
+            Disturbance::Fifo { priority: 50 },
+            Schedule::every(ms(20), ms(4)),
+            300,
+        ),
+        injected(
+            "own-block",
+            Disturbance::Block,
+            Schedule::every(ms(100), ms(50)),
+            300,
+        ),
+        injected(
+            "own-quota",
+            Disturbance::Throttle { quota: ms(20) },
+            Schedule::every(ms(100), Nanos::ZERO),
+            600,
+        ),
+    ]
+}
+
+/// Whether another program makes the disturbance while the victim spins. The victim makes the others.
+pub(crate) fn is_of_another(name: &str) -> bool {
+    name == "thief"
+}
+
+/// The stall that makes the paced program lose frames.
+pub(crate) fn frame_stall() -> Injected {
+    let fifo = Disturbance::Fifo { priority: 50 };
+    let schedule = Schedule::every(Nanos::from_millis(300), STALL);
+    injected("stall-frame", fifo, schedule, 250)
+}
+
+/// The other stalls, one for each trigger.
+pub(crate) fn stalls() -> Vec<Injected> {
+    let ms = Nanos::from_millis;
+    let once = |length| Schedule::every(ms(300), length);
+    vec![
+        injected(
+            WAIT_STALL,
+            Disturbance::Fifo { priority: 50 },
+            once(STALL),
+            250,
+        ),
+        injected("stall-block", Disturbance::Block, once(ms(200)), 250),
+        injected(
+            "stall-softirq",
+            Disturbance::Filter,
+            once(LONG_SOFTIRQ),
+            250,
+        ),
+        injected(
+            "stall-quota",
+            Disturbance::Throttle { quota: ms(10) },
+            Schedule::every(ms(100), ms(10)),
+            450,
+        ),
+    ]
+}

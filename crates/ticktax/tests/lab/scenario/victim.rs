@@ -1,0 +1,203 @@
+//! The audit of one program, with known disturbances.
+
+use libtest_mimic::Failed;
+use ticktax_inject::Truth;
+use ticktax_model::advice::Advice;
+use ticktax_model::recording::EndedEarly;
+use ticktax_model::victim::{DelayKind, OffCpuReason, StateAccount, ThreadState, ThreadTimes};
+use ticktax_model::{Kind, Nanos, Source};
+
+use super::{Scenario, Test, plan, ticktax_says};
+use crate::checks::disturbances::{is_of_thread, measured};
+use crate::checks::recorded::is_during;
+use crate::checks::{Tolerance, check, text, victims};
+
+const GUEST: Tolerance = Tolerance::GUEST;
+
+pub(super) const TESTS: &[(&str, Test)] = &[
+    ("victim_times_add_up_to_its_life", balances),
+    ("victim_waits_behind_a_fifo_thread", waits_behind_a_thief),
+    (
+        "victim_waits_behind_an_ordinary_program",
+        waits_behind_a_competitor,
+    ),
+    ("victim_is_throttled_by_its_quota", is_throttled),
+    ("victim_is_blocked_as_long_as_its_child_sleeps", is_blocked),
+    ("victim_is_stopped_from_the_signal_to_the_next", is_stopped),
+    ("victim_sleeps_as_long_as_it_asked_to", sleeps),
+    ("victim_has_its_children", has_children),
+    ("victim_ends_its_audit", ends),
+    ("victim_delays_name_the_thief", delays),
+    ("victim_advice_names_the_quota_and_the_thief", advice),
+    (
+        "victim_fits_on_a_screen_with_its_culprits",
+        fits_on_a_screen,
+    ),
+];
+
+fn threads(scenario: &Scenario) -> Result<ThreadTimes, Failed> {
+    victims::threads(&scenario.victim.statement)
+}
+
+/// The account of a state.
+fn account(threads: &ThreadTimes, state: ThreadState) -> Result<StateAccount, Failed> {
+    let mut accounts = threads.accounts.iter();
+    let account = accounts.find(|account| account.state == state);
+    Ok(*account.ok_or_else(|| format!("no {state:?}: {threads:#?}"))?)
+}
+
+fn balances(scenario: &Scenario) -> Result<(), Failed> {
+    let statement = &scenario.victim.statement;
+    check(statement.balances(), || format!("{:?}", statement.balance))?;
+    threads(scenario).map(drop)
+}
+
+fn waits_behind_a_thief(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("thief")?;
+    let threads = threads(scenario)?;
+    // The victim wanted its CPU whenever the thief had it.
+    let (ran, _) = scenario
+        .victim
+        .recorded
+        .sum(|_, source| source.kind == Kind::Task && is_of_thread(source, truth.tid));
+    let spins = measured(truth, "CLOCK_MONOTONIC")?;
+    check(ran >= spins, || format!("{ran} of {spins}"))?;
+    GUEST.time("behind the thief", victims::behind(truth, &threads), ran)
+}
+
+fn waits_behind_a_competitor(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth(plan::COMPETITOR)?;
+    let threads = threads(scenario)?;
+    let ran = truth.injected.as_ref().ok_or("no truth")?.time;
+    let mut behind = threads.behind.iter();
+    let behind = behind.find(|behind| behind.name == plan::COMPETITOR);
+    let behind = behind.ok_or_else(|| format!("{:#?}", threads.behind))?;
+    // The victim wanted the CPU whenever the other one had it, and while the other one started.
+    let why = || format!("{behind:#?}, which ran {ran}");
+    check(behind.time >= ran && behind.time < ran + ran, why)?;
+    check(behind.pid == Some(truth.pid) && !behind.own, why)
+}
+
+fn is_throttled(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("own-quota")?;
+    let threads = threads(scenario)?;
+    victims::is_throttled(truth, &threads)?;
+    let account = account(&threads, ThreadState::Throttled)?;
+    GUEST.count("times", account.count, truth.events)
+}
+
+/// Total time, number and maximum of a thread's waits for one reason, within a disturbance.
+fn waits(scenario: &Scenario, truth: &Truth, reason: OffCpuReason) -> (Nanos, u64, Nanos) {
+    let spans = scenario.victim.recorded.spans.iter();
+    let is_its = |source: &Source| {
+        source.kind == Kind::Wait
+            && &*source.detail == reason.name()
+            && is_of_thread(source, truth.tid)
+    };
+    let its = spans.filter(|(span, source)| is_during(span, truth) && is_its(source));
+    its.fold(
+        (Nanos::ZERO, 0, Nanos::ZERO),
+        |(time, count, longest), (span, _)| (time + span.dur, count + 1, longest.max(span.dur)),
+    )
+}
+
+fn is_blocked(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth("own-block")?;
+    let (time, count, _) = waits(scenario, truth, OffCpuReason::Lock);
+    GUEST.count("waits", count, truth.events)?;
+    let planned = plan::victim().into_iter();
+    let planned = planned.filter(|injected| injected.name == "own-block");
+    let each: Nanos = planned.map(|injected| injected.plan.schedule.length).sum();
+    let calls = measured(truth, "CLOCK_MONOTONIC")?;
+    let slept = Nanos(each.0 * i64::try_from(truth.events)?);
+    // Each call is longer than the wait in it, which is longer than the child's sleep.
+    check(slept <= time && time <= calls, || {
+        format!("{time}, not {slept} to {calls}: {truth:?}")
+    })?;
+    let account = account(&threads(scenario)?, ThreadState::Lock)?;
+    check(account.time >= time && account.count >= count, || {
+        format!("{account:?} without {time}")
+    })
+}
+
+fn length(truth: &Truth) -> Nanos {
+    truth.end - truth.start
+}
+
+fn is_stopped(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth(plan::STOPPED)?;
+    let account = account(&threads(scenario)?, ThreadState::Stopped)?;
+    check(account.count == 1, || format!("{account:?}"))?;
+    // It stops when it next runs.
+    GUEST.time("stopped", account.time, length(truth))
+}
+
+fn sleeps(scenario: &Scenario) -> Result<(), Failed> {
+    let truth = scenario.truth(plan::ASLEEP)?;
+    let (time, _, longest) = waits(scenario, truth, OffCpuReason::Sleeping);
+    let asked = Nanos::from_millis(300);
+    let most = length(truth);
+    check(asked <= longest && longest <= most, || {
+        format!("{longest}, not {asked} to {most}")
+    })?;
+    let account = account(&threads(scenario)?, ThreadState::Sleeping)?;
+    check(account.time >= time && account.max >= Some(longest), || {
+        format!("{account:?} without {time}")
+    })
+}
+
+fn has_children(scenario: &Scenario) -> Result<(), Failed> {
+    let threads = threads(scenario)?;
+    // Itself, the child that each block waits for, the one under a quota, and those at its end.
+    let blocks = scenario.truth("own-block")?.events;
+    let all = 1 + blocks + 1 + plan::CHILDREN;
+    GUEST.count("processes", threads.processes, all)
+}
+
+fn ends(scenario: &Scenario) -> Result<(), Failed> {
+    let header = &scenario.victim.recorded.header;
+    let early = header.ended_early.as_ref();
+    check(matches!(early, Some(EndedEarly::ProgramEnded)), || {
+        format!("{early:?}")
+    })
+}
+
+fn delays(scenario: &Scenario) -> Result<(), Failed> {
+    let threads = threads(scenario)?;
+    let why = || format!("{:#?}", threads.delays);
+    let is_throttling = |kind| matches!(kind, DelayKind::Throttled | DelayKind::Unthrottled);
+    // Six delays of 80 ms are longer than all others.
+    let longest = threads.delays.first().ok_or_else(why)?;
+    check(is_throttling(longest.kind), why)
+}
+
+fn advice(scenario: &Scenario) -> Result<(), Failed> {
+    let advice = &scenario.victim.statement.advice;
+    let is_quota = |advice: &Advice| matches!(advice, Advice::Throttled { .. });
+    let text = format!("{advice:#?}");
+    check(advice.iter().any(is_quota), || text.clone())?;
+    check(text.contains("thief"), || text.clone())
+}
+
+/// The first screen, as a terminal of 80 columns and 24 lines has it.
+fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
+    let page = text(&ticktax_says(
+        &["report"],
+        &scenario.file("victim.parquet"),
+    )?);
+    let fits = page.lines().count() <= 24;
+    let fits = fits && page.lines().all(|line| line.chars().count() <= 80);
+    check(fits, || format!("no room for it:\n{page}"))?;
+    for words in [
+        "victim (",
+        "HELD UP",
+        "THROTTLED",
+        "thief",
+        "The CPU quota of",
+    ] {
+        check(page.contains(words), || {
+            format!("`{words}` is not on the screen:\n{page}")
+        })?;
+    }
+    Ok(())
+}
