@@ -157,8 +157,8 @@ impl Cache {
         fs::rename(&fresh, &folder).map_err(LabError::file("move to its place", &folder))
     }
 
-    /// A folder for parts of the cache, made if it is not there. Programs run in it, so nobody else
-    /// may be able to change it: `sudo` may keep the HOME of an ordinary user.
+    /// A folder for parts of the cache, made if it is not there. Programs run in it, so only the
+    /// lab's user can be its owner: `sudo` sometimes keeps the HOME of an ordinary user.
     ///
     /// # Errors
     /// It cannot be made, or another user can change it.

@@ -1,8 +1,8 @@
 //! Output to a path that a person typed: a file, a device, a pipe or an open descriptor.
 //!
-//! A file is written next to the path and renamed over it, so a symbolic link that another user put
-//! there is replaced and its target stays as it is. The kernel follows links only below `/dev` and
-//! `/proc`, where `/dev/stdout` and its kind are links.
+//! A file is written next to the path and renamed over it. A symbolic link that another user put
+//! there is replaced; its target does not change. Links are only followed in `/dev` and `/proc`,
+//! which have `/dev/stdout` and its kind.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use super::temporary::Temporary;
 /// written to directly.
 ///
 /// # Errors
-/// Those of the system, a [`Distrust`], and those of [`Temporary::beside`].
+/// Those of the system, a [`Distrust`], and those of a new [`Temporary`].
 pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(mut stream) = open_stream(path, true)? {
         return stream.write_all(bytes);

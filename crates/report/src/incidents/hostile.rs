@@ -113,7 +113,7 @@ fn names_that_lead_out_of_the_folder_are_neither_removed_nor_read() {
     place.write_index(&names);
     let read = place.read();
     assert_eq!((read.entries().count(), read.damaged), (0, 8));
-    let mut store = place.open().expect("a damaged index is no reason to stop");
+    let mut store = place.open().expect("it starts in spite of damaged lines");
     assert_eq!(store.kept.len(), 0);
     keep_and_make_room(&mut store);
     store.close(NOON).expect("a line");
@@ -130,7 +130,7 @@ fn names_that_lead_out_of_the_folder_are_neither_removed_nor_read() {
 fn a_link_in_place_of_a_recording_is_not_followed() {
     let place = Place::new();
     place.write_index(&[RECORDING.to_owned()]);
-    // A recording that another user may not read, and its reader may.
+    // A recording that only the user of `incidents show` can read.
     let folder = Folder::open(place.root.path()).expect("a folder");
     let secret = RecordingWriter::create_in_folder(folder, "secret".as_ref()).expect("begun");
     secret.finish(&header()).expect("written");

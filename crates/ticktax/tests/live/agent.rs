@@ -319,9 +319,12 @@ pub(crate) fn a_killed_agent_leaves_whole_files() -> Result<(), Failed> {
     agent.kill()?;
     let day = facts.join("accounts/day=2026-01-01");
     fs::create_dir_all(&day)?;
-    chown(&day, Some(NOBODY), Some(NOBODY))?;
-    fs::write(day.join(".part-1.parquet.1-0.part"), "half of it")?;
-    // Its lock has gone with it, and what it was in the middle of is cleared.
+    let leftover = day.join(".part-1.parquet.1-0.part");
+    fs::write(&leftover, "half of it")?;
+    for path in [&day, &leftover] {
+        chown(path, Some(NOBODY), Some(NOBODY))?;
+    }
+    // The lock ended with the agent, and the next one clears the leftover.
     let mut next = Agent::start(&arguments)?;
     next.page_when("ticktax_recorded_seconds_total")?;
     let left = fs::read_dir(&day)?.count();

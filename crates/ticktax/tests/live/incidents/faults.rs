@@ -78,15 +78,17 @@ pub(crate) fn a_full_disk_is_said_and_counted() -> Result<(), Failed> {
 pub(crate) fn a_folder_that_becomes_read_only_is_said_and_stops_nothing() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
-    // A mount of the folder over itself: whoever opens a file there from now on finds it read-only.
-    let script = "\"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
+    // The folder is a mount of its own, which becomes read-only while the recorder holds a handle
+    // of it.
+    let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
+         \"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
          trap 'kill $recorder 2>/dev/null' EXIT; \
          told() { until grep -q \"$2\" \"$1\"; do kill -0 $recorder || exit 9; sleep 0.1; done; }; \
          until \"$2\" mark first --dir \"$1\" 2>/dev/null; do kill -0 $recorder || exit 9; sleep 0.1; done; \
          told \"$3\" 'marked: first'; told \"$1/index.jsonl\" 'line.:.recorded'; \
-         mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" || exit 9; \
+         mount -o remount,bind,ro \"$1\" || exit 9; \
          kill -USR1 $recorder; told \"$3\" 'by a signal'; told \"$3.err\" 'parquet.*read-only'; \
-         umount \"$1\" || exit 9; \
+         mount -o remount,bind,rw \"$1\" || exit 9; \
          \"$2\" mark last --dir \"$1\" || exit 9; told \"$3\" 'marked: last'; \
          kill -TERM $recorder; wait $recorder; code=$?; cat \"$3.err\" >&2; \
          \"$2\" incidents --dir \"$1\" --format json; exit $code";
