@@ -11,19 +11,22 @@
 //! |---|---|---|
 //! | [`Folder::open`] | anybody | reading what somebody else wrote |
 //! | [`Folder::open_own`] | the effective user | files that this user writes and removes |
+//! | [`Folder::open_guarded`] | root or the effective user, and all parents | new files and folders |
 //! | [`Folder::open_trusted`] | the effective user, and it or root all parents | files that decide what root does |
+
+mod walk;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, getegid, geteuid, unlinkat};
 
 /// Flags of every folder that is opened: no link as its last component, not inherited by programs.
@@ -104,13 +107,13 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens a folder of the effective user below folders that only this user or root can change. Links in `path`
-    /// are resolved first; each component of the result is then opened and checked by its handle.
+    /// Opens a folder of the effective user below folders that only this user or root can change. Each
+    /// component of `path`, and of the links in it, is opened and checked by its handle.
     ///
     /// # Errors
     /// Those of the system, and a [`Distrust`].
     pub fn open_trusted(path: &Path) -> io::Result<Self> {
-        let folder = Self::walk(&std::fs::canonicalize(or_here(path))?)?;
+        let folder = Self::walk(path)?;
         folder.check_own()?;
         Ok(Self {
             path: path.to_owned(),
@@ -126,9 +129,9 @@ impl Folder {
     pub fn make_trusted(path: &Path, mode: u32) -> io::Result<Self> {
         let mut missing = Vec::new();
         let mut there = path;
-        let root = loop {
-            match std::fs::canonicalize(or_here(there)) {
-                Ok(root) => break root,
+        let mut folder = loop {
+            match Self::walk(there) {
+                Ok(folder) => break folder,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -136,7 +139,6 @@ impl Folder {
             missing.push(there.file_name().ok_or(io::ErrorKind::NotFound)?);
             there = there.parent().ok_or(io::ErrorKind::NotFound)?;
         };
-        let mut folder = Self::walk(&root)?;
         while let Some(name) = missing.pop() {
             let mode = if missing.is_empty() { mode } else { 0o755 };
             folder = folder.make(name, mode)?;
@@ -150,25 +152,13 @@ impl Folder {
         })
     }
 
-    /// Opens the folder at an absolute path without links. Each folder on the way must be one that only root and
-    /// the effective user can change.
-    fn walk(path: &Path) -> io::Result<Self> {
-        // Passing through a folder takes no right to list it: `/home` is often closed for reading.
-        let passing = DIRECTORY | OFlag::O_PATH;
-        let mut folder = Self {
-            handle: open("/", passing, Mode::empty())?,
-            path: PathBuf::from("/"),
-        };
-        folder.check_parent()?;
-        for component in path.components() {
-            if let Component::Normal(name) = component {
-                folder.handle = openat(&folder.handle, name, passing, Mode::empty())?;
-                folder.path.push(name);
-                folder.check_parent()?;
-            }
-        }
-        folder.handle = openat(&folder.handle, ".", DIRECTORY, Mode::empty())?;
-        Ok(folder)
+    /// Opens a folder in which only root and the effective user can exchange what this user makes: its parents and
+    /// the folder belong to one of the two, and others can write to it only if it is sticky.
+    ///
+    /// # Errors
+    /// Those of the system, and a [`Distrust`].
+    pub fn open_guarded(path: &Path) -> io::Result<Self> {
+        Self::walk(path)
     }
 
     /// Makes a folder in this one, unless it is there, and opens it.
@@ -180,6 +170,18 @@ impl Folder {
             Ok(()) | Err(Errno::EEXIST) => self.child(name),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Makes a folder in this one and opens it. The umask does not change its mode.
+    ///
+    /// # Errors
+    /// Those of the system; `AlreadyExists` if anything has the name.
+    pub fn make_new(&self, name: &OsStr, mode: u32) -> io::Result<Self> {
+        // Nobody else may enter it before its mode is final.
+        mkdirat(&self.handle, single(name)?, Mode::S_IRWXU)?;
+        let folder = self.child(name)?;
+        fchmod(&folder.handle, Mode::from_bits_truncate(mode))?;
+        Ok(folder)
     }
 
     /// Opens a folder in this one.
@@ -207,6 +209,14 @@ impl Folder {
     /// Where it is, for messages.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The number of the user who owns it.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn owner(&self) -> io::Result<u32> {
+        Ok(fstat(&self.handle)?.st_uid)
     }
 
     /// The handle, to lock it or to change its owner.
@@ -375,7 +385,7 @@ impl Folder {
         let facts = fstat(self.handle.as_fd())?;
         let owner = facts.st_uid;
         let path = || self.path.clone();
-        if owner != 0 && owner != geteuid().as_raw() {
+        if !is_ours_or_roots(owner) {
             return Err(Distrust::Parent {
                 path: path(),
                 owner,
@@ -387,6 +397,12 @@ impl Folder {
             return Err(Distrust::Writable { path: path() }.into());
         }
         Ok(())
+    }
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
     }
 }
 
@@ -410,6 +426,10 @@ fn single(name: &OsStr) -> io::Result<&OsStr> {
 
 fn is(facts: &FileStat, kind: SFlag) -> bool {
     SFlag::from_bits_truncate(facts.st_mode & SFlag::S_IFMT.bits()) == kind
+}
+
+fn is_ours_or_roots(owner: u32) -> bool {
+    owner == 0 || owner == geteuid().as_raw()
 }
 
 /// Whether anybody but the owner may write: other users, or a group that is not the effective one.
@@ -633,6 +653,33 @@ mod tests {
         fs::remove_file(place.path().join("sub/file")).expect("removed");
         folder.remove_folder(name("sub")).expect("removed");
         assert!(folder.remove_folder(name("../x")).is_err());
+    }
+
+    #[test]
+    fn a_new_folder_has_its_mode_and_a_taken_name_is_an_error() {
+        let place = temporary();
+        let folder = Folder::open_guarded(place.path()).expect("our own");
+        let new = name("new");
+        folder.make_new(new, 0o775).expect("made");
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        // The usual umask would leave 0755.
+        assert_eq!(mode(&place.path().join("new")), 0o775);
+        symlink("/", place.path().join("link")).expect("a link");
+        for taken in ["new", "link"] {
+            let refused = folder.make_new(name(taken), 0o700).expect_err("taken");
+            assert_eq!(refused.kind(), ErrorKind::AlreadyExists, "{taken}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_guarded_if_nobody_else_can_exchange_its_entries() {
+        let place = temporary();
+        let open = place.path().join("open");
+        fs::create_dir(&open).expect("a folder");
+        for (mode, is_guarded) in [(0o755, true), (0o777, false), (0o1777, true)] {
+            fs::set_permissions(&open, Permissions::from_mode(mode)).expect("a mode");
+            assert_eq!(Folder::open_guarded(&open).is_ok(), is_guarded, "{mode:o}");
+        }
     }
 
     #[test]
