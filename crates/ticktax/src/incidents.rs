@@ -163,10 +163,15 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The folder that was named, or the default one.
-pub(crate) fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
-    match &typed.dir {
-        Some(dir) => Ok(dir.clone()),
-        None => StateFolder::Incidents.path("--dir"),
+/// The folder to read: the one that was named, else the recorder's or, if only the agent's exists, the agent's.
+fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
+    if let Some(dir) = &typed.dir {
+        return Ok(dir.clone());
     }
+    let recorders = StateFolder::Incidents.path("--dir")?;
+    let agents = StateFolder::AgentIncidents.path("--dir")?;
+    if !recorders.exists() && agents.exists() {
+        return Ok(agents);
+    }
+    Ok(recorders)
 }

@@ -24,15 +24,18 @@ use frames::Frames;
 
 use crate::arguments::RecordArguments;
 use crate::failure::Failure;
-use crate::incidents::folder;
 use crate::interrupt::Interrupt;
+use crate::state::StateFolder;
 use crate::terminal::Terminal;
 
 /// The recorder is looked at so often where nothing happens. What happens wakes it.
 const IDLE: Duration = Duration::from_hours(1);
 
 pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
-    let folder = folder(&typed.folder)?;
+    let folder = match &typed.dir {
+        Some(dir) => dir.clone(),
+        None => StateFolder::Incidents.path("--dir")?,
+    };
     let interrupt = Interrupt::listen()?;
     let mut keeper = Keeper::open(&folder, typed.budget.budget(), typed.journal, terminal)?;
     let plan = typed.ring.applied_to(RecorderPlan {

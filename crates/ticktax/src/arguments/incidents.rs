@@ -92,8 +92,10 @@ pub(crate) struct RecordArguments {
     #[arg(long = "trigger", value_name = "TRIGGER", required = true)]
     pub(crate) triggers: Vec<TriggerSpec>,
 
-    #[command(flatten)]
-    pub(crate) folder: FolderArguments,
+    /// Folder to keep incidents in [default: /var/lib/ticktax/incidents as root, otherwise
+    /// ~/.local/state/ticktax/incidents]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) dir: Option<PathBuf>,
 
     /// How long to record, such as 8h [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
@@ -205,11 +207,12 @@ impl FromStr for Bytes {
     }
 }
 
-/// Where incidents are kept.
+/// The folder of incidents to read, or to send a mark to.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FolderArguments {
-    /// The folder of the incidents [default: /var/lib/ticktax/incidents of root, else
-    /// ~/.local/state/ticktax/incidents]
+    /// Folder of the incidents [default: that of `ticktax record` or, if only that of `ticktax agent` exists, the
+    /// agent's: /var/lib/ticktax/incidents or /var/lib/ticktax-agent/incidents as root, otherwise the same below
+    /// ~/.local/state]
     #[arg(long, value_name = "FOLDER", global = true)]
     pub(crate) dir: Option<PathBuf>,
 }
