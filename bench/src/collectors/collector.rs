@@ -181,7 +181,7 @@ impl Watching {
         let mut stream = TcpStream::connect(address)?;
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )?;
         let mut page = Vec::new();
         stream.read_to_end(&mut page)?;

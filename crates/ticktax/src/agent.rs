@@ -1,10 +1,12 @@
-//! `ticktax agent`: watches this machine for ever, serves what it has counted, and writes facts files.
+//! `ticktax agent`: watches this machine until it is stopped, serves metrics, and writes facts files.
 
 mod connection;
 mod counting;
 mod endpoint;
+mod filter;
 mod http;
 mod rights;
+mod server;
 mod watching;
 
 use std::process::ExitCode;
@@ -21,12 +23,11 @@ use crate::interrupt::Interrupt;
 use crate::terminal::Terminal;
 use counting::{Agent, Shown};
 use endpoint::Endpoint;
-use http::PageFormat;
+use http::{Hosts, PageFormat};
 use rights::User;
 use watching::{Keeping, Watcher};
 
-/// How often the tracer's buffers are looked at, and signals heard. Longer stretches that find no room in
-/// the meantime are summed.
+/// Pause between two looks at the tracer's buffers and at signals.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the verb.
@@ -37,20 +38,27 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     plan.check()?;
     let keeping = Keeping::of(typed)?;
     rights::keep_files_private();
+    // Threads inherit the set that their parent has.
+    rights::empty_bounding_set();
     if let Some(keeping) = &keeping {
-        user.make_private_folder(keeping.folder())?;
+        user.make_folder(keeping.folder(), 0o700)?;
     }
     if let Some(folder) = &typed.facts {
-        user.make_folder(folder)?;
+        user.make_folder(folder, 0o750)?;
     }
     let shown = Shown::default();
-    let endpoint = Endpoint::bind(&typed.listen)?;
-    if let Some(file) = endpoint.as_ref().and_then(Endpoint::file) {
-        user.own(file)?;
+    let is_for_user = Endpoint::is_for_user(&typed.listen, &user);
+    let mut endpoint = None;
+    if !is_for_user {
+        endpoint = Endpoint::bind(&typed.listen, &user)?;
     }
     let interrupt = Interrupt::listen()?;
     let watcher = Watcher::start(plan, keeping, typed)?;
     user.become_it()?;
+    filter::install();
+    if is_for_user {
+        endpoint = Endpoint::bind(&typed.listen, &user)?;
+    }
     let mut agent = Agent::new(watcher.machine(), watcher.limitations(), Arc::clone(&shown));
     if let Some(folder) = &typed.facts {
         let settings = FactsSettings {
@@ -67,7 +75,12 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     let mut socket = None;
     if let Some(endpoint) = endpoint {
         terminal.remark(&format!("ticktax agent: metrics on {}", endpoint.shown()));
-        socket = Some(endpoint.serve(move |format| page(&shown, format))?);
+        let hosts = if typed.listen_anywhere {
+            Hosts::Any
+        } else {
+            Hosts::Loopback
+        };
+        socket = endpoint.serve(hosts, move |format| page(&shown, format))?;
     }
     let length = typed.length.map(|length| length.0);
     let (books, lost) = agent.watch(ready, (&interrupt, length), terminal);

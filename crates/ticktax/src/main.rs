@@ -25,6 +25,7 @@ mod progress;
 mod record;
 mod report;
 mod sim;
+mod socket;
 mod state;
 mod sweep;
 mod terminal;

@@ -1,85 +1,36 @@
-//! One connection: a request is read and answered within a time, whatever the other side does.
+//! One connection: it reads a request and writes an answer, as far as that is possible without
+//! waiting.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
+use nix::poll::PollFlags;
 use ticktax_model::Nanos;
 use ticktax_probes::clock::now;
 
-use super::http::{MOST_BYTES, PageFormat, Request};
+use super::http::{Hosts, MOST_BYTES, PageFormat, Request};
 
-/// For so long a request may take to come. A scraper sends it at once.
+/// Time in which a request has to arrive. A scraper sends it at once.
 const TO_READ: Nanos = Nanos::from_secs(2);
 
-/// For so long an answer may take to be read.
+/// Time in which an answer has to be read.
 const TO_WRITE: Nanos = Nanos::from_secs(5);
 
 /// A stream of either sort.
-pub(super) enum Connection {
+pub(super) enum Stream {
     /// Over TCP.
     Tcp(TcpStream),
     /// Over a Unix socket.
     Unix(UnixStream),
 }
 
-impl Connection {
-    /// Reads a request, and answers it; `page` makes the metrics.
-    ///
-    /// # Errors
-    /// The other side went away, or took too long.
-    pub(super) fn serve(mut self, page: impl FnOnce(PageFormat) -> Vec<u8>) -> io::Result<()> {
-        let request = self.request()?;
-        self.answer(&request.answer(page))
-    }
-
-    /// Writes an answer, and closes the connection.
-    ///
-    /// # Errors
-    /// The other side went away, or took too long.
-    pub(super) fn answer(mut self, answer: &[u8]) -> io::Result<()> {
-        let until = now() + TO_WRITE;
-        let mut rest = answer;
-        while !rest.is_empty() {
-            let left = time_left(until)?;
-            match &self {
-                Self::Tcp(stream) => stream.set_write_timeout(Some(left))?,
-                Self::Unix(stream) => stream.set_write_timeout(Some(left))?,
-            }
-            match self.write(rest) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(written) => rest = &rest[written..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        match &self {
-            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
-            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
-        }
-    }
-
-    fn request(&mut self) -> io::Result<Request> {
-        let until = now() + TO_READ;
-        let mut bytes = Vec::new();
-        let mut more = [0; 1024];
-        loop {
-            let left = time_left(until)?;
-            match self {
-                Self::Tcp(stream) => stream.set_read_timeout(Some(left))?,
-                Self::Unix(stream) => stream.set_read_timeout(Some(left))?,
-            }
-            match self.read(&mut more) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => bytes.extend_from_slice(&more[..read]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-            bytes.truncate(MOST_BYTES);
-            if let Some(request) = Request::parse(&bytes) {
-                return Ok(request);
-            }
+impl Stream {
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nonblocking(true),
+            Self::Unix(stream) => stream.set_nonblocking(true),
         }
     }
 
@@ -96,13 +47,138 @@ impl Connection {
             Self::Unix(stream) => stream.write(from),
         }
     }
+
+    fn shutdown(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
 }
 
-/// The time until then, never none at all.
-fn time_left(until: Nanos) -> io::Result<Duration> {
-    let left = u64::try_from((until - now()).0)
-        .ok()
-        .filter(|&left| left > 0);
-    left.map(Duration::from_nanos)
-        .ok_or_else(|| ErrorKind::TimedOut.into())
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+/// Stage of a connection, with its data so far.
+enum Stage {
+    /// It waits for the rest of a request that began with these bytes.
+    Asking(Vec<u8>),
+    /// It waits for room for the rest of an answer.
+    Answering { answer: Vec<u8>, written: usize },
+}
+
+/// State of a connection after it went as far as it could.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It waits for the other side.
+    Waits,
+    /// It was answered, or the other side went away.
+    Done,
+}
+
+/// A connection and its stage.
+pub(super) struct Connection {
+    stream: Stream,
+    stage: Stage,
+    /// When it gives up its place.
+    until: Nanos,
+}
+
+impl Connection {
+    /// Takes a stream that was just accepted.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn new(stream: Stream) -> io::Result<Self> {
+        stream.set_nonblocking()?;
+        Ok(Self {
+            stream,
+            stage: Stage::Asking(Vec::new()),
+            until: now() + TO_READ,
+        })
+    }
+
+    /// When it gives up its place.
+    pub(super) fn until(&self) -> Nanos {
+        self.until
+    }
+
+    /// Whether its request has arrived.
+    pub(super) fn is_answering(&self) -> bool {
+        matches!(self.stage, Stage::Answering { .. })
+    }
+
+    /// Events that let it go on.
+    pub(super) fn events(&self) -> PollFlags {
+        match self.stage {
+            Stage::Asking(_) => PollFlags::POLLIN,
+            Stage::Answering { .. } => PollFlags::POLLOUT,
+        }
+    }
+
+    /// Reads and writes as much as possible; `page` makes the metrics.
+    pub(super) fn advance(
+        &mut self,
+        hosts: Hosts,
+        page: impl FnOnce(PageFormat) -> Vec<u8>,
+    ) -> Progress {
+        match self.try_advance(hosts, page) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Progress::Waits,
+            // It was answered, or the other side went away.
+            _ => Progress::Done,
+        }
+    }
+
+    fn try_advance(
+        &mut self,
+        hosts: Hosts,
+        page: impl FnOnce(PageFormat) -> Vec<u8>,
+    ) -> io::Result<()> {
+        if let Stage::Asking(bytes) = &mut self.stage {
+            let answer = read_request(&mut self.stream, bytes, hosts)?.answer(page);
+            self.until = now() + TO_WRITE;
+            self.stage = Stage::Answering { answer, written: 0 };
+        }
+        let Stage::Answering { answer, written } = &mut self.stage else {
+            return Ok(());
+        };
+        while *written < answer.len() {
+            match self.stream.write(&answer[*written..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(more) => *written += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.stream.shutdown()
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Reads until a request is complete.
+fn read_request(stream: &mut Stream, bytes: &mut Vec<u8>, hosts: Hosts) -> io::Result<Request> {
+    let mut more = [0; 1024];
+    loop {
+        match stream.read(&mut more) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(read) => bytes.extend_from_slice(&more[..read]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        bytes.truncate(MOST_BYTES);
+        if let Some(request) = Request::parse(bytes, hosts) {
+            return Ok(request);
+        }
+    }
 }

@@ -1,147 +1,151 @@
-//! Where metrics are served: a listening socket, and a few threads at most.
+//! Where metrics are served: a listening socket, and the thread that serves its connections.
 
-use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::thread;
-use std::time::Duration;
 
-use ticktax_model::disk::words;
+use nix::sys::socket::{Backlog, SockType, listen};
+use ticktax_model::disk::{Folder, error_words};
 
-use super::connection::Connection;
-use super::http::{PageFormat, busy};
+use super::connection::Stream;
+use super::http::{Hosts, PageFormat};
+use super::rights::User;
+use super::server::Server;
 use crate::arguments::Listen;
 use crate::failure::Failure;
+use crate::socket::{self, SocketFile};
 
-/// Connections that are served at a time, each by a thread for seven seconds at most.
-const MOST_CONNECTIONS: usize = 8;
-
-/// A thread's stack: the page that it makes is on the heap.
+/// The thread's stack: the pages that it makes are on the heap.
 const STACK: usize = 128 << 10;
 
-/// A socket that listens.
-pub(super) enum Endpoint {
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A socket that accepts connections.
+pub(super) enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+            Self::Unix(listener) => listener.set_nonblocking(true),
+        }
+    }
+
+    pub(super) fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => Ok(Stream::Tcp(listener.accept()?.0)),
+            Self::Unix(listener) => Ok(Stream::Unix(listener.accept()?.0)),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// A listener and its place.
+pub(super) struct Endpoint {
+    listener: Listener,
+    /// The place, for people.
+    shown: String,
+    file: Option<SocketFile>,
 }
 
 impl Endpoint {
-    /// Listens where it was asked for; `None` where that is nowhere.
-    pub(super) fn bind(listen: &Listen) -> Result<Option<Self>, Failure> {
-        let failed = |error: &io::Error| {
-            Failure::Agent(format!("cannot listen on {listen}: {}", in_words(error)))
-        };
-        match listen {
-            Listen::None => Ok(None),
-            Listen::Tcp(address) => {
-                let bound = TcpListener::bind(address);
-                bound
-                    .map(|bound| Some(Self::Tcp(bound)))
-                    .map_err(|error| failed(&error))
-            }
-            Listen::Unix(path) => {
-                remove_stale(path);
-                let bound = UnixListener::bind(path).and_then(|bound| {
-                    fs::set_permissions(path, Permissions::from_mode(0o660))?;
-                    Ok(Some(Self::Unix(bound, path.clone())))
-                });
-                bound.map_err(|error| failed(&error))
-            }
-        }
-    }
-
-    /// Where it is, for a person.
-    pub(super) fn shown(&self) -> String {
-        match self {
-            Self::Tcp(listener) => match listener.local_addr() {
-                Ok(address) => format!("http://{address}/metrics"),
-                Err(_) => "http".to_owned(),
-            },
-            Self::Unix(_, path) => format!("unix:{}", path.display()),
-        }
-    }
-
-    /// The socket's file, where it has one.
-    pub(super) fn file(&self) -> Option<&Path> {
-        match self {
-            Self::Tcp(_) => None,
-            Self::Unix(_, path) => Some(path),
-        }
-    }
-
-    /// Serves what `page` makes, on threads of its own, as long as the process lives. The socket's file goes
-    /// with what is returned.
-    pub(super) fn serve(
-        self,
-        page: impl Fn(PageFormat) -> Vec<u8> + Send + Sync + 'static,
-    ) -> Result<SocketFile, Failure> {
-        let page = Arc::new(page);
-        let file = SocketFile(self.file().map(Path::to_owned));
-        let thread = thread::Builder::new().name("metrics".to_owned());
-        let started = thread.stack_size(STACK).spawn(move || {
-            let open = Arc::new(AtomicUsize::new(0));
-            loop {
-                match self.accept() {
-                    Ok(connection) => hand_over(connection, &open, &page),
-                    // No descriptors are left, or the other side has gone: no reason to spin.
-                    Err(_) => thread::sleep(Duration::from_millis(100)),
+    /// Listens as `--listen` asks for; `None` if that is nowhere. While root has yet to become the
+    /// agent's user, the file of a Unix socket has to be in a folder that only root can change, and
+    /// is given to that user.
+    pub(super) fn bind(place: &Listen, user: &User) -> Result<Option<Self>, Failure> {
+        let bound = match place {
+            Listen::None => return Ok(None),
+            Listen::Tcp(address) => TcpListener::bind(address).map(|listener| {
+                let address = listener.local_addr().unwrap_or(*address);
+                Self {
+                    listener: Listener::Tcp(listener),
+                    shown: format!("http://{address}/metrics"),
+                    file: None,
                 }
-            }
-        });
-        started.map(|_| file).map_err(|_| {
-            Failure::Agent("cannot start a thread: raise the limit of processes (ulimit -u)".into())
+            }),
+            Listen::Unix(path) => bind_file(path, user),
+        };
+        bound.map(Some).map_err(|error| {
+            Failure::Agent(format!("cannot listen on {place}: {}", in_words(&error)))
         })
     }
 
-    fn accept(&self) -> io::Result<Connection> {
-        match self {
-            Self::Tcp(listener) => listener.accept().map(|(stream, _)| Connection::Tcp(stream)),
-            Self::Unix(listener, _) => {
-                let accepted = listener.accept();
-                accepted.map(|(stream, _)| Connection::Unix(stream))
-            }
-        }
+    /// Whether the agent's user binds the socket after root's rights are gone: its folder belongs
+    /// to that user, who could exchange the file while root gives it away.
+    pub(super) fn is_for_user(place: &Listen, user: &User) -> bool {
+        let Listen::Unix(path) = place else {
+            return false;
+        };
+        let Some(user) = user.user_to_become() else {
+            return false;
+        };
+        let folder = socket::split(path).and_then(|(folder, _)| Folder::open(folder));
+        let owner = folder.and_then(|folder| folder.owner());
+        owner.is_ok_and(|owner| owner == user.uid.as_raw())
+    }
+
+    /// Its place, for people.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Serves what `page` makes on another thread as long as the process lives. Dropping the file
+    /// that is returned removes it. Programs that can open a Unix socket choose their `Host`
+    /// header: it is not checked there.
+    pub(super) fn serve(
+        self,
+        hosts: Hosts,
+        page: impl Fn(PageFormat) -> Vec<u8> + Send + 'static,
+    ) -> Result<Option<SocketFile>, Failure> {
+        let hosts = match self.listener {
+            Listener::Tcp(_) => hosts,
+            Listener::Unix(_) => Hosts::Any,
+        };
+        let server = Server::new(self.listener, hosts, page);
+        let server = server.map_err(|error| {
+            Failure::Agent(format!("cannot serve metrics: {}", error_words(&error)))
+        })?;
+        let thread = thread::Builder::new().name("metrics".to_owned());
+        let started = thread.stack_size(STACK).spawn(move || server.run());
+        started.map(|_| self.file).map_err(|_| {
+            Failure::Agent("cannot start a thread: raise the limit of processes (ulimit -u)".into())
+        })
     }
 }
 
-/// Serves a connection on a thread of its own, or turns it away where there are too many.
-fn hand_over(
-    connection: Connection,
-    open: &Arc<AtomicUsize>,
-    page: &Arc<impl Fn(PageFormat) -> Vec<u8> + Send + Sync + 'static>,
-) {
-    if open.fetch_add(1, Ordering::AcqRel) >= MOST_CONNECTIONS {
-        // It fits into the socket's buffer, so that nobody is waited for.
-        drop(connection.answer(&busy()));
-        open.fetch_sub(1, Ordering::AcqRel);
-        return;
+/// Listens on a Unix socket that its user and group may connect to.
+fn bind_file(path: &Path, user: &User) -> io::Result<Endpoint> {
+    let (folder, name) = socket::split(path)?;
+    let folder = match user.user_to_become() {
+        Some(_) => Folder::open_guarded(folder)?,
+        None => Folder::open(folder)?,
+    };
+    socket::remove_stale(&folder, name);
+    let (socket, file) = SocketFile::bind(folder, name, SockType::Stream, 0o660)?;
+    if let Some(user) = user.user_to_become() {
+        file.give(user)?;
     }
-    let (counted, page) = (Arc::clone(open), Arc::clone(page));
-    let thread = thread::Builder::new().name("metrics".to_owned());
-    let started = thread.stack_size(STACK).spawn(move || {
-        // Whoever went away, or was too slow, has nobody to be told.
-        drop(connection.serve(|format| page(format)));
-        counted.fetch_sub(1, Ordering::AcqRel);
-    });
-    if started.is_err() {
-        open.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Removes a socket that nobody listens on any more.
-fn remove_stale(path: &Path) {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
-    if is_socket
-        && UnixStream::connect(path).is_err_and(|it| it.kind() == ErrorKind::ConnectionRefused)
-    {
-        // What cannot be removed is told by listening.
-        drop(fs::remove_file(path));
-    }
+    listen(&socket, Backlog::new(BACKLOG)?)?;
+    Ok(Endpoint {
+        listener: Listener::Unix(socket.into()),
+        shown: format!("unix:{}", path.display()),
+        file: Some(file),
+    })
 }
 
 fn in_words(error: &io::Error) -> String {
@@ -154,22 +158,10 @@ fn in_words(error: &io::Error) -> String {
         ErrorKind::AddrNotAvailable => {
             "this machine does not have that address; choose one of `ip address`".to_owned()
         }
-        ErrorKind::PermissionDenied => {
+        ErrorKind::PermissionDenied if error.get_ref().is_none() => {
             "it is not allowed; choose a port from 1024 on, or a folder of your own".to_owned()
         }
-        kind => words(kind),
-    }
-}
-
-/// The file of a Unix socket, which is removed with this. Where that is not allowed, the next agent that
-/// listens there does.
-pub(super) struct SocketFile(Option<PathBuf>);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            drop(fs::remove_file(path));
-        }
+        _ => error_words(error),
     }
 }
 
@@ -181,18 +173,25 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
-    use super::{Endpoint, MOST_CONNECTIONS};
-    use crate::arguments::Listen;
+    use super::super::server::{MOST_ANSWERING, MOST_ASKING};
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+    fn bind(listen: &Listen) -> Result<Endpoint, Failure> {
+        let user = User::chosen(None).unwrap();
+        Endpoint::bind(listen, &user).map(Option::unwrap)
+    }
 
     /// An endpoint that serves a page of a megabyte.
     fn endpoint() -> SocketAddr {
-        let listen: Listen = "127.0.0.1:0".parse().unwrap();
-        let endpoint = Endpoint::bind(&listen).unwrap().unwrap();
-        let Endpoint::Tcp(listener) = &endpoint else {
+        let endpoint = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let Listener::Tcp(listener) = &endpoint.listener else {
             panic!("{}", endpoint.shown());
         };
         let address = listener.local_addr().unwrap();
-        drop(endpoint.serve(|_| vec![b'x'; 1 << 20]).unwrap());
+        let page = |_| vec![b'x'; 1 << 20];
+        assert!(endpoint.serve(Hosts::Loopback, page).unwrap().is_none());
         address
     }
 
@@ -203,7 +202,7 @@ mod tests {
         stream
     }
 
-    /// What is answered to these bytes; nothing where the connection is closed without an answer.
+    /// The answer to these bytes; nothing if the connection is closed without an answer.
     fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = connect(address);
         // The other side may have had enough before all of it was sent.
@@ -213,37 +212,56 @@ mod tests {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// Asks until there is room.
-    fn scrape(address: SocketAddr) -> String {
-        loop {
-            let answer = ask(address, b"GET /metrics HTTP/1.1\r\n\r\n");
-            if !answer.starts_with("HTTP/1.1 503") {
-                return answer;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+    /// Connections that have sent this and do nothing more.
+    fn hanging(address: SocketAddr, count: usize, sent: &[u8]) -> Vec<TcpStream> {
+        let hang = |_| {
+            let mut stream = connect(address);
+            drop(stream.write_all(sent));
+            stream
+        };
+        (0..count).map(hang).collect()
     }
 
     #[test]
-    fn who_hangs_keeps_nobody_else_from_being_served() {
+    fn a_scrape_is_answered_at_once_however_many_connections_hang() {
         let address = endpoint();
-        // Some say nothing, some half of it, some do not read the answer.
-        let hanging: Vec<TcpStream> = (0..3 * MOST_CONNECTIONS)
-            .map(|number| {
-                let mut stream = connect(address);
-                let said: &[u8] = match number % 3 {
-                    0 => b"",
-                    1 => b"GET /met",
-                    _ => b"GET /metrics HTTP/1.1\r\n\r\n",
-                };
-                drop(stream.write_all(said));
-                stream
-            })
+        // They send nothing, half a request, or do not read their answers.
+        let hanging: Vec<Vec<TcpStream>> = [b"".as_slice(), b"GET /met", REQUEST]
+            .into_iter()
+            .map(|sent| hanging(address, 2 * MOST_ASKING, sent))
             .collect();
-        let answer = scrape(address);
+        let answer = ask(address, REQUEST);
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:.200}");
         assert!(answer.len() > 1 << 20, "{}", answer.len());
         drop(hanging);
+    }
+
+    #[test]
+    fn a_connection_that_sends_nothing_is_closed() {
+        let address = endpoint();
+        let mut silent = connect(address);
+        let mut answer = Vec::new();
+        // Its end comes before the minute of patience is over.
+        assert_eq!(silent.read_to_end(&mut answer).unwrap(), 0);
+    }
+
+    #[test]
+    fn the_oldest_connection_gives_up_its_place_first() {
+        let address = endpoint();
+        let mut silent = hanging(address, MOST_ASKING + MOST_ANSWERING, b"");
+        let mut oldest = silent.remove(0);
+        assert_eq!(oldest.read(&mut [0]).unwrap(), 0);
+        let answer = ask(address, REQUEST);
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:.200}");
+    }
+
+    #[test]
+    fn a_web_page_whose_name_was_rebound_to_loopback_reads_nothing() {
+        let address = endpoint();
+        let rebound = b"GET /metrics HTTP/1.1\r\nHost: rebound.example:9559\r\n\r\n";
+        let answer = ask(address, rebound);
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{answer:.200}");
+        assert!(answer.contains("--listen-anywhere"), "{answer:.400}");
     }
 
     #[test]
@@ -271,25 +289,28 @@ mod tests {
             let is_http = answer.is_empty() || answer.starts_with("HTTP/1.1 ");
             assert!(is_http, "{answer:.200}");
         }
-        assert!(scrape(address).starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(ask(address, REQUEST).starts_with("HTTP/1.1 200 OK\r\n"));
     }
 
     #[test]
     fn a_unix_socket_is_private_and_a_stale_one_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        // What a killed agent leaves.
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        // A killed agent leaves one.
+        drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let listen = Listen::Unix(path.clone());
-        let endpoint = Endpoint::bind(&listen).unwrap().unwrap();
-        let second = Endpoint::bind(&listen).err().unwrap().to_string();
+        let endpoint = bind(&listen).unwrap();
+        let second = bind(&listen).err().unwrap().to_string();
         assert!(second.contains("listens there already"), "{second}");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o660);
-        let file = endpoint.serve(|_| b"page".to_vec()).unwrap();
+        let file = endpoint.serve(Hosts::Loopback, |_| b"page".to_vec());
+        let file = file.unwrap().expect("a file");
+        // Any `Host` is served here.
         let mut stream = UnixStream::connect(&path).unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let request = b"GET /metrics HTTP/1.1\r\nHost: any\r\n\r\n";
+        stream.write_all(request).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.ends_with("page"), "{answer}");

@@ -1,5 +1,7 @@
-//! As much of HTTP/1.1 as scrapers need: a request's head is read, one answer is written, the connection is
-//! closed.
+//! As much of HTTP/1.1 as scrapers need: a request's head is read, one answer is written, the
+//! connection is closed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use httparse::{EMPTY_HEADER, Status};
 
@@ -29,8 +31,7 @@ impl PageFormat {
         }
     }
 
-    /// What somebody who takes these gets: protocol buffers where they are taken at least as gladly as any text, else
-    /// text, which is also for whoever does not say.
+    /// Format for an `Accept` header: protocol buffers if they weigh at least as much as any text.
     fn accepted(header: &str) -> Self {
         let (mut protobuf, mut text) = (0.0, 0.0);
         for range in header.split(',') {
@@ -62,6 +63,62 @@ impl PageFormat {
     }
 }
 
+/// Which `Host` headers are answered.
+///
+/// A web page can have its own name resolve to 127.0.0.1 (DNS rebinding). The browser of somebody
+/// who visits the page then lets it read what is served here, but sends the page's name as the
+/// `Host`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hosts {
+    /// All: the names of an address that other machines can reach are not known.
+    Any,
+    /// `localhost` and loopback addresses, with any port: a tunnel has another.
+    Loopback,
+}
+
+impl Hosts {
+    fn refusal(self, request: &httparse::Request<'_, '_>) -> Option<Request> {
+        if self == Self::Any {
+            return None;
+        }
+        let headers = request.headers.iter();
+        let mut hosts = headers.filter(|header| header.name.eq_ignore_ascii_case("host"));
+        match (hosts.next(), hosts.next()) {
+            (None, _) if request.version == Some(0) => None,
+            (Some(host), None) => (!is_loopback(host.value)).then_some(Request::OtherHost),
+            _ => Some(Request::Hostless),
+        }
+    }
+}
+
+/// Whether a `Host` header names this machine's loopback device.
+fn is_loopback(host: &[u8]) -> bool {
+    let Ok(host) = str::from_utf8(host) else {
+        return false;
+    };
+    let host = host.trim();
+    if let Ok(address) = host.parse::<SocketAddr>() {
+        return is_loopback_address(address.ip());
+    }
+    if let Ok(address) = host.parse::<Ipv4Addr>() {
+        return address.is_loopback();
+    }
+    let bracketed = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    if let Some(address) = bracketed {
+        return address
+            .parse::<Ipv6Addr>()
+            .is_ok_and(|address| is_loopback_address(address.into()));
+    }
+    let (name, port) = host.split_once(':').unwrap_or((host, "0"));
+    name.eq_ignore_ascii_case("localhost") && port.parse::<u16>().is_ok()
+}
+
+fn is_loopback_address(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
 /// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
@@ -78,6 +135,10 @@ pub(super) enum Request {
     Unknown,
     /// Something that cannot be done.
     OtherMethod,
+    /// Something of another host.
+    OtherHost,
+    /// Something without one host.
+    Hostless,
     /// Nothing that makes sense.
     Senseless,
     /// More than anybody needs to say.
@@ -86,11 +147,14 @@ pub(super) enum Request {
 
 impl Request {
     /// What these first bytes of a connection ask for; `None` where more have to come.
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8], hosts: Hosts) -> Option<Self> {
         let mut headers = [EMPTY_HEADER; MOST_HEADERS];
         let mut request = httparse::Request::new(&mut headers);
         match request.parse(bytes) {
-            Ok(Status::Complete(_)) => Some(Self::of(&request)),
+            Ok(Status::Complete(_)) => {
+                let refusal = hosts.refusal(&request);
+                Some(refusal.unwrap_or_else(|| Self::of(&request)))
+            }
             Ok(Status::Partial) if bytes.len() < MOST_BYTES => None,
             Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => Some(Self::TooLong),
             Err(_) => Some(Self::Senseless),
@@ -128,14 +192,19 @@ impl Request {
             Self::Root => text("200 OK", "ticktax agent: the metrics are at /metrics\n"),
             Self::Unknown => text("404 Not Found", "the metrics are at /metrics\n"),
             Self::OtherMethod => text("405 Method Not Allowed", "only GET and HEAD\n"),
+            Self::OtherHost => text(
+                "421 Misdirected Request",
+                "only localhost and loopback addresses are served: scrape one of them, or start the agent with \
+                 --listen-anywhere\n",
+            ),
+            Self::Hostless => text("400 Bad Request", "send one Host header\n"),
             Self::Senseless => text("400 Bad Request", "this is not HTTP\n"),
             Self::TooLong => text("431 Request Header Fields Too Large", "too long\n"),
         }
     }
 }
 
-/// An answer with this as its body, which is left out where only the `head` is wanted. What there is depends on what
-/// is taken.
+/// An answer; `head` leaves out its body. `Vary` tells caches that the format depends on `Accept`.
 fn response(status: &str, kind: &str, body: &[u8], head: bool) -> Vec<u8> {
     let length = body.len();
     let mut answer = format!(
@@ -149,23 +218,17 @@ fn response(status: &str, kind: &str, body: &[u8], head: bool) -> Vec<u8> {
     answer
 }
 
-/// The answer to whoever comes while too many others are served.
-pub(super) fn busy() -> Vec<u8> {
-    response(
-        "503 Service Unavailable",
-        "text/plain; charset=utf-8",
-        b"too many connections\n",
-        false,
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{MOST_BYTES, PageFormat, Request};
+    use super::{Hosts, MOST_BYTES, PageFormat, Request};
+
+    fn parse(bytes: &[u8]) -> Option<Request> {
+        Request::parse(bytes, Hosts::Any)
+    }
 
     #[test]
     fn a_scraper_gets_metrics_and_others_a_word() {
-        let of = |text: &str| Request::parse(text.as_bytes());
+        let of = |text: &str| parse(text.as_bytes());
         let metrics = Some(Request::Metrics {
             head: false,
             format: PageFormat::Text,
@@ -181,11 +244,61 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_is_not_this_machines_loopback_is_refused() {
+        let asked = |headers: &str| {
+            let request = format!("GET /metrics HTTP/1.1\r\n{headers}\r\n");
+            Request::parse(request.as_bytes(), Hosts::Loopback)
+        };
+        let served = parse(b"GET /metrics HTTP/1.1\r\n\r\n");
+        for host in [
+            "localhost",
+            "localhost:9559",
+            "LocalHost:80",
+            "127.0.0.1",
+            "127.0.0.1:9559",
+            "127.8.9.10:1",
+            "[::1]:9559",
+            "[::1]",
+            "[::ffff:127.0.0.1]:9559",
+        ] {
+            assert_eq!(asked(&format!("host:  {host} \r\n")), served, "{host}");
+        }
+        for host in [
+            "",
+            "rebound.example",
+            "rebound.example:9559",
+            "localhost.rebound.example",
+            "127.0.0.1.rebound.example",
+            "localhost:9559:1",
+            "localhost:x",
+            "0.0.0.0:9559",
+            "10.0.0.1:9559",
+            "[::]:9559",
+            "[::1",
+            "::1",
+            "user@localhost",
+        ] {
+            let answer = asked(&format!("Host: {host}\r\n"));
+            assert_eq!(answer, Some(Request::OtherHost), "{host}");
+        }
+        assert_eq!(asked(""), Some(Request::Hostless));
+        let two = "Host: localhost\r\nHost: rebound.example\r\n";
+        assert_eq!(asked(two), Some(Request::Hostless));
+        // Neither the front page nor an error of another host.
+        let front = b"GET / HTTP/1.1\r\nHost: rebound.example\r\n\r\n";
+        let refused = Request::parse(front, Hosts::Loopback);
+        assert_eq!(refused, Some(Request::OtherHost));
+        // HTTP/1.0 has no such header.
+        let old = b"GET /metrics HTTP/1.0\r\n\r\n";
+        assert_eq!(Request::parse(old, Hosts::Loopback), served);
+    }
+
+    #[test]
     fn what_does_not_end_is_too_long() {
         let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(MOST_BYTES));
-        assert_eq!(Request::parse(long.as_bytes()), Some(Request::TooLong));
+        assert_eq!(parse(long.as_bytes()), Some(Request::TooLong));
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65));
-        assert_eq!(Request::parse(many.as_bytes()), Some(Request::TooLong));
+        assert_eq!(parse(many.as_bytes()), Some(Request::TooLong));
     }
 
     #[test]
@@ -233,15 +346,15 @@ mod tests {
             let asked = format!("GET /metrics HTTP/1.1\r\naccept: {accepts}\r\n\r\n");
             let head = false;
             let meant = Some(Request::Metrics { head, format });
-            assert_eq!(Request::parse(asked.as_bytes()), meant, "{accepts}");
+            assert_eq!(parse(asked.as_bytes()), meant, "{accepts}");
         }
     }
 
-    /// Requests that make sense, and what a careless or malicious client makes of them: bytes changed, left out, sent
-    /// twice. Always the same ones.
+    /// Requests that make sense, and what a careless or malicious client makes of them: bytes
+    /// changed, left out, sent twice. Always the same ones.
     #[test]
     fn no_request_makes_it_panic_or_read_without_end() {
-        let seed = b"GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\nAccept: \
+        let seed = b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9559\r\nAccept: \
                      application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
                      encoding=delimited;q=0.6,text/plain;q=0.5,*/*;q=0.1\r\n\r\n";
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -265,7 +378,7 @@ mod tests {
                     break;
                 }
             }
-            match Request::parse(&bytes) {
+            match Request::parse(&bytes, Hosts::Loopback) {
                 None => assert!(bytes.len() < MOST_BYTES),
                 Some(request) => {
                     let answer = request.answer(|_| b"page".to_vec());

@@ -1,15 +1,15 @@
 //! The rights that an agent has: what attaching needs, and none afterwards.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
-use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::io;
 use std::path::Path;
 
 use caps::CapSet;
 use nix::sys::prctl::set_no_new_privs;
-use nix::sys::stat::{Mode, umask};
-use nix::unistd::{self, geteuid, setgroups, setresgid, setresuid};
-use ticktax_model::disk::words;
+use nix::sys::stat::{Mode, fchmod, umask};
+use nix::unistd::{self, Uid, fchown, geteuid, setgroups, setresgid, setresuid};
+use ticktax_model::disk::{Folder, error_words};
 
 use crate::failure::Failure;
 
@@ -19,6 +19,12 @@ const USERS: [&str; 2] = ["ticktax", "nobody"];
 /// Files from now on may be read by their group and by nobody else, and written by their owner.
 pub(super) fn keep_files_private() {
     umask(Mode::from_bits_truncate(0o027));
+}
+
+/// Empties the bounding set of this thread and of those that it starts: no program that they could
+/// run has a capability. It needs `CAP_SETPCAP`; an agent without it has `no_new_privs` alone.
+pub(super) fn empty_bounding_set() {
+    let _ = caps::clear(None, CapSet::Bounding);
 }
 
 /// Whom the agent becomes.
@@ -51,53 +57,56 @@ impl User {
         Ok(Self { becomes })
     }
 
-    /// Makes a folder where there is none, and lets the user have it, as those above it that are made for it.
-    pub(super) fn make_folder(&self, folder: &Path) -> Result<(), Failure> {
-        self.make(folder, 0o750)
-    }
-
-    /// The same, of a folder that nobody else may look into.
-    pub(super) fn make_private_folder(&self, folder: &Path) -> Result<(), Failure> {
-        self.make(folder, 0o700)
-    }
-
-    fn make(&self, folder: &Path, mode: u32) -> Result<(), Failure> {
-        let above = folder.ancestors().skip(1);
-        let above: Vec<&Path> = above
-            .take_while(|it| !it.as_os_str().is_empty() && !it.exists())
-            .collect();
-        let all = above.into_iter().rev().map(|it| (it, 0o750));
-        for (path, mode) in all.chain([(folder, mode)]) {
-            match DirBuilder::new().mode(mode).create(path) {
-                Ok(()) => self.own(path)?,
-                Err(_) if path.is_dir() => {}
-                Err(error) => {
-                    let why = words(error.kind());
-                    return Err(Failure::Agent(format!(
-                        "cannot make {}: {why}",
-                        path.display()
-                    )));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets the user have a file or a folder.
-    pub(super) fn own(&self, path: &Path) -> Result<(), Failure> {
-        let Some(user) = self.becomes.as_ref().filter(|_| geteuid().is_root()) else {
-            return Ok(());
+    /// Makes a folder that the user will own, if root has to. Nothing is given away but a new
+    /// folder: its missing parents stay root's.
+    ///
+    /// The user makes it later, without root's rights, if it lies below a folder of this user's.
+    /// Root acts only if nobody else can exchange an entry on the way, and only through handles.
+    pub(super) fn make_folder(&self, path: &Path, mode: u32) -> Result<(), Failure> {
+        let failed = |error: &io::Error| {
+            let why = error_words(error);
+            Failure::Agent(format!("cannot make {}: {why}", path.display()))
         };
-        let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
-        chown(path, Some(uid), Some(gid)).map_err(|error| {
-            let why = words(error.kind());
-            let (path, name) = (path.display(), &user.name);
-            Failure::Agent(format!("cannot give {path} to {name}: {why}"))
-        })
+        let nearest = Nearest::find(path).map_err(|error| failed(&error))?;
+        let owner = nearest.folder.owner().map_err(|error| failed(&error))?;
+        let Some((last, parents)) = nearest.missing.split_last() else {
+            return self.check_owner(path, owner);
+        };
+        match self.user_to_become() {
+            Some(user) if user.uid.as_raw() != owner => {
+                let place = nearest.folder.path();
+                make_for(user, place, parents, last, mode).map_err(|error| failed(&error))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Becomes this user, and gives up every capability for good. To be called before there is a second
-    /// thread: capabilities are each thread's own.
+    /// Refuses a path of another user's, which the agent could not write to.
+    fn check_owner(&self, path: &Path, owner: u32) -> Result<(), Failure> {
+        let owner = Uid::from_raw(owner);
+        if owner == self.number() {
+            return Ok(());
+        }
+        let (owner, user) = (user_name(owner), user_name(self.number()));
+        let path = path.display();
+        Err(Failure::Agent(format!(
+            "{path} belongs to {owner}, but the agent runs as {user}: name another folder, or remove it"
+        )))
+    }
+
+    /// Number of the user that it runs as once everything is attached.
+    fn number(&self) -> Uid {
+        self.becomes.as_ref().map_or_else(geteuid, |user| user.uid)
+    }
+
+    /// The user to become; `None` if that changes nothing.
+    pub(super) fn user_to_become(&self) -> Option<&unistd::User> {
+        let becomes = self.becomes.as_ref();
+        becomes.filter(|user| user.uid != geteuid())
+    }
+
+    /// Becomes this user in all threads, and clears the capabilities of this one. Threads of probes
+    /// clear their own.
     pub(super) fn become_it(&self) -> Result<(), Failure> {
         let failed = |what: &str| {
             Failure::Agent(format!(
@@ -105,7 +114,7 @@ impl User {
                  ordinary user with the three capabilities"
             ))
         };
-        if let Some(user) = self.becomes.as_ref().filter(|_| geteuid().is_root()) {
+        if let Some(user) = self.user_to_become() {
             let became = setgroups(&[user.gid])
                 .and_then(|()| setresgid(user.gid, user.gid, user.gid))
                 .and_then(|()| setresuid(user.uid, user.uid, user.uid));
@@ -132,5 +141,59 @@ impl User {
             Some(user) => format!("{error} (as user {})", user.name),
             None => error.to_string(),
         })
+    }
+}
+
+/// The part of a path that exists.
+struct Nearest {
+    folder: Folder,
+    /// Names of the folders that are missing below it, the outermost first.
+    missing: Vec<OsString>,
+}
+
+impl Nearest {
+    fn find(path: &Path) -> io::Result<Self> {
+        let mut missing = Vec::new();
+        let mut place = path;
+        loop {
+            match Folder::open(place) {
+                Ok(folder) => {
+                    missing.reverse();
+                    return Ok(Self { folder, missing });
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            // A path that ends in `..` has no name.
+            let name = place.file_name().ok_or(io::ErrorKind::NotFound)?;
+            missing.push(name.to_owned());
+            place = place.parent().ok_or(io::ErrorKind::NotFound)?;
+        }
+    }
+}
+
+/// Makes the folder `last` for a user, and its missing `parents` for root, in a `place` that only
+/// root can change.
+fn make_for(
+    user: &unistd::User,
+    place: &Path,
+    parents: &[OsString],
+    last: &OsStr,
+    mode: u32,
+) -> io::Result<()> {
+    let mut folder = Folder::open_guarded(place)?;
+    for name in parents {
+        folder = folder.make_new(name, 0o755)?;
+    }
+    let given = folder.make_new(last, 0o700)?;
+    fchown(&given, Some(user.uid), Some(user.gid))?;
+    Ok(fchmod(&given, Mode::from_bits_truncate(mode))?)
+}
+
+/// Name of a user for messages.
+fn user_name(number: Uid) -> String {
+    match unistd::User::from_uid(number) {
+        Ok(Some(user)) => user.name,
+        _ => format!("user {number}"),
     }
 }

@@ -16,7 +16,7 @@ use super::{Length, one_of};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo ticktax agent                                    metrics on http://127.0.0.1:9559/metrics
-  sudo ticktax agent --user ticktax --facts /var/lib/ticktax/facts
+  sudo ticktax agent --user ticktax --facts /var/lib/ticktax-agent/facts
                                                         and facts of every minute as Parquet files
   sudo ticktax agent --listen unix:/run/ticktax.sock    behind a proxy of your own
   sudo ticktax agent --listen none --facts facts --for 1h
@@ -45,7 +45,7 @@ pub(crate) struct AgentArguments {
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:9559")]
     pub(crate) listen: Listen,
 
-    /// Let --listen name an address that other machines can reach
+    /// Let --listen name an address that other machines can reach, and serve any `Host`, such as a proxy's
     #[arg(long)]
     pub(crate) listen_anywhere: bool,
 

@@ -1,23 +1,25 @@
 //! Who asks a recorder to keep this moment: SIGUSR1, and marks that come over a socket.
 
-use std::fs;
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
+use nix::sys::socket::SockType;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
-use ticktax_model::disk;
+use ticktax_model::disk::{Folder, error_words};
 use ticktax_model::incident::TriggerKind;
 use ticktax_observe::Waker;
 
 use crate::failure::Failure;
 use crate::incidents::{SOCKET, WORDS_MAX};
 use crate::interrupt::Interrupt;
+use crate::socket::{self, SocketFile};
 
 /// Asks that wait to be looked at; further ones are counted.
 const WAITING: usize = 16;
@@ -35,12 +37,13 @@ pub(crate) struct Ask {
 pub(crate) struct Asks {
     heard: Receiver<Ask>,
     refused: Arc<AtomicU64>,
-    socket: PathBuf,
+    /// Removed at the end. The thread at the socket ends with the process.
+    _socket: SocketFile,
     signals: signal_hook::iterator::Handle,
 }
 
 impl Asks {
-    /// Listens for SIGUSR1, and at the socket in `folder`, which nobody else has: its recorder holds the lock.
+    /// Listens for SIGUSR1, and for marks at a socket in the folder whose lock this recorder holds.
     pub(crate) fn listen(folder: &Path, waker: Waker) -> Result<Self, Failure> {
         let (sender, heard) = sync_channel(WAITING);
         let refused = Arc::new(AtomicU64::new(0));
@@ -49,10 +52,8 @@ impl Asks {
             refused: Arc::clone(&refused),
             waker,
         };
-        let path = folder.join(SOCKET);
-        // A recorder that was killed leaves its socket.
-        let _ = fs::remove_file(&path);
-        let socket = UnixDatagram::bind(&path).map_err(|error| no_socket(&path, &error))?;
+        let (socket, file) =
+            bind(folder).map_err(|error| no_socket(&folder.join(SOCKET), &error))?;
         let mut numbers = Interrupt::heard();
         numbers.push(SIGUSR1);
         let signals =
@@ -73,7 +74,7 @@ impl Asks {
         Ok(Self {
             heard,
             refused,
-            socket: path,
+            _socket: file,
             signals: handle,
         })
     }
@@ -92,8 +93,6 @@ impl Asks {
 impl Drop for Asks {
     fn drop(&mut self) {
         self.signals.close();
-        // Where it cannot be removed, the next recorder does it. The thread at the socket ends with the process.
-        let _ = fs::remove_file(&self.socket);
     }
 }
 
@@ -133,12 +132,20 @@ fn hear_marks(socket: &UnixDatagram, post: &Post) {
     }
 }
 
+/// A socket that only its owner can send to.
+fn bind(folder: &Path) -> io::Result<(UnixDatagram, SocketFile)> {
+    let folder = Folder::open_own(folder)?;
+    let name = OsStr::new(SOCKET);
+    // A recorder that was killed leaves its socket.
+    socket::remove(&folder, name);
+    let (socket, file) = SocketFile::bind(folder, name, SockType::Datagram, 0o600)?;
+    Ok((socket.into(), file))
+}
+
 fn no_socket(path: &Path, error: &io::Error) -> Failure {
     let why = match error.kind() {
-        io::ErrorKind::InvalidInput => {
-            "its path is longer than a socket's may be; choose another folder".to_owned()
-        }
-        kind => disk::words(kind),
+        io::ErrorKind::AddrInUse => "it is not a socket; move it away".to_owned(),
+        _ => error_words(error),
     };
     Failure::Incidents(format!(
         "cannot listen for marks at {}: {why}",

@@ -2,6 +2,7 @@
 
 mod contrib;
 mod recorder;
+mod rights;
 mod running;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,12 @@ pub(crate) use contrib::{
     the_unit_has_room_for_a_recorder, the_unit_is_sound,
 };
 pub(crate) use recorder::{a_recorder_runs_beside_its_sums, its_probes_run_without_rights};
+pub(crate) use rights::{
+    folders_of_other_users_are_refused, its_socket_is_its_users_wherever_it_lies,
+    its_threads_are_filtered_and_have_no_bounding_set,
+    links_in_place_of_its_folder_or_socket_lead_nowhere, parents_of_its_folders_stay_roots,
+    state_folders_work_in_any_order,
+};
 use running::{AS_NOBODY, Agent, SERVING, recorded_in_classes, sum_of};
 
 use super::fixture::check;

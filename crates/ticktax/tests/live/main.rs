@@ -307,6 +307,30 @@ const ROOT: &[(&str, Test)] = &[
         incidents::a_program_that_ends_loses_no_more_frames,
     ),
     (
+        "agent::parents_of_its_folders_stay_roots",
+        agent::parents_of_its_folders_stay_roots,
+    ),
+    (
+        "agent::folders_of_other_users_are_refused",
+        agent::folders_of_other_users_are_refused,
+    ),
+    (
+        "agent::links_in_place_of_its_folder_or_socket_lead_nowhere",
+        agent::links_in_place_of_its_folder_or_socket_lead_nowhere,
+    ),
+    (
+        "agent::its_socket_is_its_users_wherever_it_lies",
+        agent::its_socket_is_its_users_wherever_it_lies,
+    ),
+    (
+        "agent::its_threads_are_filtered_and_have_no_bounding_set",
+        agent::its_threads_are_filtered_and_have_no_bounding_set,
+    ),
+    (
+        "agent::state_folders_work_in_any_order",
+        agent::state_folders_work_in_any_order,
+    ),
+    (
         "agent::its_probes_run_without_rights",
         agent::its_probes_run_without_rights,
     ),

@@ -289,7 +289,7 @@ fn unix_ms() -> Outcome<i64> {
 /// The page that a scraper gets.
 fn page() -> Outcome<String> {
     let mut stream = UnixStream::connect(SOCKET)?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: guest\r\n\r\n")?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (_, page) = answer.split_once("\r\n\r\n").ok_or("no answer")?;

@@ -73,7 +73,7 @@ impl Agent {
     pub(crate) fn page(&self) -> Result<String, Failed> {
         let mut stream = TcpStream::connect(self.address()?)?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n")?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let (head, page) = answer.split_once("\r\n\r\n").ok_or("no answer")?;

@@ -1,0 +1,148 @@
+//! Serves all connections on one thread, so that none of them can hold up another.
+//!
+//! A connection that sends nothing costs a descriptor until its time is over, or until its place is
+//! needed. When all places are taken, the oldest one gives up its own: a scraper sends its request
+//! at once, so it is read before many newer connections can arrive.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::mem;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ticktax_model::Nanos;
+use ticktax_probes::clock::now;
+
+use super::connection::{Connection, Progress};
+use super::endpoint::Listener;
+use super::http::{Hosts, PageFormat};
+
+/// Most connections whose request has not arrived.
+pub(super) const MOST_ASKING: usize = 64;
+
+/// Most connections that have not read their answer. Each holds a page.
+pub(super) const MOST_ANSWERING: usize = 8;
+
+/// Most connections accepted before those at hand are looked at again.
+const MOST_AT_ONCE: usize = MOST_ASKING / 4;
+
+/// Pause after a failure that would otherwise repeat at once.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A listener and its connections, the oldest first.
+pub(super) struct Server<P> {
+    listener: Listener,
+    hosts: Hosts,
+    page: P,
+    asking: VecDeque<Connection>,
+    answering: VecDeque<Connection>,
+}
+
+impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn new(listener: Listener, hosts: Hosts, page: P) -> io::Result<Self> {
+        listener.set_nonblocking()?;
+        Ok(Self {
+            listener,
+            hosts,
+            page,
+            asking: VecDeque::new(),
+            answering: VecDeque::new(),
+        })
+    }
+
+    /// Serves as long as the process lives.
+    pub(super) fn run(mut self) {
+        loop {
+            let (has_new, ready) = self.wait();
+            self.advance(&ready);
+            if has_new {
+                self.accept();
+            }
+        }
+    }
+
+    fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.answering.iter().chain(&self.asking)
+    }
+
+    /// Waits until something happens. Returns whether a connection can be accepted, and which of
+    /// those at hand can go on.
+    fn wait(&self) -> (bool, Vec<bool>) {
+        let mut descriptors = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+        let connections = self.connections();
+        descriptors.extend(connections.map(|each| PollFd::new(each.as_fd(), each.events())));
+        match poll(&mut descriptors, self.timeout()) {
+            Ok(_) => {}
+            Err(nix::errno::Errno::EINTR) => return (false, Vec::new()),
+            Err(_) => {
+                thread::sleep(PAUSE);
+                return (false, Vec::new());
+            }
+        }
+        let mut ready = descriptors.iter().map(|each| each.any().unwrap_or(true));
+        let has_new = ready.next().unwrap_or(false);
+        (has_new, ready.collect())
+    }
+
+    /// Time until the next connection gives up its place.
+    fn timeout(&self) -> PollTimeout {
+        let Some(next) = self.connections().map(Connection::until).min() else {
+            return PollTimeout::NONE;
+        };
+        // Rounded up: it is over when `poll` returns.
+        let left = (next - now()).max(Nanos(0)).0 / 1_000_000 + 1;
+        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+    }
+
+    /// Lets connections go on that can, in the order of [`Server::connections`], and removes those
+    /// that are done or whose time is over.
+    fn advance(&mut self, ready: &[bool]) {
+        let mut ready = ready.iter().copied();
+        let (hosts, page) = (self.hosts, &self.page);
+        let mut stays = |connection: &mut Connection| {
+            let is_ready = ready.next().unwrap_or(false);
+            let progress = is_ready.then(|| connection.advance(hosts, page));
+            progress != Some(Progress::Done) && connection.until() > now()
+        };
+        self.answering.retain_mut(&mut stays);
+        for mut connection in mem::take(&mut self.asking) {
+            match (stays(&mut connection), connection.is_answering()) {
+                (false, _) => {}
+                (true, false) => self.asking.push_back(connection),
+                (true, true) => {
+                    if self.answering.len() == MOST_ANSWERING {
+                        self.answering.pop_front();
+                    }
+                    self.answering.push_back(connection);
+                }
+            }
+        }
+    }
+
+    /// Accepts connections that have arrived.
+    fn accept(&mut self) {
+        for _ in 0..MOST_AT_ONCE {
+            match self.listener.accept().and_then(Connection::new) {
+                Ok(connection) => {
+                    if self.asking.len() == MOST_ASKING {
+                        self.asking.pop_front();
+                    }
+                    self.asking.push_back(connection);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // No descriptor is left.
+                Err(_) if self.asking.pop_front().is_some() => {}
+                Err(_) => {
+                    thread::sleep(PAUSE);
+                    break;
+                }
+            }
+        }
+    }
+}
