@@ -14,6 +14,7 @@ use std::time::Duration;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use ticktax_analysis::totals::{Accumulator, Moment, Windows};
 use ticktax_host::Proc;
+use ticktax_model::disk::Folder;
 use ticktax_model::facts::{PartWriter, Row, Table, Window, WindowLength};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, SourceTable};
@@ -48,9 +49,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (mut rows, mut bytes, mut files) = (0, 0, 0);
         let mut columns = BTreeMap::new();
         for (number, part) in windows.chunks_exact(size).enumerate() {
-            let path = folder.join(format!("{size}-{number}.parquet"));
+            let name = format!("{size}-{number}.parquet");
+            let path = folder.join(&name);
             let mut part: Vec<Row> = part.iter().flat_map(accounts).collect();
-            PartWriter::new("a-host-of-somebody").write(&path, ACCOUNTS, &mut part)?;
+            let place = Folder::open(&folder)?;
+            PartWriter::new("a-host-of-somebody").write(
+                place,
+                name.as_ref(),
+                ACCOUNTS,
+                &mut part,
+            )?;
             files += 1;
             rows += part.len();
             bytes += fs::metadata(&path)?.len();
