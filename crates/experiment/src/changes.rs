@@ -14,6 +14,7 @@ use ticktax_model::changes::{
     AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
     MeasureChange,
 };
+use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::{Class, Statement};
 
 use judge::{Judge, beats, programs};
@@ -81,6 +82,10 @@ fn about(side: &Side) -> ComparedRecording {
         cpus: statement.cpus.iter().map(|cpu| cpu.cpu).collect(),
         program: statement.victim.as_ref().map(|it| it.name.clone()),
         blocks: side.blocks.as_ref().map(|blocks| blocks.len() as u64),
+        not_verified: statement
+            .coverage
+            .limitations
+            .contains(&Limitation::NotVerified),
     }
 }
 

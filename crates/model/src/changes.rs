@@ -58,6 +58,9 @@ pub struct ComparedRecording {
     /// The parts of equal length by which intervals were made; `None` for a statement, which has only
     /// sums.
     pub blocks: Option<u64>,
+    /// Whether its file has no checksums, so that a change in it would not be noticed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_verified: bool,
 }
 
 /// One number in both.

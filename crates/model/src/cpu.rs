@@ -4,19 +4,38 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A logical CPU, by the number that the kernel gives it.
+///
+/// One that is read from a file can exist: analyses keep lists by CPU number.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(transparent)]
-pub struct Cpu(pub u32);
+pub struct Cpu(#[serde(deserialize_with = "possible")] pub u32);
+
+fn possible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let number = u32::deserialize(deserializer)?;
+    if Cpu(number).is_possible() {
+        return Ok(number);
+    }
+    let most = CpuList::MAX_CPU;
+    Err(D::Error::custom(format!(
+        "CPU {number} cannot exist: 0 to {most} can"
+    )))
+}
 
 impl Cpu {
     /// The number as an index.
     pub const fn index(self) -> usize {
         self.0 as usize
+    }
+
+    /// Whether a kernel can have a CPU of this number.
+    pub const fn is_possible(self) -> bool {
+        self.0 <= CpuList::MAX_CPU
     }
 }
 
@@ -154,6 +173,14 @@ mod tests {
             assert_eq!(text.parse::<CpuList>().unwrap().to_string(), written);
         }
         assert!("0-3".parse::<CpuList>().unwrap().contains(Cpu(2)));
+    }
+
+    #[test]
+    fn a_cpu_that_cannot_exist_is_refused() {
+        assert_eq!(serde_json::from_str::<Cpu>("8191").unwrap(), Cpu(8_191));
+        for number in ["8192", "2147483647", "-1"] {
+            assert!(serde_json::from_str::<Cpu>(number).is_err(), "{number}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Files: folders that are held by a handle, files that appear complete or not at all, output to
 //! files and devices, locks, checksummed lines, and words for I/O errors.
 
+mod bounds;
 mod folder;
 mod output;
 mod temporary;
@@ -14,6 +15,8 @@ use parquet::errors::ParquetError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use bounds::Excess;
+pub(crate) use bounds::{Bounds, Fetch, Footer};
 pub use folder::{Distrust, Folder};
 pub use output::{check_output, write_output};
 pub use temporary::{Temporary, remove_abandoned};

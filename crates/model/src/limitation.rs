@@ -299,6 +299,8 @@ pub enum Limitation {
         /// How many.
         events: u64,
     },
+    /// The recording's file has no checksums, so that a change in it would not be noticed.
+    NotVerified,
     /// What a recording of schema 1 says, which has sentences only.
     Other {
         /// What could not be seen.

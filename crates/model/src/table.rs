@@ -14,13 +14,13 @@ use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Ty
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::record::Field;
 use parquet::schema::types::{Type, TypePtr};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Temporary, decode, parquet_words, words};
+use crate::disk::{Bounds, Excess, Fetch, Footer, Temporary, decode, parquet_words, words};
 
 /// What the values of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -247,6 +247,8 @@ fn write<'c, T: DataType>(
 pub struct TableReader {
     path: PathBuf,
     file: SerializedFileReader<File>,
+    bounds: Bounds,
+    fetch: Box<Fetch>,
 }
 
 impl TableReader {
@@ -264,11 +266,38 @@ impl TableReader {
             let why = "it is a folder or a device, not a file".to_owned();
             return Err(TableError::new("read", path, why));
         }
-        let file = decode(|| SerializedFileReader::new(file))
-            .map_err(|_| TableError::new("read", path, "it is not a Parquet file".to_owned()))?;
+        let refused = |why: Excess| TableError::new("read", path, why.to_string());
+        let no_parquet = |_| TableError::new("read", path, "it is not a Parquet file".to_owned());
+        let bytes = file
+            .try_clone()
+            .map_err(|error| TableError::io("read", path, &error))?;
+        let bounds = Bounds::new(file.len());
+        let fetch: Box<Fetch> =
+            Box::new(move |start, length| decode(|| bytes.get_bytes(start, length)));
+        let footer = Footer::read(bounds.size(), &*fetch).map_err(no_parquet)?;
+        if let Some(footer) = footer {
+            bounds
+                .check_footer(&footer.bytes)
+                .map_err(|why| match why {
+                    Excess::Nonsense { .. } => no_parquet(String::new()),
+                    why => refused(why),
+                })?;
+        }
+        let file = decode(|| SerializedFileReader::new(file)).map_err(no_parquet)?;
+        bounds.check_metadata(file.metadata()).map_err(refused)?;
+        let schema = file.metadata().file_metadata().schema_descr();
+        if schema
+            .columns()
+            .iter()
+            .any(|column| column.max_rep_level() > 0)
+        {
+            return Err(TableError::new("read", path, "it holds lists".to_owned()));
+        }
         Ok(Some(Self {
             path: path.to_owned(),
             file,
+            bounds,
+            fetch,
         }))
     }
 
@@ -287,6 +316,11 @@ impl TableReader {
     /// # Errors
     /// The file is damaged, or ends within a row.
     pub fn rows(&self, mut take: impl FnMut(Vec<Cell>)) -> Result<(), TableError> {
+        for group in self.file.metadata().row_groups() {
+            self.bounds
+                .check_pages(group, 0..group.num_columns(), &*self.fetch)
+                .map_err(|why| TableError::new("read", &self.path, why.to_string()))?;
+        }
         let all = || {
             for row in self.file.get_row_iter(None)? {
                 take(row?.into_columns().into_iter().map(cell).collect());

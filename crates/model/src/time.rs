@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// A point is on `CLOCK_MONOTONIC` of the machine that was observed (of the virtual machine, of
 /// the simulated one). The value is signed because the books subtract: an account may be overdrawn
-/// by a sampled clock, and a statement that hid it would lie. The range is ±292 years.
+/// by a sampled clock, and a statement that hid it would lie. The range is ±292 years; a sum beyond it is
+/// the longest time.
 #[derive(
     Clone,
     Copy,
@@ -181,39 +182,39 @@ fn first_part(text: &str) -> Option<(i64, &str)> {
 impl Add for Nanos {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self(self.0 + other.0)
+        Self(self.0.saturating_add(other.0))
     }
 }
 
 impl Sub for Nanos {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
-        Self(self.0 - other.0)
+        Self(self.0.saturating_sub(other.0))
     }
 }
 
 impl Neg for Nanos {
     type Output = Self;
     fn neg(self) -> Self {
-        Self(-self.0)
+        Self(self.0.saturating_neg())
     }
 }
 
 impl AddAssign for Nanos {
     fn add_assign(&mut self, other: Self) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 
 impl SubAssign for Nanos {
     fn sub_assign(&mut self, other: Self) {
-        self.0 -= other.0;
+        *self = *self - other;
     }
 }
 
 impl Sum for Nanos {
     fn sum<I: Iterator<Item = Self>>(times: I) -> Self {
-        Self(times.map(|t| t.0).sum())
+        times.fold(Self::ZERO, Add::add)
     }
 }
 

@@ -3,11 +3,14 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Write;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 use ticktax_model::document::{DOCUMENT_VERSION, Document, DocumentKind};
 
 use crate::TextStyle;
+use crate::clean::is_hidden;
 use crate::format::DocumentSink;
 
 /// The JSON sink.
@@ -52,7 +55,23 @@ pub fn json(document: &Document) -> String {
     let mut json =
         serde_json::to_string_pretty(&envelope).expect("a document has only string keys");
     json.push('\n');
-    json
+    visible(&json)
+}
+
+/// The same JSON, in which hidden characters stand as escapes: they can only be within strings.
+fn visible(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || !is_hidden(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a `String` cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    out
 }
 
 /// The JSON Schema (draft 2020-12) of what [`json()`] writes of such a document.

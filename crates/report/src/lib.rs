@@ -7,6 +7,7 @@
 //! is a folder and a line: of documents in [`format`](Format), of rows in [`rows`](RowFormat).
 #![forbid(unsafe_code)]
 
+mod clean;
 mod facts;
 mod format;
 mod html;
@@ -20,6 +21,7 @@ mod text;
 mod view;
 mod wakeups;
 
+pub use clean::{clean, clean_page};
 pub use facts::{FactsFolder, FactsSettings};
 pub use format::{Format, render};
 pub use html::HtmlFile;

@@ -35,6 +35,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::CpusNotWatched { .. }
         | Limitation::ProgramNotFollowed
         | Limitation::PartOfRecording { .. }
+        | Limitation::NotVerified
         | Limitation::CountersUnread { .. } => machine(limitation),
         Limitation::CpusNotProbed { .. }
         | Limitation::CpusFull { .. }
@@ -105,6 +106,10 @@ fn machine(limitation: &Limitation) -> Words {
         Limitation::HookMissing { hook, reason } => {
             say(needed_for(*hook), format!("{reason} ({hook})"))
         }
+        Limitation::NotVerified => say(
+            "changes to the recording's file",
+            "not verified: it has no checksums, because another program or an early ticktax wrote it",
+        ),
         Limitation::FunctionNamesHidden => say(
             "names of kernel functions",
             "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \

@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 
 use ticktax_analysis::BeatFinder;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{RecordingReader, RowSink};
 
 use crate::arguments::BeatsArguments;
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::output;
 use crate::part;
@@ -13,6 +15,7 @@ use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
+    let budget = Budget::begin(&[&typed.file], terminal);
     let mut recording = RecordingReader::open(&typed.file)?;
     let mut finder = BeatFinder::new().with_halves();
     let part = typed.part.part();
@@ -20,7 +23,11 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
         finder.row(sources, row);
     })?;
     let header = cut.as_ref().unwrap_or(recording.header());
-    let beats = finder.finish(header, threads());
+    let mut beats = finder.finish(header, budget.threads());
+    let unverified = Limitation::NotVerified;
+    if header.coverage.limitations.contains(&unverified) {
+        beats.unknown.push(unverified);
+    }
     let terminal = terminal.viewing(&typed.page);
     output::put(&beats.into(), html, (typed.format, None), &terminal)?;
     Ok(ExitCode::SUCCESS)

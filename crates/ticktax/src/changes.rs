@@ -7,7 +7,7 @@ use ticktax_experiment::numbers::NumberFiles;
 use ticktax_model::document::Document;
 
 use crate::arguments::ChangesArguments;
-use crate::beats::threads;
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::output;
 use crate::terminal::Terminal;
@@ -16,6 +16,7 @@ pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitC
     let version = env!("CARGO_PKG_VERSION");
     let html = output::begin_page(typed.html.as_deref())?;
     let (first, second) = (&typed.first, &typed.second);
+    let budget = Budget::begin(&[first, second], terminal);
     let document: Document = if let Some(files) = NumberFiles::open(first, second)? {
         files.compare(&typed.numbers.question(), version)?.into()
     } else {
@@ -23,7 +24,7 @@ pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitC
             let why = format!("{option} is for lists of numbers, and these are recordings");
             return Err(Failure::Arguments(why));
         }
-        changes::compare(first, second, threads(), version)?.into()
+        changes::compare(first, second, budget.threads(), version)?.into()
     };
     let terminal = terminal.viewing(&typed.page);
     let output = (typed.format, typed.output.as_deref());

@@ -15,6 +15,7 @@ use ticktax_report::{Format, HtmlFile, IncidentFolder, RowsEnded, Unindexed};
 use crate::arguments::{
     FileArguments, FolderArguments, IncidentQuestion, IncidentsArguments, MarkArguments,
 };
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::output;
 use crate::report::{self, Showing};
@@ -29,7 +30,9 @@ pub(crate) const WORDS_MAX: usize = 256;
 
 pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
-    let folder = IncidentFolder::open(&folder(&typed.folder)?)?;
+    let place = folder(&typed.folder)?;
+    let budget = Budget::begin(&[&place], terminal);
+    let folder = IncidentFolder::open(&place)?;
     let index = read(&folder, terminal)?;
     let since = typed
         .since
@@ -74,6 +77,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
                 output: None,
                 files: &FileArguments::default(),
                 part: None,
+                threads: budget.threads(),
             };
             report::show(folder.recording(&name)?, &showing, terminal)
         }

@@ -8,6 +8,7 @@ mod agent;
 mod arguments;
 mod audit;
 mod beats;
+mod budget;
 mod case;
 mod changes;
 mod failure;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ticktax_model::Nanos;
+use ticktax_report::clean_page;
 
 /// Columns of a bar, where there is room,
 const BAR: usize = 30;
@@ -70,6 +71,7 @@ impl Progress {
         // Four times a second: drawing is work, too.
         let target = ProgressDrawTarget::stderr_with_hz(4);
         let bar = ProgressBar::with_draw_target(extent.length(), target);
+        let what = clean_page(&what);
         let template = extent.template(width, what.chars().count());
         let style = ProgressStyle::with_template(&template);
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -108,12 +110,12 @@ impl Progress {
 
     /// Says something in front of the bar, in place of what was said there before.
     pub(crate) fn tell(&self, line: String) {
-        self.0.set_message(line);
+        self.0.set_message(clean_page(&line));
     }
 
     /// Says something above the bar.
     pub(crate) fn say(&self, line: &str) {
-        self.0.println(line);
+        self.0.println(clean_page(line));
     }
 
     /// Takes the bar away.

@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::Nanos;
 use ticktax_model::document::Document;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Header, RecordingReader, RowSink};
 use ticktax_report::{Format, RowsEnded};
 
 use crate::arguments::{FileArguments, ReportArguments};
 use crate::audit::extrapolate;
+use crate::budget::Budget;
 use crate::failure::{Failure, UNBALANCED};
 use crate::output;
 use crate::part;
@@ -24,6 +26,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
         output: None,
         files: &typed.files,
         part: typed.part.part(),
+        threads: Budget::begin(&[&typed.file], terminal).threads(),
     };
     let recording = RecordingReader::open(&typed.file)?;
     show(
@@ -46,6 +49,8 @@ pub(crate) struct Showing<'a> {
     pub(crate) files: &'a FileArguments,
     /// Which part of it, from one time after its begin to another, where not all of it.
     pub(crate) part: Option<(Option<Nanos>, Option<Nanos>)>,
+    /// Threads that a search for beats may use.
+    pub(crate) threads: usize,
 }
 
 /// Prints the document of a recording.
@@ -63,7 +68,15 @@ pub(crate) fn show(
     let header = cut.as_ref().unwrap_or(recording.header());
     let is_here = ticktax_host::Proc::default().runs_since(&header.machine.host, header.began_unix);
     let terminal = &terminal.about(is_here);
-    let mut document = analysis.finish(header, &sources, crate::beats::threads());
+    let mut document = analysis.finish(header, &sources, showing.threads);
+    let unverified = header
+        .coverage
+        .limitations
+        .contains(&Limitation::NotVerified);
+    if unverified && matches!(document, Document::Packets(_)) {
+        // Its page has no list of limitations.
+        terminal.complain(&"the recording is not verified: it has no checksums");
+    }
     let mut balances = true;
     if let Document::Statement(statement) = &mut document {
         extrapolate(statement.tick.as_mut(), showing.fleet_of, terminal);

@@ -9,13 +9,14 @@ use ticktax_host::open_files::with_limit_from_start;
 use ticktax_host::{helper, is_root};
 use ticktax_model::disk::{check_output, creation_words, words, write_output};
 use ticktax_model::document::{Document, DocumentKind};
-use ticktax_report::{Format, Section, TextStyle, View, render};
+use ticktax_report::{Format, Section, TextStyle, View, clean, clean_page, render};
 
 use crate::arguments::{PageArguments, ViewArguments};
 use crate::failure::Failure;
 use crate::progress::{Extent, Progress};
 
 /// Where output goes.
+#[derive(Clone, Copy)]
 pub(crate) struct Terminal {
     style: TextStyle,
     output_is_tty: bool,
@@ -153,15 +154,15 @@ impl Terminal {
         }
     }
 
-    /// Says on standard error why something was not done.
+    /// Says on standard error why something was not done. The words may come from a file or the kernel.
     pub(crate) fn complain(&self, why: &dyn std::fmt::Display) {
-        self.remark(&format!("ticktax: {why}"));
+        self.remark(&clean(&format!("ticktax: {why}")));
     }
 
     /// Says something on standard error; a failure to write it is ignored.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn remark(&self, text: &str) {
-        drop(writeln!(io::stderr(), "{text}"));
+        drop(writeln!(io::stderr(), "{}", clean_page(text)));
     }
 
     /// How far something has come, on a terminal; nothing in a pipe.

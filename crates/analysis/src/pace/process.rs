@@ -72,6 +72,7 @@ fn unseen(header: &Header) -> Vec<Limitation> {
                 | Limitation::Suspended { .. }
                 | Limitation::LengthNotKept { .. }
                 | Limitation::PartOfRecording { .. }
+                | Limitation::NotVerified
         )
     };
     let victim = header.victim.as_ref();

@@ -14,6 +14,7 @@ mod checksum;
 mod column;
 mod edges;
 mod error;
+mod limits;
 mod reader;
 mod rows;
 mod schema;

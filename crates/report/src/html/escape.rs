@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::clean::{is_hidden, name_hidden};
 use crate::text::page::{TIE, elide, with_units};
 
 /// Columns of a word before its middle is left out: names of programs may be of any length.
@@ -25,7 +26,7 @@ pub(super) fn text(raw: &str) -> String {
         }
         if is_hidden(c) {
             out.push_str("<span class=\"hidden\">");
-            name_of(&mut out, c);
+            name_hidden(&mut out, c);
             out.push_str("</span>");
         } else {
             put(&mut out, c);
@@ -79,7 +80,7 @@ pub(super) fn attribute(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len() + 16);
     for c in shortened(raw).chars() {
         if is_hidden(c) {
-            name_of(&mut out, c);
+            name_hidden(&mut out, c);
         } else {
             put(&mut out, c);
         }
@@ -93,7 +94,7 @@ pub(super) fn plain(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
     for c in shortened(raw).chars() {
         if is_hidden(c) {
-            name_of(&mut out, c);
+            name_hidden(&mut out, c);
         } else {
             out.push(c);
         }
@@ -141,22 +142,8 @@ fn put(out: &mut String, c: char) {
     }
 }
 
-fn name_of(out: &mut String, c: char) {
-    let _ = write!(out, "⟨U+{:04X}⟩", u32::from(c));
-}
-
 fn is_markup(c: char) -> bool {
     matches!(c, '&' | '<' | '>' | '"' | '\'')
-}
-
-/// Whether a reader would not see it, though it may change what is seen: a control character, one that turns the
-/// direction of writing, one without width.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e_0000}'..='\u{e_007f}')
 }
 
 /// Whether it is written from right to left.

@@ -54,6 +54,7 @@ fn of_machines() -> Vec<Limitation> {
             kept: Nanos::from_millis(3_200),
         },
         Limitation::FunctionNamesHidden,
+        Limitation::NotVerified,
         unread(Unreadable::NeedsRoot),
         unread(Unreadable::NeedsSyslog),
         unread(Unreadable::NotAFile),

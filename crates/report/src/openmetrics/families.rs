@@ -8,6 +8,7 @@ use ticktax_model::totals::IntervalSum;
 use ticktax_model::{Histogram, Nanos};
 
 use super::{Label, protobuf};
+use crate::clean::name_hidden;
 
 /// What tells the values of a family from each other.
 type Labels = Vec<Label>;
@@ -250,7 +251,8 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A text as help and labels hold it: backslash, line break and quotation mark are escaped.
+/// A text as help and labels hold it: backslash, line break and quotation mark are escaped, and hidden
+/// characters are named. Metrics are looked at in terminals as well, and two names must stay two.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -258,7 +260,7 @@ fn escaped(text: &str) -> String {
             '\\' => escaped.push_str("\\\\"),
             '\n' => escaped.push_str("\\n"),
             '"' => escaped.push_str("\\\""),
-            other => escaped.push(other),
+            other => name_hidden(&mut escaped, other),
         }
     }
     escaped

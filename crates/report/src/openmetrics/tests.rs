@@ -84,6 +84,18 @@ fn accounts_of_one_name_stay_apart() {
     assert_eq!(all.len(), statement.accounts.len());
 }
 
+#[test]
+fn no_name_reaches_a_terminal_as_more_than_text() {
+    let mut statement = kernel_level();
+    let hostile = "\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{61c}\u{ad}\u{180e}\r";
+    statement.accounts[0].name = hostile.to_owned();
+    statement.machine.host = hostile.to_owned();
+    let text = text(&statement);
+    let hidden = |c: char| c != '\n' && crate::clean::is_hidden(c);
+    assert!(!text.contains(hidden), "{text:?}");
+    assert!(text.contains("⟨U+001B⟩]0;x⟨U+0007⟩"), "{text}");
+}
+
 proptest! {
     #[test]
     fn no_name_and_no_time_breaks_the_format(name in any::<String>(), time in any::<i32>()) {

@@ -229,8 +229,13 @@ fn side(page: &mut Page, label: &str, side: &ComparedRecording) {
     let hz = hz.map_or_else(String::new, |hz| {
         format!(" at {}", tied(format!("{hz} Hz")))
     });
+    let unverified = if side.not_verified {
+        "; not verified, it has no checksums"
+    } else {
+        ""
+    };
     let text = format!(
-        "{}: {host}{}, Linux {}{hz}, {}, {} from {}{program}",
+        "{}: {host}{}, Linux {}{hz}, {}, {} from {}{program}{unverified}",
         side.file,
         head::in_world(side.world),
         side.machine.kernel,

@@ -8,6 +8,7 @@ use owo_colors::Style;
 
 use super::TextStyle;
 use super::block::{Block, Place, Row, RowCells, Written};
+pub(super) use crate::clean::clean;
 use crate::view::Section;
 
 /// Holds together what a line break would tear apart, as in `15 ns`. Printed as a space.
@@ -345,7 +346,7 @@ impl Page {
         if self.legends == Legends::Alone {
             return;
         }
-        let line = line.replace(TIE, " ");
+        let line = clean(&line.replace(TIE, " "));
         if self.colour && tone != Tone::Plain && !line.is_empty() {
             // Writing to a `String` cannot fail.
             let _ = writeln!(self.out, "{}", tone.style().style(line));
@@ -397,21 +398,6 @@ pub(crate) fn with_units(text: &str) -> String {
 )]
 pub(super) fn tied<T: ToString>(text: T) -> String {
     text.to_string().replace(' ', "\u{a0}")
-}
-
-/// Names come from programs, which may put anything into them: no control character, and nothing
-/// that turns the direction of writing, reaches the terminal.
-pub(super) fn clean(text: &str) -> String {
-    let replace = |c: char| {
-        let unseen = matches!(c,
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-        if c.is_control() || unseen {
-            '\u{fffd}'
-        } else {
-            c
-        }
-    };
-    text.chars().map(replace).collect()
 }
 
 /// The columns that a text takes on a terminal. What combines with the letter before it is counted

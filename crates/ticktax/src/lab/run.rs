@@ -160,6 +160,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         format: typed.print.format,
         output: typed.output.as_deref(),
         files: &FileArguments::of_page(typed.html.as_deref()),
+        threads: crate::beats::threads(),
         part: None,
     };
     report::show(

@@ -17,8 +17,9 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use bytes::Bytes;
 use crc32fast::Hasher;
+
+use crate::disk::{Fetch, Footer};
 
 /// The key of the checksums in the file's key-value metadata.
 pub(super) const KEY: &str = "ticktax-checksums";
@@ -142,13 +143,10 @@ pub(super) enum Failure {
     Footer,
 }
 
-/// Gives bytes of the file: so many from an offset.
-pub(super) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, String> + Send + Sync;
-
-/// The checksums that a file tells.
-pub(super) enum Told {
+/// The checksums in a file.
+pub(super) enum Found {
     /// None: it is of schema 1, or another program wrote it.
-    Nothing,
+    None,
     /// It says that this program wrote it, and has none.
     Missing,
     /// Those of its row groups; the footer's was right.
@@ -162,40 +160,60 @@ pub(super) struct Checksums {
 }
 
 impl Checksums {
-    /// Reads the checksums of a file of `length` bytes, and checks its footer.
-    pub(super) fn read(length: u64, fetch: &Fetch) -> Result<Told, Failure> {
-        let unreadable = Failure::Unreadable;
-        // A Parquet file ends with its footer, the footer's length in four bytes, and four more.
-        let Some(rest) = length.checked_sub(8) else {
-            return Ok(Told::Nothing);
-        };
-        let footer = fetch(rest, 4).map_err(unreadable)?;
-        let footer = <[u8; 4]>::try_from(&footer[..]).map_or(0, u32::from_le_bytes);
-        let Some(begin) = rest.checked_sub(footer.into()) else {
-            return Ok(Told::Nothing);
-        };
-        let mut bytes = fetch(begin, footer as usize).map_err(unreadable)?.to_vec();
-        let has = |text: &str| memchr::memmem::find(&bytes, text.as_bytes()).is_some();
+    /// Reads the checksums in a footer, and checks the footer.
+    ///
+    /// A tool that rewrites a recording may copy the checksums, which then match nothing. It also writes its
+    /// own name as the file's maker. The name alone does not decide, because one changed byte would switch the
+    /// checksums off: they are ignored only where the first row group is not the one that they are of.
+    pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<Found, Failure> {
+        let has = |text: &str| memchr::memmem::find(&footer.bytes, text.as_bytes()).is_some();
         match (has(MAKER), has(KEY)) {
-            (true, true) => {}
-            (true, false) => return Ok(Told::Missing),
-            // Another tool wrote it, which may have copied our entries.
-            (false, _) => return Ok(Told::Nothing),
+            (false, false) => return Ok(Found::None),
+            (true, false) => return Ok(Found::Missing),
+            (_, true) => {}
         }
+        let failure = match Self::of_footer(footer, fetch) {
+            Ok(checksums) => return Ok(Found::Parts(checksums)),
+            Err(failure) => failure,
+        };
+        let is_own = has(MAKER) || Self::is_of_first_part(footer, fetch)?;
+        if is_own || failure != Failure::Footer {
+            return Err(failure);
+        }
+        Ok(Found::None)
+    }
+
+    /// The checksums of the row groups, where the footer's is right.
+    fn of_footer(footer: &Footer, fetch: &Fetch) -> Result<Self, Failure> {
+        let mut bytes = footer.bytes.to_vec();
         let place = Digits::find(&bytes).ok_or(Failure::Footer)?;
         let parts = parts(&bytes[place.parts]).ok_or(Failure::Footer)?;
-        let told = bytes[place.footer.clone()].to_vec();
+        let written = bytes[place.footer.clone()].to_vec();
         bytes[place.footer].fill(b'0');
         // Between the last row group and the footer are indexes.
         let start = parts.last().map_or(0, |part| part.end);
+        let end = footer.begin + bytes.len() as u64;
         let mut hasher = Hasher::new();
-        add(&mut hasher, start..begin, fetch).map_err(unreadable)?;
+        add(&mut hasher, start..footer.begin, fetch).map_err(Failure::Unreadable)?;
         hasher.update(&bytes);
-        hasher.update(&fetch(rest, 8).map_err(unreadable)?);
-        if told != format!("{:08x}", hasher.finalize()).as_bytes() {
+        hasher.update(&fetch(end, 8).map_err(Failure::Unreadable)?);
+        if written != format!("{:08x}", hasher.finalize()).as_bytes() {
             return Err(Failure::Footer);
         }
-        Ok(Told::Parts(Self { parts }))
+        Ok(Self { parts })
+    }
+
+    /// Whether the first row group is the one that the checksums in the footer are of.
+    fn is_of_first_part(footer: &Footer, fetch: &Fetch) -> Result<bool, Failure> {
+        let place = Digits::find(&footer.bytes);
+        let parts = place.and_then(|place| parts(&footer.bytes[place.parts]));
+        let first = parts.and_then(|parts| parts.first().copied());
+        let Some(first) = first.filter(|first| first.end <= footer.begin) else {
+            return Ok(false);
+        };
+        let mut hasher = Hasher::new();
+        add(&mut hasher, 0..first.end, fetch).map_err(Failure::Unreadable)?;
+        Ok(hasher.finalize() == first.crc)
     }
 
     /// Whether the part of row group `index` is what was written.
@@ -222,7 +240,7 @@ fn add(hasher: &mut Hasher, stretch: Range<u64>, fetch: &Fetch) -> Result<(), St
     Ok(())
 }
 
-/// The parts that a text tells.
+/// The parts that a text lists.
 fn parts(text: &[u8]) -> Option<Vec<Part>> {
     let text = std::str::from_utf8(text).ok()?;
     let part = |word: &str| {

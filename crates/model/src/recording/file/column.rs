@@ -10,7 +10,7 @@ use parquet::file::reader::RowGroupReader;
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
-use crate::disk::decode;
+use crate::disk::{Excess, decode};
 
 /// Why a column cannot be used; the reader adds the name of the file.
 #[derive(Debug)]
@@ -19,6 +19,14 @@ pub(super) enum Fault {
     Damaged { column: &'static str, why: String },
     /// It holds a word that has no meaning.
     UnknownWord { column: &'static str, word: String },
+    /// A value is outside its limits, or there are too many.
+    Excess(Excess),
+}
+
+impl From<Excess> for Fault {
+    fn from(excess: Excess) -> Self {
+        Self::Excess(excess)
+    }
 }
 
 impl Fault {
@@ -70,6 +78,11 @@ impl Place {
 }
 
 impl Place {
+    /// Its number in the file.
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
     /// Whether any row of `group` has a value there, as far as the file says.
     pub(super) fn has_values(&self, group: &dyn RowGroupReader) -> bool {
         let column = group.metadata().column(self.index);
@@ -106,6 +119,11 @@ impl<T: DataType> Column<T> {
             values: Vec::new(),
             levels: Vec::new(),
         })
+    }
+
+    /// Its name in the file.
+    pub(super) fn name(&self) -> &'static str {
+        self.name
     }
 
     /// A fault of this column.

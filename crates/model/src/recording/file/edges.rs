@@ -8,6 +8,7 @@ use parquet::file::reader::RowGroupReader;
 use parquet::schema::types::SchemaDescriptor;
 
 use super::column::{Column, Fault, Place};
+use super::limits::{RowLimits, short};
 use super::schema;
 use crate::recording::{EdgeKind, Effect};
 
@@ -33,6 +34,13 @@ impl EdgePlaces {
             tid: Place::of::<Int32Type>(columns, schema::EDGE_TID)?,
             to: Place::of::<ByteArrayType>(columns, schema::EDGE_TO)?,
         }))
+    }
+}
+
+impl EdgePlaces {
+    /// The numbers of the columns in the file.
+    pub(super) fn indexes(&self) -> [usize; 3] {
+        [&self.kind, &self.tid, &self.to].map(Place::index)
     }
 }
 
@@ -63,7 +71,11 @@ impl EdgeColumns {
     }
 
     /// The effects of the next `rows` rows; `None` for those that are no edges.
-    pub(super) fn read(&mut self, rows: usize) -> Result<Vec<Option<Effect>>, Fault> {
+    pub(super) fn read(
+        &mut self,
+        rows: usize,
+        limits: &mut RowLimits,
+    ) -> Result<Vec<Option<Effect>>, Fault> {
         let Self {
             kind,
             tid,
@@ -77,12 +89,13 @@ impl EdgeColumns {
                 let Some(kind) = kind else {
                     return Ok(None);
                 };
-                let word = String::from_utf8_lossy(kind.data());
+                let kind = short(kind.data());
+                let word = String::from_utf8_lossy(kind);
                 let kind = EdgeKind::from_name(&word).ok_or_else(|| Fault::UnknownWord {
                     column: schema::EDGE,
                     word: word.into_owned(),
                 })?;
-                let mut name = || text(names, to);
+                let mut name = || text(names, to, limits);
                 Ok(Some(match kind {
                     EdgeKind::Woke => Effect::Woke(*tid.ok_or_else(|| missing(schema::EDGE_TID))?),
                     EdgeKind::Queued => Effect::Queued(name()?),
@@ -97,11 +110,16 @@ fn missing(column: &'static str) -> Fault {
     Fault::damaged(column, "an edge has no value")
 }
 
-fn text(names: &mut HashMap<Vec<u8>, Arc<str>>, to: Option<&ByteArray>) -> Result<Arc<str>, Fault> {
+fn text(
+    names: &mut HashMap<Vec<u8>, Arc<str>>,
+    to: Option<&ByteArray>,
+    limits: &mut RowLimits,
+) -> Result<Arc<str>, Fault> {
     let bytes = to.ok_or_else(|| missing(schema::EDGE_TO))?.data();
     if let Some(name) = names.get(bytes) {
         return Ok(Arc::clone(name));
     }
+    limits.take_name(schema::EDGE_TO, bytes)?;
     let name = std::str::from_utf8(bytes)
         .map_err(|_| Fault::damaged(schema::EDGE_TO, "a row is not UTF-8"))?;
     let name: Arc<str> = name.into();

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{creation_words, error_words, is_full, words};
+use crate::disk::{Excess, creation_words, error_words, is_full, words};
 
 /// Why a recording could not be written or read.
 ///
@@ -95,6 +95,14 @@ pub enum RecordingError {
         /// Which part.
         what: String,
     },
+    /// Reading the file would take too much memory, or a number in it cannot be true.
+    #[error("{} is not read: {why}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// Why, and what to do.
+        why: Excess,
+    },
     /// The header cannot be understood.
     #[error("the header of {} is damaged ({why}): copy it again, or record anew", path.display())]
     Header {
@@ -137,6 +145,14 @@ impl RecordingError {
         Self::Create {
             path: path.to_owned(),
             why: creation_words(error),
+        }
+    }
+
+    pub(super) fn refused(path: &Path, why: Excess) -> Self {
+        let path = path.to_owned();
+        match why {
+            Excess::Unreadable(why) => Self::Read { path, why },
+            why => Self::Refused { path, why },
         }
     }
 

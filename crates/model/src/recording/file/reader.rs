@@ -9,13 +9,14 @@ use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 
-use super::checksum::{Checksums, Failure, Fetch, Told};
+use super::checksum::{Checksums, Failure, Found};
 use super::column::Fault;
 use super::error::RecordingError;
 use super::rows::{Known, Names, Places, replay_group};
-use super::{schema, schema_1};
+use super::{limits, schema, schema_1};
 use crate::SourceTable;
-use crate::disk::decode;
+use crate::disk::{Bounds, Excess, Fetch, Footer, decode};
+use crate::limitation::Limitation;
 use crate::recording::{Header, Row, SCHEMA_VERSION};
 
 /// The first and the last four bytes of a Parquet file.
@@ -28,6 +29,7 @@ pub struct RecordingReader {
     header: Header,
     places: Places,
     fetch: Box<Fetch>,
+    bounds: Bounds,
     /// Of the row groups; `None` for a file of schema 1, or of another program.
     checksums: Option<Checksums>,
 }
@@ -106,48 +108,52 @@ impl RecordingReader {
     where
         R: ChunkReader + 'static,
     {
-        let path = path.to_owned();
-        let length = bytes.len();
+        let bounds = Bounds::new(bytes.len());
         let fetch: Box<Fetch> =
             Box::new(move |start, length| decode(|| bytes.get_bytes(start, length)));
-        let told = Checksums::read(length, &*fetch).map_err(|failure| match failure {
-            Failure::Unreadable(why) => RecordingError::Read {
-                path: path.clone(),
-                why,
-            },
-            Failure::Footer => damaged(&path, FOOTER),
-        })?;
+        let refused = |why: Excess| RecordingError::refused(path, why);
+        let found = read_footer(path, bounds, &*fetch)?;
         let file =
             decode(|| SerializedFileReader::new(chunks)).map_err(|why| RecordingError::Header {
-                path: path.clone(),
+                path: path.to_owned(),
                 why,
             })?;
+        bounds.check_metadata(file.metadata()).map_err(refused)?;
         let facts = file.metadata().file_metadata();
         let json = facts
             .key_value_metadata()
             .and_then(|entries| entries.iter().find(|entry| entry.key == schema::HEADER_KEY))
             .and_then(|entry| entry.value.as_deref())
-            .ok_or_else(|| RecordingError::Foreign { path: path.clone() })?;
-        let (header, names) = header(&path, json)?;
+            .ok_or_else(|| RecordingError::Foreign {
+                path: path.to_owned(),
+            })?;
+        let (mut header, names) = header(path, json)?;
+        limits::check_header(&header).map_err(refused)?;
         let places =
-            Places::find(facts.schema_descr(), names).map_err(|fault| name(&path, fault))?;
-        let checksums = match told {
-            Told::Parts(checksums) => Some(checksums),
-            Told::Nothing => None,
-            Told::Missing if names == Names::Schema1 => None,
-            Told::Missing => return Err(damaged(&path, FOOTER)),
+            Places::find(facts.schema_descr(), names).map_err(|fault| name(path, fault))?;
+        let checksums = match found {
+            Found::Parts(checksums) => Some(checksums),
+            Found::Missing if names != Names::Schema1 => return Err(damaged(path, FOOTER)),
+            Found::None | Found::Missing => None,
         };
+        if checksums.is_none() {
+            let limitations = &mut header.coverage.limitations;
+            limitations.retain(|limitation| *limitation != Limitation::NotVerified);
+            limitations.push(Limitation::NotVerified);
+        }
         Ok(Self {
-            path,
+            path: path.to_owned(),
             file: Box::new(file),
             header,
             places,
             fetch,
+            bounds,
             checksums,
         })
     }
 
-    /// Everything about the recording but its rows.
+    /// Everything about the recording but its rows. It has the limitation
+    /// [`NotVerified`](Limitation::NotVerified) where the file has no checksums.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -162,12 +168,13 @@ impl RecordingReader {
     ///
     /// # Errors
     /// [`RecordingError::Damaged`], [`RecordingError::Column`] or [`RecordingError::UnknownWord`]
-    /// when rows are damaged; the rows given before then are right.
+    /// when rows are damaged, [`RecordingError::Refused`] when they are beyond a limit; the rows given
+    /// before then are right.
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
     ) -> Result<SourceTable, RecordingError> {
-        let mut known = Known::default();
+        let mut known = Known::new(self.bounds);
         for index in 0..self.file.num_row_groups() {
             self.check(index)?;
             let group =
@@ -175,6 +182,10 @@ impl RecordingReader {
                     path: self.path.clone(),
                     why,
                 })?;
+            let columns = self.places.indexes();
+            self.bounds
+                .check_pages(group.metadata(), columns, &*self.fetch)
+                .map_err(|why| RecordingError::refused(&self.path, why))?;
             replay_group(&*group, &self.places, &mut known, each)
                 .map_err(|fault| name(&self.path, fault))?;
         }
@@ -235,6 +246,32 @@ fn name(path: &Path, fault: Fault) -> RecordingError {
     match fault {
         Fault::Damaged { column, why } => RecordingError::Column { path, column, why },
         Fault::UnknownWord { column, word } => RecordingError::UnknownWord { path, column, word },
+        Fault::Excess(why) => RecordingError::refused(&path, why),
+    }
+}
+
+/// Checks the footer before the Parquet library decodes it, and finds its checksums.
+fn read_footer(path: &Path, bounds: Bounds, fetch: &Fetch) -> Result<Found, RecordingError> {
+    let unreadable = |why| RecordingError::Read {
+        path: path.to_owned(),
+        why,
+    };
+    let footer = Footer::read(bounds.size(), fetch).map_err(unreadable)?;
+    // Without one, the library says what is wrong.
+    let Some(footer) = footer else {
+        return Ok(Found::None);
+    };
+    let found = Checksums::read(&footer, fetch).map_err(|failure| match failure {
+        Failure::Unreadable(why) => unreadable(why),
+        Failure::Footer => damaged(path, FOOTER),
+    })?;
+    match bounds.check_footer(&footer.bytes) {
+        Ok(()) => Ok(found),
+        Err(Excess::Nonsense { .. }) => Err(RecordingError::Header {
+            path: path.to_owned(),
+            why: "its bytes make no sense".to_owned(),
+        }),
+        Err(why) => Err(RecordingError::refused(path, why)),
     }
 }
 
@@ -247,17 +284,19 @@ fn header(path: &Path, json: &str) -> Result<(Header, Names), RecordingError> {
     }
     let damaged = |error: serde_json::Error| RecordingError::Header {
         path: path.to_owned(),
-        why: error.to_string(),
+        why: limits::shortened(error.to_string()),
     };
     let found = serde_json::from_str::<Version>(json)
         .map_err(damaged)?
         .schema;
     match found {
         _ if found == u64::from(SCHEMA_VERSION) => {
+            limits::check_json(json).map_err(damaged)?;
             let header = serde_json::from_str(json).map_err(damaged)?;
             Ok((header, Names::Today))
         }
         1 => {
+            limits::check_json_of_schema_1(json).map_err(damaged)?;
             let mut header = serde_json::from_str(json).map_err(damaged)?;
             schema_1::upgrade(&mut header);
             let header = serde_json::from_value(header).map_err(damaged)?;

@@ -6,7 +6,9 @@ use parquet::schema::types::SchemaDescriptor;
 
 use super::column::{Batch, Column, Fault, Place};
 use super::edges::{EdgeColumns, EdgePlaces};
+use super::limits::{Numbers, RowLimits, short};
 use super::{schema, schema_1};
+use crate::disk::Bounds;
 use crate::recording::{Edge, PacedFrame, Row, Sum};
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
@@ -80,6 +82,33 @@ impl Places {
     }
 }
 
+impl Places {
+    /// The numbers of all columns in the file.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = usize> {
+        let always = [
+            &self.cpu,
+            &self.start,
+            &self.dur,
+            &self.self_time,
+            &self.kind,
+            &self.source,
+            &self.detail,
+            &self.owner,
+            &self.program,
+            &self.pid,
+            &self.tid,
+            &self.count,
+            &self.max,
+            &self.histogram,
+            &self.source_id,
+        ];
+        let edges = self.edges.as_ref().map(EdgePlaces::indexes);
+        let sometimes = self.due.iter().map(Place::index);
+        let always = always.map(Place::index).into_iter();
+        always.chain(sometimes).chain(edges.into_iter().flatten())
+    }
+}
+
 /// The columns of a row group that say what a source is. They are decoded only at the rows where
 /// a source appears for the first time.
 struct Words {
@@ -106,13 +135,13 @@ impl Words {
     }
 
     /// The source of the row `row`, counted from the start of the group.
-    fn at(&mut self, row: usize) -> Result<Source, Fault> {
-        let kind = text(&mut self.kind, row)?;
+    fn at(&mut self, row: usize, limits: &mut RowLimits) -> Result<Source, Fault> {
+        let kind = word(&mut self.kind, row)?;
         let kind = Kind::from_name(&kind).ok_or(Fault::UnknownWord {
             column: schema::KIND,
             word: kind,
         })?;
-        let owner = text(&mut self.owner, row)?;
+        let owner = word(&mut self.owner, row)?;
         let owner = Owner::from_name(&owner).ok_or(Fault::UnknownWord {
             column: schema::OWNER,
             word: owner,
@@ -125,26 +154,35 @@ impl Words {
                 Some(Thread {
                     pid,
                     tid,
-                    program: text(&mut self.program, row)?.into(),
+                    program: text(&mut self.program, row, limits)?.into(),
                 })
             }
         };
-        let name = text(&mut self.source, row)?.into();
+        let name = text(&mut self.source, row, limits)?.into();
         Ok(Source {
             kind,
             owner,
             name,
-            detail: text(&mut self.detail, row)?.into(),
+            detail: text(&mut self.detail, row, limits)?.into(),
             thread,
         })
     }
 }
 
 /// The text in the row `row` of the column, counted from the start of the group.
-fn text(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
-    let text = column
-        .at(row)?
-        .map(|bytes| std::str::from_utf8(bytes.data()).map(str::to_owned));
+fn text(
+    column: &mut Column<ByteArrayType>,
+    row: usize,
+    limits: &mut RowLimits,
+) -> Result<String, Fault> {
+    let name = column.name();
+    let text = match column.at(row)? {
+        Some(bytes) => {
+            limits.take_name(name, bytes.data())?;
+            Some(std::str::from_utf8(bytes.data()).map(str::to_owned))
+        }
+        None => None,
+    };
     match text {
         Some(Ok(text)) => Ok(text),
         Some(Err(_)) => Err(column.fault("a row is not UTF-8")),
@@ -152,31 +190,45 @@ fn text(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault>
     }
 }
 
-/// The sources that appeared so far.
-#[derive(Default)]
+/// The same of one of a few words; of a longer one, its first bytes.
+fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
+    let bytes = column.at(row)?.map(|bytes| short(bytes.data()));
+    let word = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    word.ok_or_else(|| column.fault("a row has no value"))
+}
+
+/// The sources that appeared so far, and what is left of the file's limits.
 pub(super) struct Known {
     /// With the ids that rows name.
     pub(super) table: SourceTable,
     /// By the file's number.
     ids: Vec<Option<SourceId>>,
+    limits: RowLimits,
 }
 
 impl Known {
+    /// No source of a file with these bounds.
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            table: SourceTable::default(),
+            ids: Vec::new(),
+            limits: RowLimits::new(bounds),
+        }
+    }
+
     /// The id of the source with the file's number `number`, if it appeared before.
     fn get(&self, number: i32) -> Option<SourceId> {
         *self.ids.get(usize::try_from(number).ok()?)?
     }
 
     fn add(&mut self, number: i32, source: Source) -> Result<SourceId, Fault> {
-        let place = u32::try_from(number)
-            .ok()
-            .filter(|&number| number < schema::SOURCES_MAX);
-        let place = place.ok_or_else(|| {
+        let place = usize::try_from(number).map_err(|_| {
             Fault::damaged(
                 schema::SOURCE_ID,
                 format!("{number} is not the number of a source"),
             )
-        })? as usize;
+        })?;
+        self.limits.check_source(place)?;
         if self.ids.len() <= place {
             self.ids.resize(place + 1, None);
         }
@@ -240,12 +292,22 @@ pub(super) fn replay_group(
         let selfs = columns.selfs.read_all(rows)?;
         let counts = columns.counts.read_all(rows)?;
         let maxima = columns.maxima.read_all(rows)?;
+        known.limits.check(&Numbers {
+            cpus,
+            starts,
+            durs,
+            selfs,
+            counts,
+            maxima,
+        })?;
         let numbers = columns.numbers.read_all(rows)?;
         let due_times = columns.due_times.as_mut();
         let due_times = due_times.map(|times| times.read(rows)).transpose()?;
         let mut due_times = due_times.as_ref().map(Batch::iter);
         let effects = columns.edges.as_mut();
-        let effects = effects.map(|edges| edges.read(rows)).transpose()?;
+        let effects = effects
+            .map(|edges| edges.read(rows, &mut known.limits))
+            .transpose()?;
         let mut effects = effects.into_iter().flatten();
         for (row, histogram) in columns.histograms.read(rows)?.iter().enumerate() {
             let source = if let Some(id) = known.get(numbers[row]) {
@@ -255,7 +317,8 @@ pub(super) fn replay_group(
                     Some(words) => words,
                     None => words.insert(Words::open(group, places)?),
                 };
-                known.add(numbers[row], words.at(first + row)?)?
+                let source = words.at(first + row, &mut known.limits)?;
+                known.add(numbers[row], source)?
             };
             let cpu = u32::try_from(cpus[row])
                 .map_err(|_| Fault::damaged(schema::CPU, "a CPU's number is negative"))?;
@@ -271,10 +334,11 @@ pub(super) fn replay_group(
             let row = match (histogram, due, effect) {
                 (None, None, None) => Row::Span(span),
                 (None, None, Some(effect)) => Row::Edge(Edge { span, effect }),
-                (None, Some(&due), _) => Row::Frame(PacedFrame {
-                    span,
-                    due: Nanos(due),
-                }),
+                (None, Some(&due), _) => {
+                    RowLimits::check_due(due)?;
+                    let due = Nanos(due);
+                    Row::Frame(PacedFrame { span, due })
+                }
                 (Some(bytes), ..) => Row::Sum(sum(span, counts[row], maxima[row], bytes)?),
             };
             each(&known.table, &row);

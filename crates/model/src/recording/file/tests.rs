@@ -5,6 +5,7 @@ mod columns;
 mod damage;
 mod flips;
 mod helpers;
+mod limits;
 mod roundtrip;
 mod schema1;
 mod unfinished;

@@ -1,6 +1,7 @@
 //! The last lines: what was not seen, whether the books balance, and where there is more.
 
 use ticktax_model::document::DocumentKind;
+use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::ThreadTimes;
 
@@ -42,6 +43,13 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         if count > 0 {
             parts.push(tied(format!("{what}: {}.", grouped(count))));
         }
+    }
+    if statement
+        .coverage
+        .limitations
+        .contains(&Limitation::NotVerified)
+    {
+        parts.push("The file is not verified: it has no checksums.".to_owned());
     }
     page.paragraph(tone, "", &parts.join(" "));
     let sections = format!("--section {}", sections(statement));

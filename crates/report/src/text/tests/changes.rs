@@ -24,6 +24,7 @@ fn side(file: &str) -> ComparedRecording {
         cpus: vec![Cpu(0), Cpu(1)],
         program: Some("gamesrv".to_owned()),
         blocks: Some(19),
+        not_verified: false,
     }
 }
 

@@ -12,6 +12,7 @@ use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level, s
 use super::screens::held_up;
 use super::ticks::with_ticks;
 use super::victims::with_victim;
+use crate::clean::is_hidden;
 use crate::text::page::columns;
 use crate::text::statement::statement as write;
 use crate::{Grouping, Section, Sections, TextStyle, View, json, schema};
@@ -166,7 +167,7 @@ proptest! {
                 prop_assert!(columns(line) <= width, "{} columns: {line:?}", columns(line));
                 prop_assert!(!line.ends_with(' '), "{line:?}");
             }
-            prop_assert!(page.chars().all(|c| c == '\n' || !c.is_control()));
+            prop_assert!(page.chars().all(|c| c == '\n' || !is_hidden(c)));
 
             let colourful = write(&statement, &TextStyle { colour: true, ..style });
             prop_assert_eq!(plain(&colourful), page.to_string());

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use parquet::data_type::{ByteArrayType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
@@ -134,60 +134,115 @@ pub(super) fn foreign_recording(path: &Path) {
 /// A one-row Parquet file that another program might have written: the columns of a recording, all
 /// of them optional, with `edit` applied to the text of the schema.
 pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(&str, String)>) {
-    let schema = "message other {
+    let file = Foreign {
+        properties: WriterProperties::default().into(),
+        edit,
+        kind,
+        key,
+        rows: 1,
+        detail: &"".into(),
+    };
+    file.write(path);
+}
+
+/// A recording of equal rows as another program might write it, stored like this.
+pub(super) fn foreign_rows(
+    path: &Path,
+    properties: &WriterPropertiesPtr,
+    rows: usize,
+    detail: &ByteArray,
+) {
+    let json = serde_json::to_string(&header()).unwrap();
+    let file = Foreign {
+        properties: properties.clone(),
+        edit: ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns"),
+        kind: "softirq",
+        key: Some(("ticktax", json)),
+        rows,
+        detail,
+    };
+    file.write(path);
+}
+
+/// A file that another program might have written.
+struct Foreign<'f> {
+    properties: WriterPropertiesPtr,
+    edit: (&'f str, &'f str),
+    kind: &'f str,
+    key: Option<(&'f str, String)>,
+    rows: usize,
+    detail: &'f ByteArray,
+}
+
+impl Foreign<'_> {
+    fn write(self, path: &Path) {
+        let Self {
+            properties,
+            edit,
+            kind,
+            key,
+            rows,
+            detail,
+        } = self;
+        let schema = "message other {
         OPTIONAL DOUBLE extra; OPTIONAL INT32 source_id; OPTIONAL BYTE_ARRAY kind (UTF8);
         OPTIONAL BYTE_ARRAY source (UTF8); OPTIONAL BYTE_ARRAY detail (UTF8);
         OPTIONAL BYTE_ARRAY owner (UTF8); OPTIONAL BYTE_ARRAY program (UTF8);
         OPTIONAL INT32 pid; OPTIONAL INT32 tid; OPTIONAL INT64 count; OPTIONAL INT64 max_ns;
         OPTIONAL BYTE_ARRAY histogram; OPTIONAL INT32 cpu; OPTIONAL INT64 start_ns;
         OPTIONAL INT64 dur_ns; OPTIONAL INT64 self_ns; OPTIONAL INT64 due_ns; }";
-    let schema = Arc::new(parse_message_type(&schema.replace(edit.0, edit.1)).unwrap());
-    let file = fs::File::create(path).unwrap();
-    let mut writer =
-        SerializedFileWriter::new(file, schema.clone(), WriterProperties::default().into())
-            .unwrap();
-    if let Some((key, value)) = key {
-        writer.append_key_value_metadata(KeyValue::new(key.to_owned(), Some(value)));
-    }
-    let mut group = writer.next_row_group().unwrap();
-    for field in schema.get_fields() {
-        let mut column = group.next_column().unwrap().unwrap();
-        let some = Some([1i16].as_slice());
-        let none = Some([0i16].as_slice());
-        let text = match field.name() {
-            "kind" => Some(kind),
-            "owner" => Some("kernel"),
-            "source" => Some("NET_RX"),
-            "detail" => Some(""),
-            _ => None,
-        };
-        match (field.get_physical_type(), text, field.name()) {
-            (parquet::basic::Type::BYTE_ARRAY, Some(text), _) => column
-                .typed::<ByteArrayType>()
-                .write_batch(&[text.into()], some, None),
-            (parquet::basic::Type::BYTE_ARRAY, None, _) => {
-                column.typed::<ByteArrayType>().write_batch(&[], none, None)
-            }
-            (parquet::basic::Type::INT32, _, "pid" | "tid") => {
-                column.typed::<Int32Type>().write_batch(&[], none, None)
-            }
-            (parquet::basic::Type::INT32, ..) => {
-                column.typed::<Int32Type>().write_batch(&[1], some, None)
-            }
-            // Without a value where a value may be left out; a recording's `max` must have one.
-            (parquet::basic::Type::INT64, _, "max_ns" | "due_ns") if field.is_optional() => {
-                column.typed::<Int64Type>().write_batch(&[], none, None)
-            }
-            (parquet::basic::Type::INT64, ..) => {
-                column.typed::<Int64Type>().write_batch(&[9], some, None)
-            }
-            _ => column
-                .typed::<parquet::data_type::DoubleType>()
-                .write_batch(&[0.5], some, None),
+        let schema = Arc::new(parse_message_type(&schema.replace(edit.0, edit.1)).unwrap());
+        let file = fs::File::create(path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema.clone(), properties).unwrap();
+        if let Some((key, value)) = key {
+            writer.append_key_value_metadata(KeyValue::new(key.to_owned(), Some(value)));
         }
-        .unwrap();
-        column.close().unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for field in schema.get_fields() {
+            let mut column = group.next_column().unwrap().unwrap();
+            let some = vec![1i16; rows];
+            let some = Some(some.as_slice());
+            let none = vec![0i16; rows];
+            let none = Some(none.as_slice());
+            let text = match field.name() {
+                "kind" => Some(kind.into()),
+                "owner" => Some("kernel".into()),
+                "source" => Some("NET_RX".into()),
+                "detail" => Some(detail.clone()),
+                _ => None,
+            };
+            match (field.get_physical_type(), text, field.name()) {
+                (parquet::basic::Type::BYTE_ARRAY, Some(text), _) => column
+                    .typed::<ByteArrayType>()
+                    .write_batch(&vec![text; rows], some, None),
+                (parquet::basic::Type::BYTE_ARRAY, None, _) => {
+                    column.typed::<ByteArrayType>().write_batch(&[], none, None)
+                }
+                (parquet::basic::Type::INT32, _, "pid" | "tid") => {
+                    column.typed::<Int32Type>().write_batch(&[], none, None)
+                }
+                (parquet::basic::Type::INT32, ..) => {
+                    column
+                        .typed::<Int32Type>()
+                        .write_batch(&vec![1; rows], some, None)
+                }
+                // Without a value where a value may be left out; a recording's `max` must have one.
+                (parquet::basic::Type::INT64, _, "max_ns" | "due_ns") if field.is_optional() => {
+                    column.typed::<Int64Type>().write_batch(&[], none, None)
+                }
+                (parquet::basic::Type::INT64, ..) => {
+                    column
+                        .typed::<Int64Type>()
+                        .write_batch(&vec![9; rows], some, None)
+                }
+                _ => column
+                    .typed::<parquet::data_type::DoubleType>()
+                    .write_batch(&vec![0.5; rows], some, None),
+            }
+            .unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
     }
-    group.close().unwrap();
-    writer.close().unwrap();
 }

@@ -1,0 +1,316 @@
+//! Limits on the values of a recording: the header's when it is opened, the rows' as they are read.
+//!
+//! A recording may come from anybody. No analysis checks a number again, so everything that an analysis
+//! adds, multiplies or allocates by is checked here. `docs/data.md` lists the limits.
+
+mod json;
+
+use std::fmt;
+
+use crate::disk::{Bounds, Excess};
+use crate::recording::Header;
+use crate::{Cpu, CpuList, Nanos};
+
+pub(super) use json::{check as check_json, check_schema_1 as check_json_of_schema_1};
+
+/// The latest point in time, and as many nanoseconds before 0: 73 years.
+const LATEST: i64 = 1 << 61;
+/// The longest span, 10 years.
+const LONGEST: i64 = Nanos::from_days(3_653).0;
+/// Most intervals in a sum.
+const MOST_INTERVALS: i64 = 1 << 50;
+/// The sum of all lengths and own times, 146 years of CPU time. Twice as much still fits in 64 bits.
+const ALL_TIME: u128 = 1 << 62;
+/// All intervals together.
+const ALL_INTERVALS: u128 = 1 << 53;
+/// Bytes of a name in a row.
+const NAME: usize = 4_096;
+/// Bytes of a word for a kind, an owner or an edge, as far as a message shows them.
+const WORD: usize = 40;
+/// Characters of another program's error.
+const LINE: usize = 240;
+/// The fastest tick of any kernel is 1,200 Hz; the model goes further.
+const HZ: std::ops::RangeInclusive<u32> = 1..=100_000;
+/// Most entries of a list of the header that has one for each CPU and probe.
+const PER_CPU: usize = 2 * (CpuList::MAX_CPU as usize + 1);
+/// Most entries of a list of the header that has one for each thread or process.
+const PER_THREAD: usize = 1 << 18;
+// A message names it.
+const _: () = assert!(CpuList::MAX_CPU == 8_191);
+/// Seconds since 1970 until the year 2242.
+const LATEST_UNIX: i64 = 1 << 33;
+
+/// Most sources in a recording of this size.
+const fn sources(size: u64) -> u64 {
+    32_768 + size / 64
+}
+
+/// Most bytes of all names in a recording of this size.
+const fn name_bytes(size: u64) -> u64 {
+    (4 << 20) + 2 * size
+}
+
+/// Checks the values of a header.
+pub(super) fn check_header(header: &Header) -> Result<(), Excess> {
+    for (hz, field) in [
+        (header.machine.hz_configured, "the machine's HZ"),
+        (header.machine.configured.user_hz, "the machine's USER_HZ"),
+    ] {
+        if let Some(hz) = hz.filter(|hz| !HZ.contains(hz)) {
+            return Err(value(field, hz, "1 to 100000"));
+        }
+    }
+    if header.began_unix.abs() > LATEST_UNIX {
+        return Err(value(
+            "its begin",
+            header.began_unix,
+            "before the year 2242",
+        ));
+    }
+    check_lists(header)?;
+    for books in &header.books {
+        check_interval("its books", books.begin, books.end)?;
+    }
+    for probe in &header.probes {
+        check_interval("a probe's time", probe.begin, probe.end)?;
+    }
+    for soaker in &header.soakers {
+        check_interval("a soaker's time", soaker.begin, soaker.end)?;
+    }
+    if let Some(part) = &header.part {
+        check_interval("its part", part.from, part.to)?;
+        check_interval("the whole of its part", Nanos::ZERO, part.whole)?;
+    }
+    Ok(())
+}
+
+fn check_lists(header: &Header) -> Result<(), Excess> {
+    let Header {
+        books,
+        coverage,
+        probes,
+        soakers,
+        policies,
+        autogroups,
+        replayed,
+        triggers,
+        ..
+    } = header;
+    let autogroups = autogroups.as_ref().map_or(0, Vec::len);
+    let replayed = replayed.as_ref().map_or(0, Vec::len);
+    for (length, most, of) in [
+        (books.len(), PER_CPU, "CPUs with books"),
+        (coverage.lost.len(), PER_CPU, "CPUs with losses"),
+        (coverage.attached.len(), PER_CPU, "hooks"),
+        (coverage.limitations.len(), PER_CPU, "limitations"),
+        (probes.len(), PER_CPU, "probes"),
+        (soakers.len(), PER_CPU, "soakers"),
+        (triggers.len(), PER_CPU, "triggers"),
+        (policies.len(), PER_THREAD, "threads with a policy"),
+        (autogroups, PER_THREAD, "processes with a session"),
+        (replayed, PER_THREAD, "replayed threads"),
+    ] {
+        if length > most {
+            let most = most as u64;
+            return Err(Excess::TooMany { of, most });
+        }
+    }
+    Ok(())
+}
+
+/// Checks the ends of an interval, which may be one point.
+fn check_interval(field: &str, begin: Nanos, end: Nanos) -> Result<(), Excess> {
+    for at in [begin, end] {
+        if at.0.unsigned_abs() > LATEST.unsigned_abs() {
+            return Err(value(field, format!("{} ns", at.0), "within 73 years of 0"));
+        }
+    }
+    let length = end.0 - begin.0;
+    if length > LONGEST {
+        return Err(value(
+            field,
+            format!("{length} ns long"),
+            "10 years long at most",
+        ));
+    }
+    Ok(())
+}
+
+fn value(field: &str, found: impl fmt::Display, allowed: &'static str) -> Excess {
+    Excess::Value {
+        field: field.to_owned(),
+        found: found.to_string(),
+        allowed,
+    }
+}
+
+/// The first bytes of a word, enough for every word that has a meaning and for a message.
+pub(super) fn short(word: &[u8]) -> &[u8] {
+    &word[..word.len().min(WORD)]
+}
+
+/// An error's words, short enough for a line: serde repeats an unknown word in full.
+pub(super) fn shortened(words: String) -> String {
+    if words.chars().count() <= LINE {
+        return words;
+    }
+    let half = |words: &mut dyn Iterator<Item = char>| words.take(LINE / 2).collect::<String>();
+    let begin = half(&mut words.chars());
+    let end = half(&mut words.chars().rev());
+    format!("{begin} … {}", end.chars().rev().collect::<String>())
+}
+
+/// The numbers of consecutive rows.
+pub(super) struct Numbers<'a> {
+    pub(super) cpus: &'a [i32],
+    pub(super) starts: &'a [i64],
+    pub(super) durs: &'a [i64],
+    pub(super) selfs: &'a [i64],
+    pub(super) counts: &'a [i64],
+    pub(super) maxima: &'a [i64],
+}
+
+/// Totals of the rows of a recording, against their limits.
+pub(super) struct RowLimits {
+    time: u128,
+    intervals: u128,
+    names: u64,
+    name_bytes: u64,
+    bounds: Bounds,
+}
+
+impl RowLimits {
+    /// Nothing of the limits for a file with these bounds.
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            time: 0,
+            intervals: 0,
+            names: 0,
+            name_bytes: 0,
+            bounds,
+        }
+    }
+
+    /// Checks the numbers of the next rows, column by column, which costs next to nothing a row.
+    pub(super) fn check(&mut self, rows: &Numbers<'_>) -> Result<(), Excess> {
+        if let Some(cpu) = rows.cpus.iter().find(|cpu| !is_cpu(**cpu)) {
+            return Err(value("a row's CPU", cpu, "0 to 8191"));
+        }
+        within(
+            "a row's start",
+            rows.starts,
+            -LATEST,
+            LATEST,
+            "within 73 years of 0",
+        )?;
+        within("a row's length", rows.durs, 0, LONGEST, "0 ns to 10 years")?;
+        within(
+            "a row's own time",
+            rows.selfs,
+            -LONGEST,
+            LONGEST,
+            "10 years at most",
+        )?;
+        within(
+            "a row's longest interval",
+            rows.maxima,
+            0,
+            LONGEST,
+            "0 ns to 10 years",
+        )?;
+        within("a row's count", rows.counts, 0, MOST_INTERVALS, "0 to 2^50")?;
+        let time = self.time + total(rows.durs) + total(rows.selfs);
+        if time > ALL_TIME {
+            return Err(value(
+                "the time of all rows",
+                format!("{time} ns"),
+                "146 years at most",
+            ));
+        }
+        let intervals = self.intervals + total(rows.counts);
+        if intervals > ALL_INTERVALS {
+            return Err(value("the sum of all counts", intervals, "2^53 at most"));
+        }
+        self.time = time;
+        self.intervals = intervals;
+        Ok(())
+    }
+
+    /// Checks the number that a file gives to a source.
+    pub(super) fn check_source(&self, number: usize) -> Result<(), Excess> {
+        let most = sources(self.bounds.size());
+        if (number as u64) < most {
+            return Ok(());
+        }
+        Err(Excess::TooMany {
+            of: "sources",
+            most,
+        })
+    }
+
+    /// Takes a name that is kept, from the column `column`.
+    pub(super) fn take_name(&mut self, column: &'static str, name: &[u8]) -> Result<(), Excess> {
+        if name.len() > NAME {
+            return Err(Excess::TooLarge {
+                part: format!("a value of the column `{column}`"),
+                most: NAME as u64,
+            });
+        }
+        self.names += 1;
+        self.name_bytes += name.len() as u64;
+        // A source has up to three.
+        let most = 4 * sources(self.bounds.size());
+        if self.names > most {
+            return Err(Excess::TooMany { of: "names", most });
+        }
+        let most = name_bytes(self.bounds.size());
+        if self.name_bytes > most {
+            let of = "bytes of names";
+            return Err(Excess::TooMany { of, most });
+        }
+        Ok(())
+    }
+
+    /// Checks when a frame was due.
+    pub(super) fn check_due(due: i64) -> Result<(), Excess> {
+        within(
+            "when a frame was due",
+            &[due],
+            -LATEST,
+            LATEST,
+            "within 73 years of 0",
+        )
+    }
+}
+
+fn is_cpu(number: i32) -> bool {
+    u32::try_from(number).is_ok_and(|number| Cpu(number).is_possible())
+}
+
+fn total(numbers: &[i64]) -> u128 {
+    // Each is below 2^59, so that 16 of them fit in 64 bits.
+    let few = |few: &[i64]| few.iter().map(|number| number.unsigned_abs()).sum::<u64>();
+    numbers
+        .chunks(16)
+        .map(|numbers| u128::from(few(numbers)))
+        .sum()
+}
+
+fn within(
+    field: &str,
+    numbers: &[i64],
+    least: i64,
+    most: i64,
+    allowed: &'static str,
+) -> Result<(), Excess> {
+    let wrong = |number: i64| !(least..=most).contains(&number);
+    // It does not stop at the first, so that the compiler compares several at once.
+    let any = numbers
+        .iter()
+        .fold(false, |any, number| any | wrong(*number));
+    let found = any.then(|| numbers.iter().find(|number| wrong(**number)));
+    match found.flatten() {
+        Some(number) => Err(value(field, number, allowed)),
+        None => Ok(()),
+    }
+}

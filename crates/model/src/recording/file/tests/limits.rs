@@ -1,0 +1,229 @@
+//! Files with values beyond their limits are refused, in one line.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::data_type::ByteArray;
+use parquet::file::properties::WriterProperties;
+
+use super::helpers::{foreign_rows, header, replay, rows, write};
+use crate::recording::{
+    Books, Edge, Effect, Header, PacedFrame, RecordingError, RecordingReader, RecordingWriter, Row,
+    RowSink, Sum,
+};
+use crate::{Cpu, Histogram, Kind, Nanos, Source, SourceTable, Span};
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.parquet");
+    (folder, path)
+}
+
+/// The one line for a file that is opened and read.
+fn refusal(path: &Path) -> String {
+    let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
+    let text = outcome.expect_err("it should be refused").to_string();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.len() < 400, "{text}");
+    text
+}
+
+/// The refusal of a recording with this header.
+fn refused_header(edit: impl FnOnce(&mut Header)) -> String {
+    let (_folder, path) = folder();
+    let mut header = header();
+    edit(&mut header);
+    RecordingWriter::create(&path)
+        .unwrap()
+        .finish(&header)
+        .unwrap();
+    refusal(&path)
+}
+
+/// The refusal of a recording with this row.
+fn refused_row(row: Row) -> String {
+    let (_folder, path) = folder();
+    let mut sources = SourceTable::default();
+    sources.intern(Source::idle());
+    write(&path, &sources, &[row]);
+    refusal(&path)
+}
+
+fn span(cpu: u32, start: i64, dur: i64, self_time: i64) -> Span {
+    Span {
+        cpu: Cpu(cpu),
+        start: Nanos(start),
+        dur: Nanos(dur),
+        self_time: Nanos(self_time),
+        source: crate::SourceId(0),
+    }
+}
+
+const YEAR: i64 = Nanos::from_days(365).0;
+
+#[test]
+fn a_header_with_impossible_numbers_is_refused() {
+    for hz in [0, 100_001, 2_000_000_000, u32::MAX] {
+        let text = refused_header(|header| header.machine.hz_configured = Some(hz));
+        assert!(
+            text.contains(&format!("HZ is {hz}, and can be 1 to 100000")),
+            "{text}"
+        );
+    }
+    let books = |cpu, begin, end| Books {
+        cpu: Cpu(cpu),
+        begin: Nanos(begin),
+        end: Nanos(end),
+    };
+    let with = |books: Vec<Books>| refused_header(|header| header.books = books);
+    assert!(with(vec![books(0, 0, 100 * YEAR)]).contains("within 73 years"));
+    assert!(with(vec![books(0, 0, 290 * YEAR)]).contains("`end_ns` is"));
+    assert!(with(vec![books(0, 0, 11 * YEAR)]).contains("10 years long at most"));
+    assert!(with(vec![books(0, i64::MIN, 0)]).contains("`begin_ns` is"));
+    assert!(with(vec![books(0, 0, 1); 100_000]).contains("more than 16384 CPUs with books"));
+    assert!(refused_header(|header| header.began_unix = 1 << 40).contains("before the year 2242"));
+}
+
+#[test]
+fn a_header_with_a_cpu_that_cannot_exist_is_refused() {
+    let (_folder, path) = folder();
+    let header = serde_json::to_string(&header()).unwrap();
+    let header = header.replace("\"cpu\":3", "\"cpu\":2147483647");
+    super::helpers::foreign(&path, ("", ""), "irq", Some(("ticktax", header)));
+    assert!(refusal(&path).contains("CPU 2147483647 cannot exist"));
+}
+
+#[test]
+fn a_row_with_impossible_numbers_is_refused() {
+    for (row, words) in [
+        (
+            span(8_192, 0, 1, 1),
+            "a row's CPU is 8192, and can be 0 to 8191",
+        ),
+        (span(i32::MAX.unsigned_abs(), 0, 1, 1), "a row's CPU"),
+        (span(0, 285 * YEAR, 1, 1), "a row's start"),
+        (span(0, -100 * YEAR, 1, 1), "a row's start"),
+        (span(0, 0, 285 * YEAR, 1), "a row's length"),
+        (span(0, 0, -1, 0), "a row's length"),
+        (span(0, 0, 1, i64::MIN), "a row's own time"),
+    ] {
+        let text = refused_row(Row::Span(row));
+        assert!(text.contains(words), "{text}");
+    }
+    let (span, due) = (span(0, 0, 1, 1), Nanos(i64::MIN));
+    assert!(refused_row(Row::Frame(PacedFrame { span, due })).contains("a frame was due"));
+    let sum = |count, max| {
+        Row::Sum(Sum {
+            span,
+            count,
+            max: Nanos(max),
+            histogram: Histogram::default(),
+        })
+    };
+    assert!(refused_row(sum(u64::MAX, 1)).contains("a row's count"));
+    assert!(refused_row(sum(1, i64::MAX)).contains("a row's longest interval"));
+}
+
+#[test]
+fn the_time_of_all_rows_together_is_limited() {
+    let (_folder, path) = folder();
+    let (sources, rows) = rows();
+    let ten_years = vec![Row::Span(span(0, 0, 10 * YEAR, 10 * YEAR)); 10];
+    write(&path, &sources, &[&rows[..], &ten_years].concat());
+    assert!(refusal(&path).contains("the time of all rows"));
+}
+
+#[test]
+fn a_name_longer_than_any_kernels_is_refused() {
+    let (_folder, path) = folder();
+    let long = "a".repeat(100 * 1024);
+    let mut sources = SourceTable::default();
+    let source = sources.intern(Source::kernel(Kind::Irq, &long, ""));
+    let span = Span {
+        source,
+        ..span(0, 0, 1, 1)
+    };
+    write(&path, &sources, &[Row::Span(span)]);
+    let text = refusal(&path);
+    assert!(
+        text.contains("a value of the column `source` takes more than 4096 bytes"),
+        "{text}"
+    );
+    let effect = Effect::Queued(long.into());
+    assert!(refused_row(Row::Edge(Edge { span, effect })).contains("`edge_to` takes more"));
+}
+
+#[test]
+fn there_may_not_be_more_sources_than_a_file_of_its_size_can_have() {
+    let (_folder, path) = folder();
+    let mut sources = SourceTable::default();
+    let mut writer = RecordingWriter::create(&path).unwrap();
+    for number in 0..70_000 {
+        let source = Source::kernel(Kind::Irq, &format!("{number}"), "");
+        let span = Span {
+            source: sources.intern(source),
+            ..span(0, 0, 1, 1)
+        };
+        writer.row(&sources, &Row::Span(span));
+    }
+    writer.finish(&header()).unwrap();
+    let most = 32_768 + fs::metadata(&path).unwrap().len() / 64;
+    assert!(refusal(&path).contains(&format!("it has more than {most} sources")));
+}
+
+/// A small file whose pages decompress to far more than its size.
+fn compressible(path: &Path, detail: &[u8], rows: usize, dictionary: bool) {
+    let level = ZstdLevel::try_new(3).unwrap();
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_dictionary_enabled(dictionary)
+        .set_data_page_size_limit(1 << 30)
+        .set_dictionary_page_size_limit(1 << 30)
+        .set_write_batch_size(rows);
+    let detail = ByteArray::from(detail.to_vec());
+    foreign_rows(path, &Arc::new(properties.build()), rows, &detail);
+}
+
+#[test]
+fn a_page_that_decompresses_to_many_times_its_size_is_refused() {
+    let (_folder, path) = folder();
+    compressible(&path, &vec![0; 1 << 20], 40, false);
+    let size = fs::metadata(&path).unwrap().len();
+    assert!(size < 100_000, "{size}");
+    let text = refusal(&path);
+    assert!(text.contains("a decompressed page of column"), "{text}");
+}
+
+#[test]
+fn an_encoding_that_says_itself_how_much_memory_it_takes_is_refused() {
+    let (_folder, path) = folder();
+    for encoding in [
+        Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        Encoding::DELTA_BYTE_ARRAY,
+    ] {
+        let properties = WriterProperties::builder()
+            .set_dictionary_enabled(false)
+            .set_column_encoding("detail".into(), encoding)
+            .build();
+        foreign_rows(&path, &Arc::new(properties), 2, &"".into());
+        assert!(refusal(&path).contains("in an unsupported encoding"));
+    }
+}
+
+#[test]
+fn a_word_of_any_length_makes_a_short_line() {
+    let (_folder, path) = folder();
+    let header = serde_json::to_string(&header()).unwrap();
+    let long = format!("\"level\":\"{}\"", "x".repeat(100_000));
+    let header = header.replace("\"level\":\"kernel\"", &long);
+    super::helpers::foreign(&path, ("", ""), "irq", Some(("ticktax", header)));
+    assert!(refusal(&path).contains("unknown variant"));
+    let edit = ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns");
+    let header = serde_json::to_string(&super::helpers::header()).unwrap();
+    super::helpers::foreign(&path, edit, &"k".repeat(100_000), Some(("ticktax", header)));
+    assert!(refusal(&path).contains("says `kkkk"));
+    let read = RecordingReader::open(&path).and_then(|mut reader| replay(&mut reader));
+    assert!(matches!(read, Err(RecordingError::UnknownWord { .. })));
+}

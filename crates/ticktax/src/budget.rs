@@ -1,0 +1,152 @@
+//! The memory that showing a file may take.
+//!
+//! Analyses keep something of every thread, wait and account, and a file from anybody can be made so that
+//! this is a thousand times its size. The reader refuses what it can count. This guard ends the process
+//! before the rest takes the memory of others.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::terminal::Terminal;
+
+const MIB: u64 = 1 << 20;
+/// Memory for a file of no size. `docs/data.md` names both.
+const BASE: u64 = 64 * MIB;
+/// Bytes of memory for each byte of the files.
+const EACH: u64 = 20;
+/// The growth of the memory between two looks at it.
+const SLACK: u64 = 4 * MIB;
+/// The time between two looks at the memory. A look takes two microseconds.
+const INTERVAL: Duration = Duration::from_millis(1);
+/// Threads that search a small file. Each takes some MiB of memory.
+const THREADS: u64 = 4;
+
+/// The budget of a run that shows files.
+#[derive(Clone, Copy)]
+pub(crate) struct Budget {
+    size: u64,
+}
+
+impl Budget {
+    /// Ends the process, with one line, once it takes more memory than such files may. Folders count with
+    /// all their files.
+    pub(crate) fn begin(paths: &[&Path], terminal: &Terminal) -> Self {
+        let size = paths.iter().map(|path| size_of(path)).sum();
+        let budget = Self { size };
+        let Some(memory) = Memory::open() else {
+            return budget;
+        };
+        let (terminal, most) = (*terminal, budget.most());
+        let guard = move || {
+            while memory
+                .resident()
+                .is_none_or(|resident| resident < most - SLACK)
+            {
+                thread::sleep(INTERVAL);
+            }
+            end(&terminal, most);
+        };
+        // Without the guard there are still the reader's limits.
+        drop(
+            thread::Builder::new()
+                .name("budget".to_owned())
+                .spawn(guard),
+        );
+        budget
+    }
+
+    /// Most bytes of memory.
+    fn most(self) -> u64 {
+        BASE + EACH.saturating_mul(self.size)
+    }
+
+    /// Threads that a search may use.
+    pub(crate) fn threads(self) -> usize {
+        let most = usize::try_from(THREADS + self.size / MIB).unwrap_or(usize::MAX);
+        crate::beats::threads().min(most)
+    }
+}
+
+#[expect(
+    clippy::exit,
+    reason = "the thread that takes the memory cannot be stopped"
+)]
+fn end(terminal: &Terminal, most: u64) -> ! {
+    let most = most / MIB;
+    terminal.complain(&format_args!(
+        "refusing to take more than {most} MiB of memory for a file of this size: look at a part of \
+         it (--from, --to), or record a shorter time"
+    ));
+    std::process::exit(1);
+}
+
+/// The bytes of a file, or of all files in a folder.
+fn size_of(path: &Path) -> u64 {
+    let length = |path: &Path| fs::metadata(path).map_or(0, |facts| facts.len());
+    let Ok(entries) = fs::read_dir(path) else {
+        return length(path);
+    };
+    let entries = entries.filter_map(Result::ok);
+    entries.map(|entry| length(&entry.path())).sum()
+}
+
+/// This process' memory, by the kernel.
+struct Memory {
+    /// In pages.
+    statm: File,
+    page_size: u64,
+}
+
+impl Memory {
+    fn open() -> Option<Self> {
+        let statm = File::open("/proc/self/statm").ok()?;
+        let page_size = page_size(&fs::read("/proc/self/auxv").ok()?)?;
+        Some(Self { statm, page_size })
+    }
+
+    /// The bytes that are in memory.
+    fn resident(&self) -> Option<u64> {
+        let mut text = [0; 128];
+        let length = self.statm.read_at(&mut text, 0).ok()?;
+        let text = str::from_utf8(text.get(..length)?).ok()?;
+        let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+        Some(pages * self.page_size)
+    }
+}
+
+/// The size of a page, in the pairs of numbers that the kernel gives to a process as it starts.
+fn page_size(auxv: &[u8]) -> Option<u64> {
+    const AT_PAGESZ: u64 = 6;
+    let (numbers, _) = auxv.as_chunks::<8>();
+    let (pairs, _) = numbers.as_chunks::<2>();
+    let mut pairs = pairs.iter().map(|pair| pair.map(u64::from_ne_bytes));
+    pairs
+        .find(|[kind, _]| *kind == AT_PAGESZ)
+        .map(|[_, size]| size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, Memory, size_of};
+
+    #[test]
+    fn the_memory_of_this_process_is_known() {
+        let memory = Memory::open().unwrap();
+        let resident = memory.resident().unwrap();
+        assert!((1 << 20..1 << 40).contains(&resident), "{resident}");
+    }
+
+    #[test]
+    fn a_budget_grows_with_the_files() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), [0; 1_000]).unwrap();
+        std::fs::write(folder.path().join("b"), [0; 24]).unwrap();
+        let size = size_of(folder.path());
+        assert_eq!(size, 1_024);
+        assert_eq!(Budget { size }.most(), (64 << 20) + 20 * 1_024);
+        assert_eq!(size_of(&folder.path().join("none")), 0);
+    }
+}
