@@ -78,7 +78,7 @@ pub(crate) fn a_full_disk_is_said_and_counted() -> Result<(), Failed> {
 pub(crate) fn a_folder_that_becomes_read_only_is_said_and_stops_nothing() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
-    // The folder is a mount of its own, which becomes read-only while the recorder holds a handle
+    // The folder is a separate mount, which becomes read-only while the recorder holds a handle
     // of it.
     let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
          \"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
