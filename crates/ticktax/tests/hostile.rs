@@ -1,4 +1,9 @@
 //! Recordings from anybody: each is shown within a budget of memory, or refused in one clean line.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that cannot set itself up fails; a failure shows what each command took"
+)]
 
 mod common;
 
