@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// The soft limit that the process was started with, if [`raise`] raised it.
 static AT_START: OnceLock<u64> = OnceLock::new();
 
-/// Held while the limit from the start is restored. A second thread must not raise it meanwhile.
+/// Held while the limit from the start is restored. A second thread must not raise it in between.
 static LOWERED: Mutex<()> = Mutex::new(());
 
 /// Raises the soft limit to the hard one. The tracer alone has some 120 files open, and the probes

@@ -26,7 +26,7 @@ pub enum Controller {
     Cpuset,
 }
 
-/// How often it is tried: the kernel may take a moment to let go of a process that has just been
+/// Attempts to remove a group: the kernel can take a moment to release a process that was just
 /// waited for.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(2);
@@ -195,8 +195,8 @@ fn is_own(name: &OsStr) -> bool {
     number.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
-/// Where this process can make a group of its own: below its own group, or below the nearest one
-/// above it that hands the controller to its children.
+/// Finds a place for a new group: below the group of this process, or below the nearest group above
+/// it that passes the controller to its children.
 pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, KnobError> {
     let pid = i32::try_from(std::process::id()).unwrap_or(-1);
     let home = of_process(system, pid, controller)?;

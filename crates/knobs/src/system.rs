@@ -1,5 +1,5 @@
-//! The machine whose settings are read and written: the files below a folder, which tests replace
-//! by one of their own.
+//! The machine whose settings are read and written: the files below a folder. Tests use a temporary
+//! folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -57,8 +57,8 @@ impl Default for System {
 }
 
 impl System {
-    /// The machine whose `proc` and `sys` lie in `root`. What is no file, a task's policy, is that
-    /// of the machine that this process runs on, whatever `root` is.
+    /// The machine whose `proc` and `sys` lie in `root`. A task's policy is not a file: it
+    /// is always read from the running machine.
     ///
     /// Files of the running machine are written only on file systems of the kernel. Those below any
     /// other folder are a test's.

@@ -1,7 +1,7 @@
 //! A folder held by a handle, whose files are opened by name below it and never through a symbolic link.
 //!
-//! Root often works in folders that other users can write to. A path is resolved anew by every system call, so
-//! whoever owns one of its folders can exchange a component between a check and its use. A [`Folder`] resolves the
+//! Root often works in folders that other users can write to. Every system call resolves a path anew, so the
+//! owner of one of its folders can exchange a component between a check and its use. A [`Folder`] resolves the
 //! path once. Everything after that is relative to the handle, takes a single name, and refuses links, pipes and
 //! devices.
 //!
@@ -71,7 +71,7 @@ pub enum Distrust {
 }
 
 impl From<Distrust> for io::Error {
-    /// An error of kind `PermissionDenied` that [`super::error_words`] prints as it is.
+    /// An error of kind `PermissionDenied` that [`super::error_words`] prints unchanged.
     fn from(distrust: Distrust) -> Self {
         Self::new(io::ErrorKind::PermissionDenied, distrust)
     }
@@ -85,7 +85,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder whoever owns it. Links in `path` are followed as usual.
+    /// Opens a folder of any owner. Links in `path` are followed as usual.
     ///
     /// # Errors
     /// Those of the system.
@@ -291,7 +291,7 @@ impl Folder {
         }
     }
 
-    /// The bytes of a regular file; `None` where there is none of this name.
+    /// Size of a regular file in bytes; `None` if the name is missing or not a regular file.
     pub fn size(&self, name: &OsStr) -> Option<u64> {
         let facts = fstatat(
             &self.handle,
@@ -333,7 +333,7 @@ impl Folder {
         )?)
     }
 
-    /// Renames a file within the folder, in place of what has the new name.
+    /// Renames a file within the folder and replaces the file that has the new name.
     ///
     /// # Errors
     /// Those of the system.
@@ -351,7 +351,7 @@ impl Folder {
     /// # Errors
     /// Those of the system.
     pub fn names(&self) -> io::Result<Vec<OsString>> {
-        // A handle of its own: reading moves its position.
+        // A separate handle, because reading moves its position.
         let flags = DIRECTORY.difference(OFlag::O_NOFOLLOW);
         let mut reading = Dir::from_fd(openat(&self.handle, ".", flags, Mode::empty())?)?;
         let mut names = Vec::new();

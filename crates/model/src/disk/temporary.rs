@@ -43,8 +43,8 @@ impl Temporary {
     /// Those of the system, and `IsADirectory` or `InvalidInput` when `path` is, or leads to, a folder or a
     /// device: the final rename would replace the device itself.
     pub fn beside(path: &Path) -> io::Result<Self> {
-        // The check is for people who name a device. Whatever appears under the name afterwards is replaced, never
-        // written to.
+        // The check is for people who name a device. A file that appears under the name afterwards is replaced,
+        // never written to.
         match fs::metadata(path) {
             Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
@@ -116,13 +116,13 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if self.armed {
-            // There is no caller left to report it to.
+            // A failure cannot be reported from here.
             let _ = self.folder.remove(&self.here);
         }
     }
 }
 
-/// What temporary names of a file begin with.
+/// Prefix of the temporary names of a file.
 fn prefix(name: &OsStr) -> OsString {
     let mut prefix = OsString::from(".");
     prefix.push(name);
