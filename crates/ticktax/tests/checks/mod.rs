@@ -7,12 +7,16 @@ pub(crate) mod accounting;
 pub(crate) mod attached;
 pub(crate) mod beats;
 pub(crate) mod counters;
+pub(crate) mod coverage;
 pub(crate) mod disturbances;
+pub(crate) mod gaps;
 mod grid;
 pub(crate) mod incidents;
 pub(crate) mod recorded;
 pub(crate) mod victims;
 
+use std::fs;
+use std::path::Path;
 use std::process::Output;
 
 use libtest_mimic::Failed;
@@ -74,6 +78,12 @@ pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
         return Err(format!("{}: {complaint}", output.status).into());
     }
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The statement that a guest's audit left in a folder under this name.
+pub(crate) fn statement_in(folder: &Path, name: &str) -> Result<Statement, Failed> {
+    let json = fs::read(folder.join(format!("{name}.json")))?;
+    Ok(serde_json::from_slice(&json)?)
 }
 
 /// Fails, and says why, unless `holds`.

@@ -54,7 +54,7 @@ pub(crate) fn waits_behind(
 /// Time that the victim waited behind the thread that made the events.
 pub(crate) fn behind(truth: &Truth, threads: &ThreadTimes) -> Nanos {
     let behind = threads.behind.iter();
-    let its = behind.filter(|one| one.name.starts_with(&truth.comm));
+    let its = behind.filter(|one| one.pid == Some(truth.pid) && one.name.starts_with(&truth.comm));
     its.map(|one| one.time).sum()
 }
 
@@ -65,4 +65,16 @@ pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), F
         format!("throttled for {found}: {truth:?}")
     })?;
     check(threads.processes >= 2, || "its child is missing".to_owned())
+}
+
+/// A victim is throttled for as long as its own quota held it, to 5 % or 20 ms.
+pub(crate) fn is_held_by_its_own_quota(
+    what: &str,
+    time: Nanos,
+    truth: Nanos,
+) -> Result<(), Failed> {
+    let allowed = (truth.0 / 20).max(20_000_000);
+    check((time - truth).0.abs() <= allowed, || {
+        format!("{what}: throttled for {time}, in truth {truth}")
+    })
 }

@@ -11,7 +11,9 @@ use nix::unistd::Pid;
 use ticktax_lab::Arch;
 
 use crate::common::let_children_hear_ctrl_c;
-use crate::fixture::{CLOUD, complaint, eventually, lab_run, running_in, ticktax};
+use crate::fixture::{
+    CLOUD, LIMIT, complaint, eventually, lab_run, lab_run_within, qemus_in, running_in, ticktax,
+};
 
 /// The user `nobody` of every Linux.
 const NOBODY: u32 = 65_534;
@@ -163,10 +165,10 @@ pub(crate) fn a_panic_is_one_line() {
 
 pub(crate) fn a_guest_that_hangs_is_ended() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = lab_run(CLOUD);
+    let mut command = lab_run_within("2s", CLOUD);
     let output = command
         .env("TMPDIR", folder.path())
-        .args(["--limit", "2s", "--", "pace", "--for", "1h"])
+        .args(["--", "pace", "--for", "1h"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -181,7 +183,7 @@ pub(crate) fn the_first_guest_that_fails_ends_the_others() {
     command.args(["lab", "compare", "--jobs", "2", "--vary"]);
     command.arg(format!("kernel={CLOUD}"));
     // The first would go on for the whole limit, the second has no init.
-    command.args(["--vary", "cmdline=,rdinit=/nonexistent", "--limit", "1h"]);
+    command.args(["--vary", "cmdline=,rdinit=/nonexistent", "--limit", LIMIT]);
     let output = command
         .env("TMPDIR", folder.path())
         .args(["--", "pace", "--for", "10h"])
@@ -222,6 +224,18 @@ pub(crate) fn ctrl_c_leaves_nothing_behind() {
     assert_eq!(output.status.code(), Some(130));
     one_line(&complaint(&output), "nothing is left running");
     assert_eq!(running_in(folder.path()), [""; 0]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+pub(crate) fn a_qemu_that_dies_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = running(folder.path());
+    for (qemu, _) in qemus_in(folder.path()) {
+        kill(qemu, Signal::SIGKILL).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    one_line(&complaint(&output), "without a result");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use nix::unistd::Pid;
 use ticktax_fixture::guests::{apt_has, why_no_guest};
 use ticktax_lab::Arch;
 use ticktax_lab::kernel::{Cache, find};
@@ -50,10 +51,19 @@ pub(crate) fn ticktax() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))
 }
 
-/// `lab run` with a kernel; what follows is for the test to say.
+/// Limit of a guest's time on the host's clock. A guest takes up to a minute of CPU time, and a host at
+/// load 16 gives it an eighth of a CPU.
+pub(crate) const LIMIT: &str = "10m";
+
+/// `lab run` with a kernel. The test adds the other arguments.
 pub(crate) fn lab_run(kernel: &str) -> Command {
+    lab_run_within(LIMIT, kernel)
+}
+
+/// The same, for a guest that may take only this long.
+pub(crate) fn lab_run_within(limit: &str, kernel: &str) -> Command {
     let mut command = ticktax();
-    command.args(["lab", "run", "--kernel", kernel]);
+    command.args(["lab", "run", "--limit", limit, "--kernel", kernel]);
     command
 }
 
@@ -62,20 +72,29 @@ pub(crate) fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The processes with this folder in their arguments.
-pub(crate) fn running_in(folder: &Path) -> Vec<String> {
+/// The QEMUs with this folder in their arguments, and these arguments.
+pub(crate) fn qemus_in(folder: &Path) -> Vec<(Pid, String)> {
     let folder = folder.to_string_lossy().into_owned();
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
-    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-    lines
-        .filter(|line| line.starts_with("qemu") && line.contains(&folder))
-        .collect()
+    let qemu = |process: fs::DirEntry| {
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(process.path().join("cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        let is_it = line.starts_with("qemu") && line.contains(&folder);
+        is_it.then_some((Pid::from_raw(pid), line))
+    };
+    processes.filter_map(qemu).collect()
 }
 
-/// Waits until `true`, for at most 20 s.
+/// The same without their numbers.
+pub(crate) fn running_in(folder: &Path) -> Vec<String> {
+    let qemus = qemus_in(folder).into_iter();
+    qemus.map(|(_, line)| line).collect()
+}
+
+/// Waits until `true`, for at most two minutes.
 pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> bool {
-    (0..400).any(|_| {
+    (0..2_400).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         what()
     })

@@ -27,11 +27,13 @@ const NAMES: &str = "/tmp/names";
 const LOOKS: u32 = 1_500;
 const LOOK: Duration = Duration::from_millis(40);
 
-/// Mounts the cgroups. A quota needs one.
+/// Mounts the cgroups, and switches the cpu controller on. A quota needs both. An injector that switched
+/// it on would switch it off at its end, although another one still needs it.
 pub(crate) fn mount_cgroups() -> Outcome {
     let group = Some("cgroup2");
     let (flags, none) = (MsFlags::empty(), None::<&str>);
-    Ok(mount(group, "/sys/fs/cgroup", group, flags, none)?)
+    mount(group, "/sys/fs/cgroup", group, flags, none)?;
+    Ok(fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu")?)
 }
 
 /// The ticktax command.
@@ -70,10 +72,15 @@ pub(crate) fn finish(mut child: Child) -> Outcome {
 
 /// Runs one disturbance as a program of this name.
 pub(crate) fn inject(name: &str, plan: &Plan) -> Outcome<Truth> {
+    finish(begin(name, plan)?)?;
+    take(name)
+}
+
+/// Starts one disturbance as a program of this name.
+pub(crate) fn begin(name: &str, plan: &Plan) -> Outcome<Child> {
     let (plan_file, truth) = files(name);
     fs::write(&plan_file, serde_json::to_vec(plan)?)?;
-    finish(start(name, &["inject", &plan_file, &truth])?)?;
-    take(name)
+    start(name, &["inject", &plan_file, &truth])
 }
 
 /// Reads a truth that a program wrote.

@@ -10,6 +10,7 @@
 )]
 
 mod arm;
+mod boot;
 mod builds;
 #[path = "../checks/mod.rs"]
 mod checks;
@@ -19,11 +20,14 @@ mod faults;
 mod fixture;
 mod guests;
 mod inside;
+mod kernels;
 mod programs;
 mod recorder;
 mod scenario;
 
+use std::collections::VecDeque;
 use std::process::ExitCode;
+use std::sync::{PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ticktax_lab::Arch;
@@ -33,9 +37,6 @@ use ticktax_model::machine::LAB_PARAMETER;
 use fixture::{CLOUD, why_not};
 
 type Test = fn();
-
-/// A test on a kernel.
-type OnKernel = fn(&str);
 
 /// Tests that boot nothing.
 const ANYWHERE: &[(&str, Test)] = &[
@@ -76,8 +77,8 @@ const ON_CLOUD: &[(&str, Test)] = &[
         guests::the_same_run_is_the_same_bytes,
     ),
     (
-        "an_audit_comes_back_whole",
-        guests::an_audit_comes_back_whole,
+        "two_labs_at_once_do_not_meet",
+        guests::two_labs_at_once_do_not_meet,
     ),
     (
         "boot_parameters_change_the_kernel",
@@ -95,11 +96,19 @@ const ON_CLOUD: &[(&str, Test)] = &[
         "an_idle_guests_instructions_are_counted",
         guests::an_idle_guests_instructions_are_counted,
     ),
+    ("a_panic_is_one_line", faults::a_panic_is_one_line),
+    (
+        "a_comparison_is_the_same_by_one_and_by_two_at_once",
+        guests::a_comparison_is_the_same_by_one_and_by_two_at_once,
+    ),
+];
+
+/// Tests that run alone: they look at processes left behind, or the guest's time is the host's.
+const ALONE_ON_CLOUD: &[(&str, Test)] = &[
     (
         "a_recorder_outlives_what_happens_to_its_machine",
         recorder::a_recorder_outlives_what_happens_to_its_machine,
     ),
-    ("a_panic_is_one_line", faults::a_panic_is_one_line),
     (
         "a_guest_that_hangs_is_ended",
         faults::a_guest_that_hangs_is_ended,
@@ -109,31 +118,17 @@ const ON_CLOUD: &[(&str, Test)] = &[
         faults::ctrl_c_leaves_nothing_behind,
     ),
     (
-        "a_killed_lab_leaves_no_qemu_behind",
-        faults::a_killed_lab_leaves_no_qemu_behind,
+        "a_qemu_that_dies_is_one_line",
+        faults::a_qemu_that_dies_is_one_line,
     ),
     (
-        "a_comparison_is_the_same_by_one_and_by_two_at_once",
-        guests::a_comparison_is_the_same_by_one_and_by_two_at_once,
+        "a_killed_lab_leaves_no_qemu_behind",
+        faults::a_killed_lab_leaves_no_qemu_behind,
     ),
     (
         "the_first_guest_that_fails_ends_the_others",
         faults::the_first_guest_that_fails_ends_the_others,
     ),
-    (
-        "two_labs_at_once_do_not_meet",
-        guests::two_labs_at_once_do_not_meet,
-    ),
-];
-
-/// Kernels that the tracer's programs have to load on.
-const KERNELS: &[&str] = &[
-    "bullseye:linux-image-cloud-amd64",
-    "bullseye:linux-image-rt-amd64",
-    "linux-image-cloud-amd64",
-    "linux-image-rt-amd64",
-    "linux-image-6.12-cloud-amd64",
-    "linux-image-6.12-rt-amd64",
 ];
 
 /// Tests in guests of arm64.
@@ -164,22 +159,29 @@ const ON_ARM_IN_HOSTS_TIME: [(&str, Test); 2] = [
     ),
 ];
 
-/// Kernels that do not count for how long a quota held a queue, which is then told by its timers; tests on the running kernel
-/// are about those that do (6.6).
-const BEFORE_6_6: [&str; 2] = ["bullseye:linux-image-cloud-amd64", CLOUD];
-
-/// What is to be tried on each of them.
-const ON_EACH: [(&str, OnKernel); 2] = [
-    ("the_tracer_loads_on", guests::the_tracer_loads_on),
-    (
-        "the_recorder_keeps_a_window_on",
-        recorder::the_recorder_keeps_a_window_on,
-    ),
-];
+/// Tests that may run at the same time share it. A test that runs alone holds it exclusively.
+static TURNS: RwLock<()> = RwLock::new(());
 
 /// A test that fails by panicking.
 fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
+    shared(name, move || {
+        test();
+        Ok(())
+    })
+}
+
+/// A test that may run at the same time as another one.
+fn shared(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     Trial::test(name, move || {
+        let _turn = TURNS.read().unwrap_or_else(PoisonError::into_inner);
+        test()
+    })
+}
+
+/// A test that runs alone, and fails by panicking.
+fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        let _turn = TURNS.write().unwrap_or_else(PoisonError::into_inner);
         test();
         Ok(())
     })
@@ -196,6 +198,7 @@ fn in_a_guest() -> Option<ExitCode> {
     let run: &dyn Fn() -> Result<(), Failed> = match &*verb {
         recorder::guest::VERB => &|| Ok(recorder::guest::run()?),
         scenario::guest::VERB => &scenario::guest::run,
+        kernels::VERB => &kernels::run,
         programs::PROGRAM => &|| {
             let arguments: Vec<String> = std::env::args().skip(2).collect();
             programs::program(&arguments)
@@ -233,8 +236,9 @@ fn of_architectures() -> Vec<Trial> {
     if let (None, Some(slow)) = (&why, &slow) {
         eprintln!("vm::arm64 tests in the host's time are ignored: {slow}");
     }
-    for it in ON_ARM_IN_HOSTS_TIME {
-        trials.push(named(it).with_ignored_flag(slow.is_some()));
+    for (name, test) in ON_ARM_IN_HOSTS_TIME {
+        let trial = alone(&format!("vm::arm64::{name}"), test);
+        trials.push(trial.with_ignored_flag(slow.is_some()));
     }
     let no_kernel = why.clone().or_else(|| {
         let none = || {
@@ -264,7 +268,8 @@ fn of_architectures() -> Vec<Trial> {
             .parse::<Wanted>()
             .ok()
             .and_then(|wanted| wanted.arch());
-        let why = arm::why_not(arch.unwrap_or(Arch::HOST), kernel);
+        let why = kernels::why_not_asked_for();
+        let why = why.or_else(|| arm::why_not(arch.unwrap_or(Arch::HOST), kernel));
         if let Some(why) = &why {
             eprintln!("vm:: tests on {kernel} are ignored: {why}");
         }
@@ -280,12 +285,18 @@ fn main() -> ExitCode {
         return code;
     }
     let mut arguments = Arguments::from_args();
-    // Each takes a CPU, and some look at who is left running.
-    arguments.test_threads = Some(1);
-    let mut trials: Vec<Trial> = ANYWHERE
-        .iter()
-        .map(|&(name, test)| trial(name, test))
-        .collect();
+    // Each guest takes a CPU. Guests under icount do not change each other's results.
+    arguments.test_threads.get_or_insert(2);
+    let cloud = why_not(CLOUD);
+    if let Some(why) = &cloud {
+        eprintln!("vm:: tests are ignored: {why}");
+    }
+    let scenario = scenario::trials();
+    let scenario = scenario.map(|trial| trial.with_ignored_flag(cloud.is_some()));
+    // The first boots the guest of all of them, while other tests run.
+    let mut scenario: VecDeque<Trial> = scenario.collect();
+    let mut trials: Vec<Trial> = scenario.pop_front().into_iter().collect();
+    trials.extend(ANYWHERE.iter().map(|&(name, test)| trial(name, test)));
     let planted = trial(
         "root::root_starts_no_qemu_from_the_inherited_path",
         faults::root_starts_no_qemu_from_the_inherited_path,
@@ -298,31 +309,20 @@ fn main() -> ExitCode {
     for &(name, test) in BUILDS {
         trials.push(trial(&format!("build::{name}"), test).with_ignored_flag(tools.is_some()));
     }
-    let cloud = why_not(CLOUD);
-    if let Some(why) = &cloud {
-        eprintln!("vm:: tests are ignored: {why}");
-    }
+    let on_cloud = |name: &str| format!("vm::{name}");
     for &(name, test) in ON_CLOUD {
-        trials.push(trial(&format!("vm::{name}"), test).with_ignored_flag(cloud.is_some()));
+        trials.push(trial(&on_cloud(name), test).with_ignored_flag(cloud.is_some()));
     }
-    for trial in scenario::trials() {
-        trials.push(trial.with_ignored_flag(cloud.is_some()));
-    }
-    for &kernel in KERNELS {
-        let why = why_not(kernel);
-        if let Some(why) = &why {
-            eprintln!("vm:: tests on {kernel} are ignored: {why}");
-        }
-        for (name, test) in ON_EACH {
-            let name = format!("vm::{name}::{kernel}");
-            trials.push(trial(&name, move || test(kernel)).with_ignored_flag(why.is_some()));
-        }
-    }
-    for kernel in BEFORE_6_6 {
-        let name = format!("vm::a_quota_holds_a_program_on::{kernel}");
-        let test = move || guests::a_quota_holds_a_program_on(kernel);
-        trials.push(trial(&name, test).with_ignored_flag(why_not(kernel).is_some()));
-    }
+    let audit = shared(
+        &on_cloud("an_audit_comes_back_whole"),
+        guests::an_audit_comes_back_whole,
+    );
+    trials.push(audit.with_ignored_flag(cloud.is_some()));
+    trials.extend(kernels::trials());
     trials.extend(of_architectures());
+    trials.extend(scenario);
+    for &(name, test) in ALONE_ON_CLOUD {
+        trials.push(alone(&on_cloud(name), test).with_ignored_flag(cloud.is_some()));
+    }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

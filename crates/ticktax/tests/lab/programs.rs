@@ -25,7 +25,10 @@ pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["inject", plan, truth] => inject(plan, truth),
-        ["spin", millis] => spin(now() + time(millis)?),
+        ["spin", millis] => {
+            spin(now() + time(millis)?);
+            Ok(())
+        }
         ["hog", begin, millis, truth] => hog(Nanos(begin.parse()?), time(millis)?, truth),
         ["nothing"] => Ok(()),
         ["paced", readings] => paced(readings),
@@ -38,9 +41,8 @@ fn time(millis: &str) -> Result<Nanos, Failed> {
     Ok(Nanos::from_millis(millis.parse()?))
 }
 
-fn spin(until: Nanos) -> Result<(), Failed> {
+fn spin(until: Nanos) {
     while now() < until {}
-    Ok(())
 }
 
 fn cpu_time(clock: ClockId) -> Result<Nanos, Failed> {
@@ -66,7 +68,7 @@ fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     let own = i32::try_from(std::process::id())?;
     let mut truth = truth("hog", own, "", now());
     let before = cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
-    spin(begin + length)?;
+    spin(begin + length);
     truth.injected = Some(Measured {
         time: cpu_time(ClockId::CLOCK_THREAD_CPUTIME_ID)? - before,
         method: "CLOCK_THREAD_CPUTIME_ID".to_owned(),
@@ -90,7 +92,7 @@ fn paced(file: &str) -> Result<(), Failed> {
         thread::sleep(grid.left(now()));
         let began = now();
         readings.push(grid.frame(began));
-        spin(began + Nanos::from_millis(1))?;
+        spin(began + Nanos::from_millis(1));
         grid.end(began, now());
     }
     Ok(fs::write(file, serde_json::to_vec(&readings)?)?)
@@ -102,7 +104,7 @@ fn victim() -> Result<(), Failed> {
         let line = line?;
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["spin", millis] => spin(now() + time(millis)?)?,
+            ["spin", millis] => spin(now() + time(millis)?),
             ["sleep", millis] => {
                 thread::sleep(Duration::from_nanos(time(millis)?.0.unsigned_abs()));
             }

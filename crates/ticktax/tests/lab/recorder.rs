@@ -5,86 +5,22 @@ pub(crate) mod guest;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
-use std::time::Duration;
 
 use serde_json::Value;
-use ticktax_lab::kernel::{Cache, Wanted, find};
-use ticktax_lab::qemu::{Clock, GuestSettings, Outcome};
-use ticktax_lab::{Program, Run};
+use ticktax_lab::qemu::{Clock, Outcome};
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::Header;
 use ticktax_model::statement::Statement;
 
+use crate::boot::Guest;
 use crate::fixture::{CLOUD, complaint, ticktax};
 use facts::Accounts;
-
-/// What the guest is to do. Where nothing else runs, something still takes the kernel longer than 10 µs.
-const RECORD: [&str; 9] = [
-    "record",
-    "--trigger",
-    "stretch>10us",
-    "--trigger",
-    "wait>10us",
-    "--for",
-    "2s",
-    "--dir",
-    "/tmp/incidents",
-];
-
-/// Boots a guest of so many CPUs, whose program does this.
-fn boot(
-    kernel: &str,
-    (program, arguments): (&Path, &[&str]),
-    programs: &[Program],
-    (cpus, clock): (u32, Clock),
-) -> Outcome {
-    let set = std::env::var_os;
-    let cache = Cache::of_user(set("XDG_CACHE_HOME"), set("HOME")).unwrap();
-    let wanted: Wanted = kernel.parse().unwrap();
-    let kernel = find(&wanted, &cache, &mut |_| {}).unwrap();
-    let arguments: Vec<String> = arguments.iter().map(|&it| it.to_owned()).collect();
-    let run = Run {
-        kernel: &kernel,
-        program,
-        arguments: &arguments,
-        programs,
-        beside: &[],
-        // Its standard error has the reason of a failure.
-        accepted: &[1],
-        settings: GuestSettings {
-            // Where the host is busy, a kernel takes a timer that comes late for one that does not work, and gives up.
-            cmdline: "no_timer_check",
-            cpus,
-            memory: 1_024,
-            clock,
-            limit: Duration::from_mins(10),
-            count: false,
-        },
-        scratch: &std::env::temp_dir(),
-        console: None,
-    };
-    run.start(&|| false, &mut |_| {}).unwrap()
-}
 
 /// What the guest wrote under this name.
 fn said(outcome: &Outcome, name: &str) -> String {
     let bytes = outcome.file(name).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The programs as the recorder has them, on a kernel that they were not built on: their ring, the names
-/// of threads and the triggers are in use only there.
-pub(crate) fn the_recorder_keeps_a_window_on(kernel: &str) {
-    let program = Path::new(env!("CARGO_BIN_EXE_ticktax"));
-    let clock = Clock::Icount { shift: 2 };
-    let outcome = boot(kernel, (program, &RECORD), &[], (1, clock));
-    let incidents = said(&outcome, ticktax_lab::guest::STANDARD_OUTPUT);
-    let remarks = said(&outcome, ticktax_lab::guest::STANDARD_ERROR);
-    assert_eq!(outcome.exit, 0, "{remarks}");
-    // A window was kept, and told of.
-    assert!(incidents.contains(" UTC  1  "), "{incidents}{remarks}");
 }
 
 /// The lines of JSON that it wrote under this name.
@@ -193,16 +129,19 @@ impl Caught {
 /// A CPU leaves and comes back, the wall clock is set, the machine is suspended: whatever happens, the recorder goes
 /// on, catches stalls, and keeps its books.
 pub(crate) fn a_recorder_outlives_what_happens_to_its_machine() {
-    let own = std::env::current_exe().unwrap();
-    let command = Program {
-        name: guest::COMMAND.to_owned(),
-        file: env!("CARGO_BIN_EXE_ticktax").into(),
-        libraries: None,
+    let guest = Guest {
+        kernel: CLOUD,
+        verb: guest::VERB,
+        // On a busy host, the kernel takes a timer that comes late for a broken one, and gives up.
+        cmdline: "no_timer_check",
+        cpus: 2,
+        clock: Clock::Tcg,
     };
-    let outcome = boot(CLOUD, (&own, &[guest::VERB]), &[command], (2, Clock::Tcg));
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = guest.boot(folder.path());
+    let outcome = outcome.unwrap_or_else(|failed| panic!("{}", failed.message().unwrap_or("?")));
     let remarks = [ticktax_lab::guest::STANDARD_ERROR, guest::SAID, guest::TOLD];
     let remarks = remarks.map(|name| said(&outcome, name)).concat();
-    assert_eq!(outcome.exit, 0, "{remarks}");
     let ended: Value = serde_json::from_str(&said(&outcome, guest::ENDED)).unwrap();
     // The sums of all that time: to the ns, on each CPU.
     assert_eq!(ended["code"], 0, "{remarks}");

@@ -8,12 +8,11 @@ use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ticktax_model::Nanos;
-use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::Level;
 use ticktax_model::statement::{Class, Statement};
 
 use super::attached;
-use super::checks::{Tolerance, counters};
+use super::checks::{Tolerance, counters, gaps};
 use super::common::let_children_hear_ctrl_c;
 use super::fixture::{Place, Recorded, check, statement, ticktax};
 
@@ -40,24 +39,7 @@ pub(crate) fn books_balance_and_gaps_are_explained() -> Result<(), Failed> {
     check(statement.balance.elapsed >= Nanos::from_secs(3), || {
         "too short".to_owned()
     })?;
-    let gaps = statement.gaps.as_ref().ok_or("no probe ran")?;
-    let parts = gaps.long;
-    let sum = parts.named + parts.entry_exit + parts.outside + parts.unexplained;
-    check(sum == parts.time, || format!("{parts:?}"))?;
-    // Where the kernel leaves switches out, whose the time was is not known, and is not made up.
-    let missed = statement.coverage.limitations.iter().any(|it| {
-        matches!(
-            it,
-            Limitation::SwitchesMissed { .. } | Limitation::SwitchesUnreported { .. }
-        )
-    });
-    let unexplained = parts.unexplained.0 as f64 / statement.balance.elapsed.0 as f64;
-    let enough = if missed {
-        unexplained < 0.05
-    } else {
-        parts.coverage() >= 0.99
-    };
-    check(parts.gaps.count > 0 && enough, || format!("{parts:?}"))?;
+    gaps::are_explained(&statement)?;
     let clock = statement.clock.as_ref().ok_or("no clock")?;
     // Less than the shortest gap that counts; on a guest that shares its CPUs it is a few times the 30 to 70 ns that
     // a reading takes.

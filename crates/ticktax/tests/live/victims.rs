@@ -110,9 +110,8 @@ fn own_quota_alone(length: Nanos, period: Nanos) -> Result<(), Failed> {
     other.stop()?;
     let held = truth.injected.as_ref().ok_or("no truth")?.time;
     let told = time(&threads, ThreadState::Throttled);
-    let (told, held) = (told.as_secs_f64(), held.as_secs_f64());
-    let what = format!("throttled of {length} in {period}, s");
-    close(&what, told, held, 0.02)
+    let what = format!("throttled of {length} in {period}");
+    checks::is_held_by_its_own_quota(&what, told, held)
 }
 
 /// The disturbance is begun first and outlasts the audit, however long that takes to begin.

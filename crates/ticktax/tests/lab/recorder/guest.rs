@@ -24,10 +24,10 @@ use ticktax_lab::guest::TOOLS;
 use ticktax_model::machine::ClockOffsets;
 use ticktax_model::{Cpu, Nanos};
 
+use crate::inside::COMMAND;
+
 /// The word by which the tests' program knows that it is to do this.
 pub(crate) const VERB: &str = "recorder-guest";
-/// The command's name among the guest's tools.
-pub(super) const COMMAND: &str = "ticktax";
 /// What was done: a line of JSON for each stall.
 pub(super) const TOLD: &str = "told.jsonl";
 /// And how it all went, in JSON.

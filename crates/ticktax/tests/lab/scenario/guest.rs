@@ -190,14 +190,11 @@ impl Guest {
                 self.inject(&injected)?;
                 victim.answer()?;
             } else {
-                let (plan, truth) = files(injected.name);
-                fs::write(&plan, serde_json::to_vec(&injected.plan)?)?;
-                victim.tell(&format!("inject {plan} {truth}"))?;
-                victim.answer()?;
-                self.take(injected.name)?;
+                self.have_inject(&mut victim, &injected)?;
             }
             thread::sleep(REST);
         }
+        self.contend(&mut victim)?;
         self.compete(&mut victim)?;
         self.stop(&mut victim)?;
         self.sleep(&mut victim)?;
@@ -208,6 +205,29 @@ impl Guest {
         finish(victim.child)?;
         // It ends with its victim.
         tracer.ended()
+    }
+
+    /// Lets the victim make a disturbance.
+    fn have_inject(&mut self, victim: &mut Victim, injected: &Injected) -> Outcome {
+        let (plan, truth) = files(injected.name);
+        fs::write(&plan, serde_json::to_vec(&injected.plan)?)?;
+        victim.tell(&format!("inject {plan} {truth}"))?;
+        victim.answer()?;
+        self.take(injected.name)
+    }
+
+    /// The victim has a quota while others compete for the CPU.
+    fn contend(&mut self, victim: &mut Victim) -> Outcome {
+        let quota = plan::contended_quota();
+        Self::note(quota.name)?;
+        let mut running = Vec::new();
+        for contender in plan::contenders() {
+            running.push(inside::begin(contender.name, &contender.plan)?);
+        }
+        // They begin within this time.
+        thread::sleep(REST);
+        self.have_inject(victim, &quota)?;
+        running.into_iter().try_for_each(finish)
     }
 
     /// Another program wants the victim's CPU.

@@ -143,6 +143,31 @@ pub(crate) fn victim() -> Vec<Injected> {
     ]
 }
 
+/// A quota of the victim while others compete: another cgroup gets quota every 10 ms, and a real-time
+/// thread runs most of the time.
+pub(crate) fn contended_quota() -> Injected {
+    let ms = Nanos::from_millis;
+    let quota = Disturbance::Throttle { quota: ms(10) };
+    let schedule = Schedule::every(ms(100), Nanos::ZERO);
+    injected("contended-quota", quota, schedule, 600)
+}
+
+/// The programs that compete with it. They go on for longer.
+pub(crate) fn contenders() -> [Injected; 2] {
+    let ms = Nanos::from_millis;
+    let fifo = Disturbance::Fifo { priority: 50 };
+    let quota = Disturbance::Throttle { quota: ms(1) };
+    [
+        injected("contender", fifo, Schedule::every(ms(70), ms(40)), 700),
+        injected(
+            "other-quota",
+            quota,
+            Schedule::every(ms(10), Nanos::ZERO),
+            700,
+        ),
+    ]
+}
+
 /// Whether another program makes the disturbance while the victim spins. The victim makes the others.
 pub(crate) fn is_of_another(name: &str) -> bool {
     name == "thief"

@@ -22,6 +22,14 @@ pub(super) const TESTS: &[(&str, Test)] = &[
         waits_behind_a_competitor,
     ),
     ("victim_is_throttled_by_its_quota", is_throttled),
+    (
+        "victim_is_throttled_by_its_own_quota_alone",
+        own_quota_alone,
+    ),
+    (
+        "victim_account_of_throttling_is_the_sum_of_its_quotas",
+        throttled_in_all,
+    ),
     ("victim_is_blocked_as_long_as_its_child_sleeps", is_blocked),
     ("victim_is_stopped_from_the_signal_to_the_next", is_stopped),
     ("victim_sleeps_as_long_as_it_asked_to", sleeps),
@@ -78,12 +86,44 @@ fn waits_behind_a_competitor(scenario: &Scenario) -> Result<(), Failed> {
     check(behind.pid == Some(truth.pid) && !behind.own, why)
 }
 
+/// Time and number of a thread's throttled waits, for the truth of its quota.
+fn held(scenario: &Scenario, truth: &Truth) -> (Nanos, u64) {
+    scenario.victim.recorded.sum(|_, source| {
+        source.kind == Kind::Wait
+            && &*source.detail == OffCpuReason::Throttled.name()
+            && is_of_thread(source, truth.tid)
+    })
+}
+
 fn is_throttled(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("own-quota")?;
-    let threads = threads(scenario)?;
-    victims::is_throttled(truth, &threads)?;
-    let account = account(&threads, ThreadState::Throttled)?;
-    GUEST.count("times", account.count, truth.events)
+    let (time, count) = held(scenario, truth);
+    check(truth.allows_throttled(time), || {
+        format!("throttled for {time}: {truth:?}")
+    })?;
+    GUEST.count("times", count, truth.events)
+}
+
+/// The victim's account of all throttling is the sum of what its quotas held.
+fn throttled_in_all(scenario: &Scenario) -> Result<(), Failed> {
+    let quotas = ["own-quota", plan::contended_quota().name];
+    let mut all = Nanos::ZERO;
+    for quota in quotas {
+        all += held(scenario, scenario.truth(quota)?).0;
+    }
+    let account = account(&threads(scenario)?, ThreadState::Throttled)?;
+    check(account.time == all, || format!("{account:?} of {all}"))
+}
+
+/// Once its own cgroup has quota again, a thread that waits behind others is not throttled.
+fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
+    let name = plan::contended_quota().name;
+    let truth = scenario.truth(name)?;
+    let truly = truth.injected.as_ref().ok_or("no truth")?.time;
+    let (time, _) = held(scenario, truth);
+    // It saw itself run again only after the others had run.
+    check(truth.logged_length() > truly, || format!("{truth:?}"))?;
+    victims::is_held_by_its_own_quota(name, time, truly)
 }
 
 /// Total time, number and maximum of a thread's waits for one reason, within a disturbance.
@@ -148,9 +188,9 @@ fn sleeps(scenario: &Scenario) -> Result<(), Failed> {
 
 fn has_children(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
-    // Itself, the child that each block waits for, the one under a quota, and those at its end.
+    // Itself, the child that each block waits for, one under each quota, and those at its end.
     let blocks = scenario.truth("own-block")?.events;
-    let all = 1 + blocks + 1 + plan::CHILDREN;
+    let all = 1 + blocks + 2 + plan::CHILDREN;
     GUEST.count("processes", threads.processes, all)
 }
 

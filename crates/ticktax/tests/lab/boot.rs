@@ -1,0 +1,90 @@
+//! Boots a guest in which this program runs.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use ticktax_lab::guest::STANDARD_ERROR;
+use ticktax_lab::kernel::{Cache, find};
+use ticktax_lab::qemu::{Clock, GuestSettings, Outcome};
+use ticktax_lab::{Program, Run};
+
+use crate::inside::COMMAND;
+
+/// Host time after which a guest is ended. They take up to a minute of CPU time, and a host at load
+/// 16 gives each an eighth of a CPU.
+const LIMIT: Duration = Duration::from_mins(15);
+/// Number of lines of the console that a failure shows.
+const LAST_LINES: usize = 12;
+
+/// A guest whose clock counts instructions.
+pub(crate) const COUNTED: Clock = Clock::Icount { shift: 2 };
+
+/// A guest to boot.
+pub(crate) struct Guest<'a> {
+    pub(crate) kernel: &'a str,
+    /// The argument that makes this program do the guest's job.
+    pub(crate) verb: &'a str,
+    /// Parameters of the kernel.
+    pub(crate) cmdline: &'a str,
+    pub(crate) cpus: u32,
+    pub(crate) clock: Clock,
+}
+
+impl Guest<'_> {
+    /// Boots it, and puts everything that it wrote into `folder`. A guest that fails, panics or
+    /// hangs is an error that shows its last output.
+    pub(crate) fn boot(&self, folder: &Path) -> Result<Outcome, Failed> {
+        let set = std::env::var_os;
+        let cache = Cache::of_user(set("XDG_CACHE_HOME"), set("HOME"))?;
+        let kernel = find(&self.kernel.parse()?, &cache, &mut |_| {})?;
+        let own = std::env::current_exe()?;
+        let command = Program {
+            name: COMMAND.to_owned(),
+            file: env!("CARGO_BIN_EXE_ticktax").into(),
+            libraries: None,
+        };
+        fs::create_dir_all(folder)?;
+        let console = folder.join("console");
+        let run = Run {
+            kernel: &kernel,
+            program: &own,
+            arguments: &[self.verb.to_owned()],
+            programs: &[command],
+            beside: &[],
+            // Its standard error has the reason of a failure.
+            accepted: &[1],
+            settings: GuestSettings {
+                cmdline: self.cmdline,
+                cpus: self.cpus,
+                memory: 1_024,
+                clock: self.clock,
+                limit: LIMIT,
+                count: false,
+            },
+            scratch: &std::env::temp_dir(),
+            console: Some(&console),
+        };
+        let outcome = run.start(&|| false, &mut |_| {});
+        let outcome = outcome.map_err(|error| format!("{error}{}", last_lines(&console)))?;
+        if outcome.exit != 0 {
+            let said = outcome.file(STANDARD_ERROR).unwrap_or_default();
+            let said = String::from_utf8_lossy(said);
+            return Err(format!("the guest failed: {said}{}", last_lines(&console)).into());
+        }
+        for file in &outcome.files {
+            fs::write(folder.join(&file.name), &file.contents)?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// The last lines of a console, for a failure's message.
+fn last_lines(console: &Path) -> String {
+    let said = fs::read(console).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said.lines().collect();
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    format!("\nits console ended with:\n  {}", last.join("\n  "))
+}

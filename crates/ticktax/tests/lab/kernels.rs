@@ -1,0 +1,160 @@
+//! Kernels that the tracer's programs have to load on. Each boots once.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use libtest_mimic::{Failed, Trial};
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
+use ticktax_model::Nanos;
+
+use crate::boot::{COUNTED, Guest};
+use crate::checks::disturbances::cgroup_quota;
+use crate::checks::{Recorded, Tolerance, check, coverage, statement_in};
+use crate::fixture::why_not;
+use crate::inside::{self, Outcome, Tracer, mount_cgroups};
+use crate::scenario::plan::CPU;
+use crate::shared;
+
+/// The argument that makes the tests' program do a kernel's job.
+pub(crate) const VERB: &str = "kernel-guest";
+
+/// A kernel that loads the committed object for kernels before 5.12. The scenario's kernel loads the
+/// other one.
+const OLD: &str = "bullseye:linux-image-cloud-amd64";
+
+/// The other kernels, which boot if all kernels are asked for.
+const OTHERS: [&str; 4] = [
+    "bullseye:linux-image-rt-amd64",
+    "linux-image-rt-amd64",
+    "linux-image-6.12-cloud-amd64",
+    "linux-image-6.12-rt-amd64",
+];
+
+/// The triggers of the recorder. Even in an idle guest the kernel takes longer than 10 µs.
+const TRIGGERS: [&str; 2] = ["stretch>10us", "wait>10us"];
+/// The truth of the quota, as JSON.
+const TRUTH: &str = "truth.json";
+
+type Test = fn(&Path) -> Result<(), Failed>;
+
+/// Tests of each kernel.
+const TESTS: [(&str, Test); 3] = [
+    ("the_tracer_loads_on", the_tracer_loads),
+    (
+        "the_recorder_keeps_a_window_on",
+        the_recorder_keeps_a_window,
+    ),
+    ("a_quota_holds_a_program_on", a_quota_holds_a_program),
+];
+
+/// The results of a kernel's guest, or the reason why it failed.
+type Booted = OnceLock<Result<TempDir, String>>;
+
+/// Why tests on kernels beyond the two of the default run do not run, if they do not: `TICKTAX_TESTS`
+/// is a list of tiers, separated by commas.
+pub(crate) fn why_not_asked_for() -> Option<String> {
+    let tiers = std::env::var("TICKTAX_TESTS").unwrap_or_default();
+    let asked = tiers.split(',').any(|tier| tier == "kernels");
+    (!asked).then(|| "TICKTAX_TESTS=kernels runs them".to_owned())
+}
+
+/// The tests on all kernels. Kernels that do not boot here are ignored, and the reason is printed.
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for kernel in [OLD].into_iter().chain(OTHERS) {
+        let why = why_not_asked_for().filter(|_| kernel != OLD);
+        let why = why.or_else(|| why_not(kernel));
+        if let Some(why) = &why {
+            eprintln!("vm:: tests on {kernel} are ignored: {why}");
+        }
+        let booted = Arc::new(Booted::new());
+        for (name, test) in TESTS {
+            let booted = Arc::clone(&booted);
+            let trial = shared(&format!("vm::{name}::{kernel}"), move || {
+                let booted = booted.get_or_init(|| boot(kernel));
+                test(booted.as_ref()?.path())
+            });
+            trials.push(trial.with_ignored_flag(why.is_some()));
+        }
+    }
+    trials
+}
+
+fn boot(kernel: &str) -> Result<TempDir, String> {
+    let booted = || {
+        let folder = tempfile::tempdir()?;
+        let guest = Guest {
+            kernel,
+            verb: VERB,
+            cmdline: "",
+            cpus: 1,
+            clock: COUNTED,
+        };
+        guest.boot(folder.path())?;
+        Ok::<_, Failed>(folder)
+    };
+    booted().map_err(|failed| failed.message().unwrap_or("no reason").to_owned())
+}
+
+/// Runs in the guest: an audit of a program under a quota, then a recorder.
+pub(crate) fn run() -> Outcome {
+    mount_cgroups()?;
+    let audit = ["audit", "--probe", "none", "--for", "10m", "--format"];
+    let save = ["json", "--save", "audit.parquet"];
+    let tracer = Tracer::start("audit", &[&audit[..], &save].concat())?;
+    let quota = Disturbance::Throttle {
+        quota: Nanos::from_millis(5),
+    };
+    let plan = Plan::new(quota, CPU)
+        .schedule(Schedule::every(Nanos::from_millis(10), Nanos::ZERO))
+        .duration(Nanos::from_millis(500));
+    let truth = inside::inject("quota", &plan)?;
+    fs::write(TRUTH, serde_json::to_vec(&truth)?)?;
+    tracer.interrupt()?;
+    let mut record = vec!["record", "--dir", "/tmp/incidents"];
+    for trigger in TRIGGERS {
+        record.extend(["--trigger", trigger]);
+    }
+    let tracer = Tracer::start("recorder", &record)?;
+    tracer.says("Recording CPU")?;
+    // A window begins 2 s before its trigger and ends 2 s after it.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    tracer.signal(Signal::SIGTERM)?;
+    tracer.ended()
+}
+
+/// The committed object of the tracer's programs loads on a kernel that it was not built on.
+fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
+    let statement = statement_in(folder, "audit")?;
+    check(statement.balances(), || format!("{:?}", statement.balance))?;
+    coverage::is_complete(&Recorded::read(&folder.join("audit.parquet"))?.header)
+}
+
+/// The recorder's ring, names of threads and triggers are in use only in its own programs.
+fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
+    let incidents = fs::read_to_string(folder.join("recorder.json"))?;
+    let remarks = fs::read_to_string(folder.join("recorder.err"))?;
+    // It kept a window, and reported it.
+    check(incidents.contains(" UTC  1  "), || {
+        format!("{incidents}{remarks}")
+    })
+}
+
+/// A program that always wants the CPU is held to half of each 10 ms.
+fn a_quota_holds_a_program(folder: &Path) -> Result<(), Failed> {
+    let truth: Truth = serde_json::from_slice(&fs::read(folder.join(TRUTH))?)?;
+    let recorded = Recorded::read(&folder.join("audit.parquet"))?;
+    cgroup_quota(&truth, &recorded, Tolerance::GUEST)?;
+    let (ran, _) = recorded.sum(|span, source| {
+        source.kind == ticktax_model::Kind::Task
+            && crate::checks::recorded::is_during(span, &truth)
+            && crate::checks::disturbances::is_of_thread(source, truth.tid)
+    });
+    let share = ran.share_of(truth.end - truth.start);
+    check((0.45..0.55).contains(&share), || {
+        format!("{share}: {truth:?}")
+    })
+}
