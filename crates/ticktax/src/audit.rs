@@ -176,7 +176,7 @@ impl<'a> Screen<'a> {
         if self.bar.is_shown() && elapsed - self.glanced >= GLANCE {
             let style = self.terminal.watched_style();
             let lines = ticktax_report::glance(&auditor.glance(sources), &style);
-            self.bar.tell(format!("{lines}\n{}", self.what));
+            self.bar.tell(&format!("{lines}\n{}", self.what));
             self.glanced = elapsed;
         }
         if elapsed - self.shown >= Bar::INTERVAL {

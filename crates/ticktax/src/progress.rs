@@ -67,11 +67,11 @@ impl Progress {
     pub(crate) const INTERVAL: Nanos = Nanos::from_millis(250);
 
     /// On standard error, of so many columns.
-    pub(crate) fn shown(extent: Extent, what: String, width: usize) -> Self {
+    pub(crate) fn shown(extent: Extent, what: &str, width: usize) -> Self {
         // Four times a second: drawing is work, too.
         let target = ProgressDrawTarget::stderr_with_hz(4);
         let bar = ProgressBar::with_draw_target(extent.length(), target);
-        let what = clean_page(&what);
+        let what = clean_page(what);
         let template = extent.template(width, what.chars().count());
         let style = ProgressStyle::with_template(&template);
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -109,8 +109,8 @@ impl Progress {
     }
 
     /// Says something in front of the bar, in place of what was said there before.
-    pub(crate) fn tell(&self, line: String) {
-        self.0.set_message(clean_page(&line));
+    pub(crate) fn tell(&self, line: &str) {
+        self.0.set_message(clean_page(line));
     }
 
     /// Says something above the bar.

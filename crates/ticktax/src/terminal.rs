@@ -168,7 +168,7 @@ impl Terminal {
     /// How far something has come, on a terminal; nothing in a pipe.
     pub(crate) fn progress(&self, extent: Extent, what: impl Into<String>) -> Progress {
         if self.error_is_tty {
-            Progress::shown(extent, what.into(), self.watched_style().width)
+            Progress::shown(extent, &what.into(), self.watched_style().width)
         } else {
             Progress::hidden()
         }

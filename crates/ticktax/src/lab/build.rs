@@ -38,7 +38,7 @@ pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCod
         &building,
         &cache,
         &|| interrupt.signal().is_some(),
-        &mut |words| progress.tell(words.to_owned()),
+        &mut |words| progress.tell(words),
     );
     progress.done();
     let build = KernelBuild {

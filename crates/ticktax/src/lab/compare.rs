@@ -93,7 +93,7 @@ pub(super) fn found(
     progress: &Progress,
 ) -> Result<Vec<Kernel>, Failure> {
     let cache = cache()?;
-    let mut tell = |words: &str| progress.tell(words.to_owned());
+    let mut tell = |words: &str| progress.tell(words);
     let found = wanted
         .iter()
         .map(|one| find_for(one, arch, &cache, &mut tell));

@@ -118,7 +118,7 @@ impl Guest<'_> {
         };
         let stop = || self.interrupt.signal().is_some() || is_over();
         let guest = format!("{} {cmdline}", kernel.name);
-        let mut tell = |stage| progress.tell(format!("{}: {stage}", guest.trim_end()));
+        let mut tell = |stage| progress.tell(&format!("{}: {stage}", guest.trim_end()));
         Ok(run.start(&stop, &mut tell)?)
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
     let progress = terminal.progress(Extent::Unknown, "looking for the kernel");
     let cache = cache()?;
-    let mut tell = |words: &str| progress.tell(words.to_owned());
+    let mut tell = |words: &str| progress.tell(words);
     let kernel = find_for(&typed.kernel, typed.guest.arch, &cache, &mut tell)?;
     let outcome = guests.guest().boot(
         &kernel,

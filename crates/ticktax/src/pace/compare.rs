@@ -37,7 +37,7 @@ pub(super) fn run(
         let turn = plan.turn_at(elapsed);
         if told.replace(turn) != Some(turn) {
             let (turns, name) = (plan.turns(), plan.variant_of(turn));
-            bar.tell(format!("{}/{turns} {name}", turn + 1));
+            bar.tell(&format!("{}/{turns} {name}", turn + 1));
         }
         bar.at(elapsed);
     };

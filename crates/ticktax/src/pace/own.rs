@@ -36,7 +36,7 @@ pub(super) fn run(
             if terminal.is_watched() && elapsed - shown >= LIVE {
                 let (_, dropped, overshot) = frames.so_far();
                 let last = frames.last_second();
-                bar.tell(ticktax_report::pace_line(last, dropped, overshot));
+                bar.tell(&ticktax_report::pace_line(last, dropped, overshot));
                 bar.at(elapsed);
                 shown = elapsed;
             }

@@ -91,7 +91,7 @@ fn show_figures(auditor: &Auditor, progress: Progress, overshot_from: Option<Nan
     };
     let figures = so_far.figures.as_ref();
     let (dropped, overshot) = figures.map_or((0, 0), |f| (f.dropped, f.overshot));
-    bar.tell(ticktax_report::pace_line(
+    bar.tell(&ticktax_report::pace_line(
         so_far.last_second,
         dropped,
         overshot,
