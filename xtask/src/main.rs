@@ -15,6 +15,7 @@ mod picture;
 mod record;
 mod screens;
 mod script;
+mod tiers;
 mod timeline;
 
 use std::fs;
@@ -33,6 +34,7 @@ usage: cargo xtask bpf            compile the sources in crates/trace/bpf, and w
        cargo xtask script --check say whether the committed script is what that gives, after its types and its tests
        cargo xtask screens        measure what README.md and docs/tutorial.md print, as root
        cargo xtask gallery        make the reports and the pictures of docs/gallery.md, as root
+       cargo xtask test TIER [N]  run tests that the default command leaves out: live, kernels, arm64 or browser
        cargo xtask timeline       measure pages with a timeline of 1 M and 10 M spans in Chromium
        cargo xtask timeline --libraries  and what else could draw 1 M";
 
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         ["screens", binary] => screens::write(Some(binary)),
         ["gallery"] => gallery::make(None),
         ["gallery", binary] => gallery::make(Some(binary)),
+        ["test", ref words @ ..] => tiers::test(words),
         ["timeline"] => timeline::measure(None, false),
         ["timeline", "--libraries"] => timeline::measure(None, true),
         ["timeline", binary] => timeline::measure(Some(binary), false),

@@ -1,0 +1,123 @@
+//! `cargo xtask test TIER [N]`: tests that `cargo test --workspace` leaves out, N times.
+//!
+//! The default command runs what gives the same result on any machine, and a few live tests. Each
+//! tier here needs something else: a quiet machine, kernels from apt, a cross build, a browser.
+
+use std::process::Command;
+
+use crate::{cross, root};
+
+/// Variable that lists the tiers to run. Test programs ignore the tests of the others.
+const VARIABLE: &str = "TICKTAX_TESTS";
+
+/// Tests that one command runs.
+struct Tier {
+    name: &'static str,
+    /// Test program of the `ticktax` package.
+    program: &'static str,
+    /// Names of tests start with it.
+    filter: &'static str,
+    /// Brings what the tests need.
+    prepare: fn() -> Result<(), String>,
+}
+
+const TIERS: [Tier; 4] = [
+    Tier {
+        name: "live",
+        program: "live",
+        filter: "",
+        prepare: || Ok(()),
+    },
+    Tier {
+        name: "kernels",
+        program: "lab",
+        filter: "vm::",
+        prepare: || Ok(()),
+    },
+    Tier {
+        name: "arm64",
+        program: "lab",
+        filter: "vm::arm64::",
+        prepare: || cross::build(&["arm64"]).map(drop),
+    },
+    Tier {
+        name: "browser",
+        program: "html",
+        filter: "browser::",
+        prepare: || {
+            let packages = root().join("crates/ticktax/tests/browser");
+            run(Command::new("npm")
+                .args(["ci", "--no-audit", "--no-fund", "--prefix"])
+                .arg(packages))
+        },
+    },
+];
+
+/// Runs a tier once, or as often as the second word says. Goes on after a failure, to count them.
+///
+/// # Errors
+/// The tier is unknown, its needs cannot be met, or a run failed.
+pub(crate) fn test(words: &[&str]) -> Result<String, String> {
+    let names = || TIERS.map(|tier| tier.name).join(", ");
+    let [name, rest @ ..] = words else {
+        return Err(format!("name a tier: {}", names()));
+    };
+    let tier = TIERS.iter().find(|tier| tier.name == *name);
+    let tier = tier.ok_or_else(|| format!("unknown tier {name}: choose one of {}", names()))?;
+    let runs = match rest {
+        [] => 1,
+        [runs] => runs
+            .parse::<u32>()
+            .ok()
+            .filter(|&runs| runs > 0)
+            .ok_or_else(|| format!("invalid number of runs {runs}: choose 1 or more"))?,
+        _ => return Err("too many words: name a tier, and how often to run it".to_owned()),
+    };
+    (tier.prepare)()?;
+    let failed = (0..runs)
+        .filter(|_| run(&mut command(tier)).is_err())
+        .count();
+    let outcome = format!("{name}: {failed} of {runs} runs failed");
+    if failed == 0 {
+        Ok(outcome)
+    } else {
+        Err(outcome)
+    }
+}
+
+fn command(tier: &Tier) -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .args(["test", "--package", "ticktax", "--test", tier.program, "--"])
+        .arg(tier.filter)
+        .current_dir(root())
+        .env(VARIABLE, tier.name);
+    command
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{program} failed: {status}")),
+        Err(error) => Err(format!("cannot run {program}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::test;
+
+    #[test]
+    fn an_unknown_tier_or_number_is_named() {
+        for (words, expected) in [
+            (&[][..], "name a tier: live, kernels, arm64, browser"),
+            (&["fast"], "unknown tier fast"),
+            (&["live", "0"], "invalid number of runs 0"),
+            (&["live", "1", "2"], "too many words"),
+        ] {
+            let why = test(words).unwrap_err();
+            assert!(why.contains(expected), "{why}");
+        }
+    }
+}
