@@ -1,0 +1,200 @@
+//! Writes first inputs for all targets: `cargo run --example seeds -- FOLDER` makes `FOLDER/TARGET`.
+//! They come from the repository's fixtures and from the files of this machine.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ticktax_fixture::{books, process, watched_header, whole};
+use ticktax_fuzz::{MACHINE_FILES, SEPARATOR};
+use ticktax_model::incident::IndexLine;
+use ticktax_model::recording::{Header, RecordingWriter, RowSink};
+use ticktax_model::table::{Cell, Column, TableWriter, Values};
+use ticktax_model::{Owner, SourceTable};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Arguments, one an input.
+const ARGUMENTS: &[&str] = &[
+    "0-3,8",
+    "20s",
+    "1h30m",
+    "500us",
+    "fifo:50",
+    "other",
+    "wait>5ms",
+    "wait:p99.9>2x",
+    "gap>1ms",
+    "frames:gamesrv>2",
+    "hz=100,1000",
+    "p99.9",
+    "60",
+    "29.97",
+    "p99>5%",
+    "time>2%",
+    "policy=fair",
+    "2026-11-26T10:00:00Z",
+    "cpus=1..4",
+    "absolute",
+    "sleep",
+];
+
+const JOURNAL: &str = r#"{"began":{"boot":"boot","by":"ticktax try (PID 1)","at_unix_ms":1}}
+{"intended":{"knob":"vm.swappiness","target":"machine","identity":"","old":"60","new":"10"}}
+{"written":{"knob":"vm.swappiness","target":"machine","value":"10"}}
+{"intended":{"knob":"cgroup.weight","target":{"cgroup":"/sys/fs/cgroup/a"},"identity":"","old":"1","new":"2"}}
+{"making":{"folder":"/sys/fs/cgroup/ticktax-try-1","home":"/sys/fs/cgroup"}}
+{"dissolved":{"folder":"/sys/fs/cgroup/ticktax-try-1"}}
+{"intended":{"knob":"proc.nice","target":{"task":1},"identity":"1","old":"0","new":"5"}}
+"#;
+
+const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost:9113\r\nAccept: \
+    application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,\
+    text/plain;q=0.5\r\n\r\n";
+
+const HYPERFINE: &str =
+    r#"{"results":[{"command":"make","mean":1.5,"times":[1.4,1.5,1.6,1.5,1.45,1.55]}]}"#;
+
+/// The folder of a target's inputs.
+struct Corpus(PathBuf);
+
+impl Corpus {
+    fn new(all: &Path, target: &str) -> Result<Self, Box<dyn Error>> {
+        let folder = all.join(target);
+        fs::create_dir_all(&folder)?;
+        Ok(Self(folder))
+    }
+
+    fn add(&self, name: &str, bytes: impl AsRef<[u8]>) -> Outcome {
+        Ok(fs::write(self.0.join(name), bytes)?)
+    }
+
+    /// Adds all files in a folder of the repository with this ending.
+    fn copy(&self, folder: &str, ending: &str) -> Outcome {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(folder);
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|found| found == ending) {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                self.add(&name, fs::read(&path)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn main() -> Outcome {
+    let folder = std::env::args_os().nth(1).ok_or("name a folder")?;
+    let all = Path::new(&folder);
+    let arguments = Corpus::new(all, "arguments")?;
+    for (number, text) in ARGUMENTS.iter().enumerate() {
+        arguments.add(&number.to_string(), text)?;
+    }
+    Corpus::new(all, "case")?.copy("cases", "toml")?;
+    Corpus::new(all, "scenario")?.copy("scenarios", "toml")?;
+    Corpus::new(all, "http")?.add("scrape", REQUEST)?;
+    Corpus::new(all, "journal")?.add("trial", JOURNAL)?;
+    lists(&Corpus::new(all, "lists")?)?;
+    index(&Corpus::new(all, "index")?)?;
+    machine(&Corpus::new(all, "proc")?)?;
+    table(&Corpus::new(all, "table")?)?;
+    let header = header();
+    Corpus::new(all, "header")?.add("watched", serde_json::to_vec(&header)?)?;
+    for target in ["recording", "statement"] {
+        let corpus = Corpus::new(all, target)?;
+        corpus.copy("crates/model/tests/fixtures/schema1", "parquet")?;
+        recording(&corpus, &header)?;
+    }
+    Ok(())
+}
+
+fn header() -> Header {
+    Header {
+        books: vec![books(0, 0, 1_000_000)],
+        ..watched_header()
+    }
+}
+
+fn recording(corpus: &Corpus, header: &Header) -> Outcome {
+    let mut sources = SourceTable::default();
+    let game = sources.intern(process(Owner::Program, "game", 7));
+    let mut writer = RecordingWriter::create(corpus.0.join("written.parquet"))?;
+    for start in [0, 300_000, 700_000] {
+        writer.row(&sources, &whole(0, start, 100_000, game));
+    }
+    Ok(writer.finish(header)?)
+}
+
+fn table(corpus: &Corpus) -> Outcome {
+    let column = |name: &str, values| Column {
+        name: name.to_owned(),
+        values,
+    };
+    let columns = [
+        column("number", Values::Integers),
+        column("word", Values::Texts),
+    ];
+    let place = corpus.0.join("small.parquet");
+    let mut writer = TableWriter::create(&place, &columns, &[("about", "seeds".to_owned())])?;
+    writer.group(&[vec![Cell::Integer(1), Cell::Text("one".to_owned())]])?;
+    Ok(writer.finish()?)
+}
+
+fn index(corpus: &Corpus) -> Outcome {
+    let lines = [
+        IndexLine::Began { at_unix_ms: 1 },
+        IndexLine::Recorded {
+            recording: "incident-1.parquet".to_owned(),
+            bytes: 100,
+        },
+        IndexLine::Ended { at_unix_ms: 2 },
+    ];
+    let mut text = Vec::new();
+    for line in lines {
+        serde_json::to_writer(&mut text, &line)?;
+        text.push(b'\n');
+    }
+    corpus.add("short", text)
+}
+
+fn lists(corpus: &Corpus) -> Outcome {
+    let both = [
+        ("text", 0_u8, "1.5\n1.6 ms\n1.4\n1.55\n", "1.7\n1.8\n1.75\n"),
+        (
+            "csv",
+            1,
+            "run,time_ms\n1,5.5\n2,5.6\n",
+            "run,time_ms\n1,6.5\n2,6.6\n",
+        ),
+        (
+            "tsv",
+            2,
+            "run\ttime\n1\t5.5\n2\t5.6\n",
+            "run\ttime\n1\t6.5\n",
+        ),
+        ("hyperfine", 3, HYPERFINE, HYPERFINE),
+    ];
+    for (name, kind, first, second) in both {
+        let parts = [&[kind], first.as_bytes(), &[SEPARATOR], second.as_bytes()];
+        corpus.add(name, parts.concat())?;
+    }
+    Ok(())
+}
+
+/// The files of this machine, each as an input, and all together.
+fn machine(corpus: &Corpus) -> Outcome {
+    let mut all = Vec::new();
+    for (number, name) in MACHINE_FILES.iter().enumerate() {
+        let Ok(mut contents) = fs::read(Path::new("/").join(name)) else {
+            continue;
+        };
+        contents.truncate(4096);
+        contents.insert(0, u8::try_from(number)?);
+        corpus.add(&number.to_string(), &contents)?;
+        all.extend(contents);
+        all.push(SEPARATOR);
+    }
+    corpus.add("all", all)
+}

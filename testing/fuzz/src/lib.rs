@@ -1,0 +1,91 @@
+//! What the fuzz targets have in common.
+
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use ticktax_model::document::Document;
+use ticktax_report::{Format, TextStyle, View, render};
+
+/// Separates the files of an input that stands for several.
+pub const SEPARATOR: u8 = 0x1e;
+
+/// Files of a machine that the target `proc` replaces; the first byte of a part of its input chooses
+/// one.
+pub const MACHINE_FILES: &[&str] = &[
+    "proc/1/autogroup",
+    "proc/1/cgroup",
+    "proc/1/comm",
+    "proc/1/net/udp",
+    "proc/1/stat",
+    "proc/1/status",
+    "proc/1/task/1/sched",
+    "proc/1/task/1/schedstat",
+    "proc/1/task/1/stat",
+    "proc/cmdline",
+    "proc/cpuinfo",
+    "proc/interrupts",
+    "proc/irq/1/effective_affinity_list",
+    "proc/loadavg",
+    "proc/mounts",
+    "proc/net/dev",
+    "proc/net/softnet_stat",
+    "proc/pressure/cpu",
+    "proc/self/mountstats",
+    "proc/softirqs",
+    "proc/stat",
+    "proc/sys/kernel/osrelease",
+    "proc/sys/kernel/version",
+    "proc/timer_list",
+    "proc/vmstat",
+    "boot/config-6",
+    "etc/sysctl.d/local.conf",
+    "sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "sys/devices/system/cpu/isolated",
+    "sys/devices/system/cpu/nohz_full",
+    "sys/devices/system/cpu/online",
+    "sys/devices/system/cpu/possible",
+    "sys/fs/cgroup/a/cpu.max",
+    "sys/fs/cgroup/a/cpu.stat",
+];
+
+/// A folder for files that a target reads, in memory if there is a place for such files.
+///
+/// # Panics
+/// It cannot be made.
+pub fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    };
+    made.expect("a temporary folder can be made")
+}
+
+/// Writes a file of a target's input.
+///
+/// # Panics
+/// It cannot be written.
+pub fn put(folder: &Path, name: &str, contents: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).expect("a folder can be made");
+    }
+    std::fs::write(&path, contents).expect("a file can be written");
+    path
+}
+
+/// Writes a document down in every format, as the first screen and in full.
+pub fn write_down(document: &Document) {
+    for format in Format::all(document.kind()) {
+        for view in [View::default(), View::Full] {
+            let style = TextStyle {
+                view,
+                ..TextStyle::default()
+            };
+            std::hint::black_box(render(document, format, &style));
+        }
+    }
+}

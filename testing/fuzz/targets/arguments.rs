@@ -1,0 +1,40 @@
+//! What a person types: times, CPU lists, policies, triggers, rates, conditions.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ticktax_experiment::vary::Vary;
+use ticktax_model::incident::{Percentile, TriggerSpec};
+use ticktax_model::pace::{FrameRate, PaceRule, SleepMethod};
+use ticktax_model::policy::{SchedulingPolicy, SpecialPolicy};
+use ticktax_model::trial::FailIf;
+use ticktax_model::utc::Utc;
+use ticktax_model::{CpuList, Nanos};
+
+fuzz_target!(|text: &str| {
+    if let Ok(cpus) = text.parse::<CpuList>() {
+        let again = cpus.to_string().parse::<CpuList>();
+        assert_eq!(again.as_ref(), Ok(&cpus), "{cpus}");
+    }
+    if let Ok(time) = text.parse::<Nanos>() {
+        std::hint::black_box(time.to_string());
+    }
+    if let Ok(trigger) = text.parse::<TriggerSpec>() {
+        let shown = trigger.to_string();
+        assert!(shown.parse::<TriggerSpec>().is_ok(), "{shown}");
+    }
+    if let Ok(condition) = FailIf::parse(text) {
+        std::hint::black_box(condition.to_string());
+    }
+    drop(text.parse::<FrameRate>());
+    drop(text.parse::<PaceRule>());
+    drop(text.parse::<Percentile>());
+    drop(text.parse::<SchedulingPolicy>());
+    drop(text.parse::<SleepMethod>());
+    drop(text.parse::<SpecialPolicy>());
+    drop(text.parse::<Utc>());
+    drop(text.parse::<Vary>());
+    for setting in ticktax_sim::settings::all() {
+        drop(setting.parse(text));
+    }
+});

@@ -1,0 +1,10 @@
+//! A case of the casebook, as somebody wrote it.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use ticktax_experiment::CaseFile;
+
+fuzz_target!(|text: &str| {
+    drop(CaseFile::parse("case.toml", text));
+});

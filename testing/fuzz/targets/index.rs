@@ -1,0 +1,19 @@
+//! The index of a folder of incidents, read by `incidents`.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
+use ticktax_fuzz::{put, scratch};
+use ticktax_report::read_incidents;
+
+static FOLDER: LazyLock<TempDir> = LazyLock::new(scratch);
+
+fuzz_target!(|bytes: &[u8]| {
+    put(FOLDER.path(), "index.jsonl", bytes);
+    if let Ok((index, _)) = read_incidents(FOLDER.path()) {
+        std::hint::black_box((index.last_number(), index));
+    }
+});

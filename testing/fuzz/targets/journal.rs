@@ -1,0 +1,51 @@
+//! The journal of changed settings, read by `undo`. Lines get their checksums here.
+//!
+//! Undoing writes, so the target does not run as root: it writes below a temporary folder, but sets
+//! the policies of threads on this machine.
+
+#![no_main]
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+use tempfile::TempDir;
+use ticktax_fuzz::{put, scratch};
+use ticktax_knobs::System;
+use ticktax_model::disk::checked_line;
+
+static MACHINE: LazyLock<TempDir> = LazyLock::new(|| {
+    let root = nix::unistd::geteuid().is_root();
+    assert!(!root, "run this target as an ordinary user");
+    scratch()
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    let folder = MACHINE.path();
+    let files = [
+        ("proc/sys/kernel/random/boot_id", "boot\n"),
+        ("proc/sys/vm/swappiness", "10\n"),
+        ("sys/fs/cgroup/a/cpu.weight", "100\n"),
+        ("sys/fs/cgroup/cgroup.procs", ""),
+    ];
+    for (name, text) in files {
+        put(folder, name, text.as_bytes());
+    }
+    let mut journal = Vec::new();
+    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+        let checked = serde_json::from_slice::<Value>(line).ok();
+        match checked.and_then(|value| checked_line(&value).ok()) {
+            Some(checked) => journal.extend(checked),
+            None => journal.extend_from_slice(line),
+        }
+    }
+    let journal = put(folder, "knobs.journal", &journal);
+    undo(folder, &journal);
+    // A second run finds nothing to do, or the same damage.
+    undo(folder, &journal);
+});
+
+fn undo(folder: &Path, journal: &Path) {
+    drop(ticktax_knobs::undo(&System::at(folder), journal));
+}

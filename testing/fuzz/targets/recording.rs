@@ -1,0 +1,18 @@
+//! A recording: its header and all rows.
+
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use ticktax_model::recording::RecordingReader;
+
+fuzz_target!(|bytes: &[u8]| {
+    let bytes = Bytes::copy_from_slice(bytes);
+    let Ok(mut recording) = RecordingReader::from_bytes("fuzzed.parquet", bytes) else {
+        return;
+    };
+    let mut rows = 0_u64;
+    if recording.replay(&mut |_, _| rows += 1).is_ok() {
+        assert_eq!(rows, recording.rows());
+    }
+});

@@ -1,0 +1,19 @@
+//! A recording, up to the pages that are made of it.
+
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use ticktax_analysis::RecordingAnalysis;
+use ticktax_fuzz::write_down;
+use ticktax_model::recording::RecordingReader;
+
+fuzz_target!(|bytes: &[u8]| {
+    let bytes = Bytes::copy_from_slice(bytes);
+    let Ok(mut recording) = RecordingReader::from_bytes("fuzzed.parquet", bytes) else {
+        return;
+    };
+    if let Ok(document) = RecordingAnalysis::document(&mut recording, 1) {
+        write_down(&document);
+    }
+});

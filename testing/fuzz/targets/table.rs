@@ -1,0 +1,23 @@
+//! A table in a Parquet file: facts of an agent, results of a sweep.
+
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
+use ticktax_fuzz::{put, scratch};
+use ticktax_model::table::TableReader;
+
+static FOLDER: LazyLock<TempDir> = LazyLock::new(scratch);
+
+fuzz_target!(|bytes: &[u8]| {
+    let file = put(FOLDER.path(), "table.parquet", bytes);
+    let Ok(Some(table)) = TableReader::open(&file) else {
+        return;
+    };
+    std::hint::black_box(table.metadata());
+    let mut cells = 0;
+    drop(table.rows(|row| cells += row.len()));
+    std::hint::black_box(cells);
+});
