@@ -265,12 +265,35 @@ fn every_file_of_tests_is_tested() {
     report(&wrong);
 }
 
+/// The file that a module's `path` attribute names.
+fn resolved(file: &Path, path: &str) -> PathBuf {
+    let mut found = file.parent().unwrap_or(file).to_owned();
+    for part in Path::new(path) {
+        if part == ".." {
+            found.pop();
+        } else {
+            found.push(part);
+        }
+    }
+    found
+}
+
 /// Adds a file and the modules it declares; `folder` is where those lie.
 fn reach(file: &Path, folder: &Path, reached: &mut BTreeSet<PathBuf>) {
     if !reached.insert(file.to_owned()) {
         return;
     }
-    let code = code_of(&read(file));
+    let text = read(file);
+    for line in text.lines() {
+        // `code_of` removes the string, so the raw text is searched.
+        let path = line.trim().strip_prefix("#[path = \"");
+        if let Some(path) = path.and_then(|path| path.strip_suffix("\"]")) {
+            let module = resolved(file, path);
+            let inner = module.parent().unwrap_or(folder).to_owned();
+            reach(&module, &inner, reached);
+        }
+    }
+    let code = code_of(&text);
     for line in code.lines() {
         let Some((_, name)) = line.trim().trim_end_matches(';').rsplit_once("mod ") else {
             continue;
