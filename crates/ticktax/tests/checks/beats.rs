@@ -3,14 +3,16 @@
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
 use ticktax_model::Nanos;
-use ticktax_model::beats::{BeatLine, BeatStatement};
+use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
 use super::check;
 
-/// The beats of the thread that made the events.
+/// The beats of the runs of the thread that made the events. A thread that is followed may have beats
+/// of its sleep as well.
 fn beats<'a>(truth: &Truth, all: &'a BeatStatement) -> Vec<&'a BeatLine> {
-    let is_its = |line: &&BeatLine| line.tids.contains(&truth.tid);
-    all.beats.iter().filter(is_its).collect()
+    let beats = all.beats.iter();
+    let runs = beats.filter(|line| line.kind == BeatKind::Thread);
+    runs.filter(|line| line.tids.contains(&truth.tid)).collect()
 }
 
 /// The one beat of the thread that made the events.
