@@ -46,7 +46,8 @@ impl Proc {
             let line = lines.find_map(|line| line.strip_prefix(name))?;
             line.split_ascii_whitespace().next()?.parse().ok()
         };
-        Some(total("ctxt ")? + total("intr ")? + total("softirq ")?)
+        let interrupts = total("intr ")?.saturating_add(total("softirq ")?);
+        Some(total("ctxt ")?.saturating_add(interrupts))
     }
 
     /// Time that the hypervisor took since the machine was started, by CPU number, from `/proc/stat`.

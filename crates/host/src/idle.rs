@@ -22,7 +22,7 @@ impl Proc {
                 continue;
             }
             let count: u64 = word("usage").and_then(|text| text.parse().ok())?;
-            exits = Some(exits.unwrap_or(0) + count);
+            exits = Some(count.saturating_add(exits.unwrap_or(0)));
         }
         exits
     }

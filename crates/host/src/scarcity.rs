@@ -58,7 +58,9 @@ pub fn throttling(folder: &Path) -> Option<Throttling> {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.strip_prefix(' ')?.parse::<u64>().ok()
     };
-    let ns = |value: u64, unit: u64| Nanos(i64::try_from(value * unit).unwrap_or(i64::MAX));
+    let ns = |value: u64, unit: u64| {
+        Nanos(i64::try_from(value.saturating_mul(unit)).unwrap_or(i64::MAX))
+    };
     Some(Throttling {
         cgroup: folder.display().to_string(),
         periods: value("nr_periods")?,
@@ -114,6 +116,8 @@ mod tests {
         let read = pressure(text);
         assert_eq!((read.some, read.full), (Nanos(1_347_000), Nanos(5_000)));
         assert_eq!(pressure("some total=x").some, Nanos::ZERO);
+        let longest = format!("some total={}\n", i64::MAX);
+        assert_eq!(pressure(&longest).some, Nanos::MAX);
     }
 
     #[test]
@@ -131,5 +135,11 @@ mod tests {
             assert_eq!((read.periods, read.throttled), (9, 2));
             assert_eq!(read.time, Nanos(7_000));
         }
+        let longest = format!(
+            "nr_periods 1\nnr_throttled 1\nthrottled_usec {}\n",
+            u64::MAX
+        );
+        std::fs::write(&stat, longest).unwrap();
+        assert_eq!(throttling(folder.path()).unwrap().time, Nanos::MAX);
     }
 }

@@ -6,6 +6,7 @@ mod folder;
 mod output;
 mod temporary;
 
+use std::cell::Cell;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -147,10 +148,24 @@ pub(crate) fn parquet_words(error: &ParquetError) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+thread_local! {
+    /// Whether [`decode`] runs on this thread.
+    static DECODING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic on this thread now comes from damaged bytes, and will become an error. A panic
+/// hook need not print it.
+pub fn is_decoding() -> bool {
+    DECODING.get()
+}
+
 /// Runs a piece of the Parquet library on bytes that may be damaged. It mostly returns an error
-/// for them, and panics on a few; whatever it left half done is not used again.
+/// for them, and panics on a few; its half-done work is not used again.
 pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(work)) {
+    let outer = DECODING.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    DECODING.set(outer);
+    match done {
         Ok(done) => done.map_err(|error| parquet_words(&error)),
         Err(_) => Err("its bytes make no sense".to_owned()),
     }
@@ -159,6 +174,16 @@ pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_while_decoding_is_known_as_such() {
+        let panicked: Result<(), String> = decode(|| {
+            assert!(is_decoding());
+            panic!("damaged bytes")
+        });
+        assert!(panicked.is_err());
+        assert!(!is_decoding());
+    }
 
     #[test]
     fn a_lock_ends_with_its_owner_whoever_has_a_copy_of_the_file() {

@@ -37,24 +37,24 @@ impl Nanos {
     /// The latest time that can be told.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// A number of whole microseconds.
+    /// A number of whole microseconds. A time that is too long, here and below, becomes the longest.
     pub const fn from_micros(micros: i64) -> Self {
-        Self(micros * 1_000)
+        Self(micros.saturating_mul(1_000))
     }
 
     /// A number of whole milliseconds.
     pub const fn from_millis(millis: i64) -> Self {
-        Self(millis * 1_000_000)
+        Self(millis.saturating_mul(1_000_000))
     }
 
     /// A number of whole seconds.
     pub const fn from_secs(secs: i64) -> Self {
-        Self(secs * 1_000_000_000)
+        Self(secs.saturating_mul(1_000_000_000))
     }
 
     /// A number of whole days.
     pub const fn from_days(days: i64) -> Self {
-        Self::from_secs(days * 86_400)
+        Self::from_secs(days.saturating_mul(86_400))
     }
 
     /// Whether it is no time at all.
@@ -272,6 +272,18 @@ impl fmt::Display for Nanos {
 #[cfg(test)]
 mod tests {
     use super::Nanos;
+
+    #[test]
+    fn a_number_of_units_that_is_too_large_is_the_longest_time() {
+        for longest in [
+            Nanos::from_micros(i64::MAX),
+            Nanos::from_millis(i64::MAX),
+            Nanos::from_secs(i64::MAX),
+            Nanos::from_days(i64::MAX),
+        ] {
+            assert_eq!(longest, Nanos::MAX);
+        }
+    }
 
     #[test]
     fn prints_three_digits_and_a_unit() {

@@ -116,6 +116,16 @@ pub(crate) enum Failure {
     Lab(#[from] LabError),
 }
 
+/// Leaves out the message of a panic that damaged bytes cause: it becomes an error of one line.
+pub(crate) fn hide_caught_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !ticktax_model::disk::is_decoding() {
+            print(panic);
+        }
+    }));
+}
+
 impl Failure {
     /// How the process ends.
     pub(crate) fn exit_code(&self) -> ExitCode {

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
     // A shell that completes words asks through the environment.
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     process_limits::exit_on_abort();
+    failure::hide_caught_panics();
     let arguments = Arguments::parse();
     let terminal = Terminal::detect();
     if let Err(failure) = process_limits::prepare(&arguments.verb) {

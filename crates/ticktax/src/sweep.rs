@@ -70,12 +70,13 @@ fn points(
         "",
     );
     // A point that breaks the model is told with the others; its backtrace is not printed.
+    let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let ended = sweep.run(jobs, &mut |progress| {
         bar.reach(progress.done as u64);
         interrupt.signal().is_none()
     });
-    drop(std::panic::take_hook());
+    std::panic::set_hook(print);
     bar.done();
     match ended? {
         Ended::Complete(progress) => {

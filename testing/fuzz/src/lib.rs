@@ -8,6 +8,17 @@ use tempfile::TempDir;
 use ticktax_model::document::Document;
 use ticktax_report::{Format, TextStyle, View, render};
 
+/// Lets the Parquet library panic on damaged bytes: those panics are caught and become errors, but
+/// libFuzzer's panic hook aborts for them.
+pub fn allow_caught_panics() {
+    let abort = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !ticktax_model::disk::is_decoding() {
+            abort(panic);
+        }
+    }));
+}
+
 /// Separates the files of an input that stands for several.
 pub const SEPARATOR: u8 = 0x1e;
 

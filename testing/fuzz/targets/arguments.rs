@@ -26,14 +26,14 @@ fuzz_target!(|text: &str| {
     if let Ok(condition) = FailIf::parse(text) {
         std::hint::black_box(condition.to_string());
     }
-    drop(text.parse::<FrameRate>());
-    drop(text.parse::<PaceRule>());
-    drop(text.parse::<Percentile>());
-    drop(text.parse::<SchedulingPolicy>());
-    drop(text.parse::<SleepMethod>());
-    drop(text.parse::<SpecialPolicy>());
-    drop(text.parse::<Utc>());
-    drop(text.parse::<Vary>());
+    let _ = text.parse::<FrameRate>();
+    let _ = text.parse::<PaceRule>();
+    let _ = text.parse::<Percentile>();
+    let _ = text.parse::<SchedulingPolicy>();
+    let _ = text.parse::<SleepMethod>();
+    let _ = text.parse::<SpecialPolicy>();
+    let _ = text.parse::<Utc>();
+    let _ = text.parse::<Vary>();
     for setting in ticktax_sim::settings::all() {
         drop(setting.parse(text));
     }

@@ -8,7 +8,7 @@ use ticktax_analysis::RecordingAnalysis;
 use ticktax_fuzz::write_down;
 use ticktax_model::recording::RecordingReader;
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: ticktax_fuzz::allow_caught_panics(), |bytes: &[u8]| {
     let bytes = Bytes::copy_from_slice(bytes);
     let Ok(mut recording) = RecordingReader::from_bytes("fuzzed.parquet", bytes) else {
         return;

@@ -11,7 +11,7 @@ use ticktax_model::table::TableReader;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(scratch);
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(init: ticktax_fuzz::allow_caught_panics(), |bytes: &[u8]| {
     let file = put(FOLDER.path(), "table.parquet", bytes);
     let Ok(Some(table)) = TableReader::open(&file) else {
         return;
