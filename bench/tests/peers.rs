@@ -128,10 +128,22 @@ fn peers_with(cache: &Path) -> Command {
 
 fn without_apt_one_line_says_so() {
     let cache = tempfile::tempdir().unwrap();
-    let output = peers_with(cache.path())
-        .env("PATH", "/nonexistent")
-        .output();
-    last_line(&output.unwrap(), "cannot run `apt-get`");
+    let mut peers = peers_with(cache.path());
+    if ticktax_host::is_root() {
+        // Root searches helper programs in a fixed PATH, so apt is hidden there.
+        let mut hidden = Command::new("unshare");
+        let script = "mount --bind /dev/null \"$(command -v apt-get)\" && exec \"$@\"";
+        hidden.args(["--mount", "sh", "-c", script, "sh"]);
+        hidden.arg(peers.get_program()).args(peers.get_args());
+        let set = peers
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
+        hidden.envs(set);
+        peers = hidden;
+    } else {
+        peers.env("PATH", "/nonexistent");
+    }
+    last_line(&peers.output().unwrap(), "cannot run `apt-get`");
 }
 
 fn damaged_tools_are_refused() {

@@ -268,7 +268,7 @@ fn hostile(recording: &Path) {
         "\" onmouseover=\"window.hostile = 1".to_owned(),
         "\u{202e}exe.gnp\u{2066}".to_owned(),
         "שלום עולם".to_owned(),
-        "x".repeat(10_240),
+        "x".repeat(4_096),
     ];
     let mut sources = SourceTable::default();
     let mut header = header();

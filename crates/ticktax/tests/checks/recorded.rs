@@ -56,17 +56,61 @@ pub(crate) fn is_frame(source: &Source, kind: Kind, name: &str) -> bool {
     source.kind == kind && &*source.name == name && source.detail.is_empty()
 }
 
+/// A row for a message, on a separate line.
+fn line((span, source): &(Span, Source)) -> String {
+    let thread = source.thread.as_ref().map(|thread| thread.tid);
+    let (kind, name, detail) = (source.kind.name(), &source.name, &source.detail);
+    format!("\n  {span:?} {kind} {name} {detail} {thread:?}")
+}
+
 /// Fails unless each row's own time is what the rows within it leave, to the ns.
+///
+/// A stretch of a thread is split at a page fault without holding off interrupts. One that comes
+/// between two steps of the split is counted in the other half, so halves are also right together
+/// (`split_stretch` in `trace/bpf/books.h`).
 fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     let takes_time =
         |kind: Kind| !matches!(kind, Kind::Steal | Kind::Gap | Kind::Wait | Kind::Frame);
-    let mut cpus: BTreeMap<Cpu, Vec<Span>> = BTreeMap::new();
-    for (span, _) in spans.iter().filter(|(_, source)| takes_time(source.kind)) {
-        cpus.entry(span.cpu).or_default().push(*span);
+    let mut cpus: BTreeMap<Cpu, Vec<&(Span, Source)>> = BTreeMap::new();
+    for row in spans.iter().filter(|(_, source)| takes_time(source.kind)) {
+        cpus.entry(row.0.cpu).or_default().push(row);
     }
-    if let Some((wrong, own)) = cpus.values().find_map(|spans| wrong_own_time(spans)) {
-        let source = spans.iter().find(|(span, _)| *span == wrong);
-        return Err(format!("own time is {own} of {source:?}").into());
+    let spans_of = |rows: &[&(Span, Source)]| rows.iter().map(|row| row.0).collect::<Vec<_>>();
+    let wrong = cpus.values().find_map(|rows| {
+        let wrong = wrong_own_time(&spans_of(rows))?;
+        wrong_own_time(&joined(rows)).map(|_| wrong)
+    });
+    if let Some((wrong, own)) = wrong {
+        let near = spans.iter().filter(|(span, _)| {
+            span.cpu == wrong.cpu && span.end() >= wrong.start && span.start <= wrong.end()
+        });
+        let near: String = near.map(line).collect();
+        return Err(format!("own time of {wrong:?} is {own}; rows there:{near}").into());
     }
     Ok(())
+}
+
+/// The spans of a CPU's rows, with the halves of split stretches joined again.
+fn joined(rows: &[&(Span, Source)]) -> Vec<Span> {
+    let mut joined: Vec<Span> = Vec::new();
+    // The last stretch of a thread, by its place, and the thread.
+    let mut last: Option<(usize, i32)> = None;
+    for (span, source) in rows {
+        let thread = source.thread.as_ref().map(|thread| thread.tid);
+        if let (Some((place, before)), Some(tid)) = (last, thread)
+            && before == tid
+            && joined[place].end() == span.start
+        {
+            let mut whole = joined.remove(place);
+            whole.dur += span.dur;
+            whole.self_time += span.self_time;
+            joined.push(whole);
+        } else {
+            joined.push(*span);
+        }
+        if let Some(tid) = thread {
+            last = Some((joined.len() - 1, tid));
+        }
+    }
+    joined
 }

@@ -448,6 +448,38 @@ const SAMPLED: &[(&str, Test)] = &[
     ),
 ];
 
+/// Tests with a counterpart in `vm::scenario`, which calls the same checks with tighter bounds in a
+/// guest that no load can change. They run here with `TICKTAX_TESTS=live`, for several CPUs and a
+/// kernel in use.
+const ALSO_IN_A_GUEST: &[&str] = &[
+    "a_first_interrupt_still_prints_the_statement",
+    "spans_are_as_many_as_the_kernel_counts",
+    "injected::softirq_load",
+    "injected::timer_storm",
+    "injected::signal_timer_storm",
+    "injected::cgroup_quota",
+    "accounting::interrupts_that_are_not_measured_are_named",
+    "accounting::a_program_between_ticks_is_found",
+    "accounting::a_program_around_ticks_is_found",
+    "beats::a_thread_has_its_period_its_name_and_its_timer",
+    "beats::a_thread_at_random_has_none",
+    "victim::waits_behind_a_fifo_thread",
+    "victim::is_throttled_by_its_quota",
+    "victim::a_stopped_program_is_stopped",
+    "victim::sleeps",
+    "victim::ends_with_the_victim",
+    "incidents::a_lost_frame_is_caught_with_who_had_its_cpu",
+    "incidents::a_block_is_caught_with_what_woke_it",
+    "incidents::a_quota_that_is_used_up_is_caught",
+    "incidents::a_softirq_that_goes_on_is_caught_with_whom_it_interrupted",
+];
+
+/// Whether the tests of [`ALSO_IN_A_GUEST`] run here as well.
+fn runs_everything() -> bool {
+    let tiers = std::env::var("TICKTAX_TESTS").unwrap_or_default();
+    tiers.split(',').any(|tier| tier == "live")
+}
+
 fn main() -> ExitCode {
     // The same binary makes the disturbances, as the command that is audited.
     if let Some(exit) = fixture::as_injector() {
@@ -457,7 +489,10 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let allowed = fixture::may_trace();
     // One that cannot run here is reported as ignored, with what it lacks.
+    let all = runs_everything();
     let trial = |&(name, test): &(&str, Test), lacks: Option<&str>| {
+        let elsewhere = !all && ALSO_IN_A_GUEST.contains(&name);
+        let lacks = lacks.or_else(|| elsewhere.then_some("in vm::scenario; xtask test live"));
         let trial = Trial::test(format!("root::{name}"), test);
         match lacks {
             Some(lacks) => trial.with_kind(lacks).with_ignored_flag(true),
