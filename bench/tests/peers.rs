@@ -129,6 +129,7 @@ fn peers_with(cache: &Path) -> Command {
 fn without_apt_one_line_says_so() {
     let cache = tempfile::tempdir().unwrap();
     let mut peers = peers_with(cache.path());
+    let mut words = "cannot run `apt-get`";
     if ticktax_host::is_root() {
         // Root searches helper programs in a fixed PATH, so apt is hidden there.
         let mut hidden = Command::new("unshare");
@@ -140,10 +141,11 @@ fn without_apt_one_line_says_so() {
             .filter_map(|(name, value)| Some((name, value?)));
         hidden.envs(set);
         peers = hidden;
+        words = "`apt-get` failed: permission denied";
     } else {
         peers.env("PATH", "/nonexistent");
     }
-    last_line(&peers.output().unwrap(), "cannot run `apt-get`");
+    last_line(&peers.output().unwrap(), words);
 }
 
 fn damaged_tools_are_refused() {

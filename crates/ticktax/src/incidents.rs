@@ -1,6 +1,8 @@
 //! `ticktax incidents` and `ticktax mark`: what flight recorders caught, and asking one to keep this moment.
 
+use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -152,7 +154,13 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
             "a mark has at most {WORDS_MAX} bytes of words"
         )));
     }
-    let sent = UnixDatagram::unbound().and_then(|it| it.send_to(words.as_bytes(), &socket));
+    // A link could lead to the socket of another program.
+    let is_socket = fs::symlink_metadata(&socket).map(|facts| facts.file_type().is_socket());
+    let sent = match is_socket {
+        Ok(true) => UnixDatagram::unbound().and_then(|own| own.send_to(words.as_bytes(), &socket)),
+        Ok(false) => Err(io::ErrorKind::ConnectionRefused.into()),
+        Err(error) => Err(error),
+    };
     sent.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::Incidents(format!(
             "no recorder listens at {}: start `ticktax record`, or name its folder with --dir",

@@ -34,6 +34,7 @@ mod trial;
 mod wall_clock;
 mod watch;
 
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -42,13 +43,33 @@ use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
+/// Prints the help that was asked for, or an error in the arguments. The error repeats the argument,
+/// so it is printed like any other text that is not ours.
+fn refused(error: &clap::Error, terminal: &Terminal) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let styled = error.render();
+    let is_coloured = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let text = if is_coloured {
+        styled.ansi().to_string()
+    } else {
+        styled.to_string()
+    };
+    terminal.remark(text.trim_end());
+    ExitCode::from(2)
+}
+
 fn main() -> ExitCode {
     // A shell that completes words asks through the environment.
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     process_limits::exit_on_abort();
     failure::hide_caught_panics();
-    let arguments = Arguments::parse();
     let terminal = Terminal::detect();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refused(&error, &terminal),
+    };
     if let Err(failure) = process_limits::prepare(&arguments.verb) {
         terminal.complain(&failure);
         return failure.exit_code();

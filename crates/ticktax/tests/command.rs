@@ -453,3 +453,14 @@ fn a_damaged_recording_that_the_parquet_library_panics_on_is_one_line() {
         assert!(complaint.contains(name), "{complaint}");
     }
 }
+
+#[test]
+fn an_argument_that_would_turn_the_error_around_is_cleaned() {
+    let output = ticktax(&["report", "--from", "\u{202e}1\u{1b}[31m", "x.parquet"]);
+    assert_eq!(output.status.code(), Some(2));
+    // Usage follows on further lines.
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.contains("--from"), "{complaint}");
+    let hidden = ['\u{202e}', '\u{1b}'];
+    assert!(!complaint.contains(hidden), "{complaint:?}");
+}

@@ -245,6 +245,21 @@ fn the_longest_spans() {
 }
 
 #[test]
+fn many_cpus_for_years() {
+    const YEARS: i64 = 9 * Nanos::from_days(365).0;
+    let mut recording = Recording::new();
+    let thread = recording.thread(1, "a");
+    let of_cpu = |cpu| books(cpu, Nanos(YEARS));
+    recording.header.books = (0..4_000).map(of_cpu).collect();
+    recording.header.after.at = Nanos(YEARS);
+    for cpu in 0..4_000_u32 {
+        let start = i64::from(cpu) * 70_000_000_000_000 % YEARS;
+        recording.span(cpu, start, 30_000_000_000_000, thread);
+    }
+    shows("CPU years", &recording);
+}
+
+#[test]
 fn many_sums() {
     let mut recording = Recording::new();
     let mut histogram = Histogram::default();

@@ -207,3 +207,18 @@ fn a_mark_is_a_datagram_of_its_words() {
     let refused = ticktax(&["mark", &long], folder.path());
     assert_eq!(refused.status.code(), Some(2));
 }
+
+/// A link in place of the socket could lead to the socket of another program.
+#[test]
+fn a_mark_does_not_follow_a_link() {
+    let place = tempfile::tempdir().unwrap();
+    let elsewhere = place.path().join("elsewhere");
+    let other = std::os::unix::net::UnixDatagram::bind(&elsewhere).unwrap();
+    other.set_nonblocking(true).unwrap();
+    let folder = place.path().join("incidents");
+    std::fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, folder.join("mark.sock")).unwrap();
+    let output = ticktax(&["mark", "hello"], &folder);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(other.recv(&mut [0; 16]).is_err(), "the mark went elsewhere");
+}

@@ -211,7 +211,11 @@ impl Blocks {
         if self.summed || self.ends.is_empty() {
             return (None, None);
         }
-        let whole = Nanos(self.length.0 * i64::try_from(cpus.max(1)).unwrap_or(1));
+        let whole = Nanos(
+            self.length
+                .0
+                .saturating_mul(i64::try_from(cpus.max(1)).unwrap_or(1)),
+        );
         let nothing = BTreeMap::new();
         let before = std::iter::once(&nothing).chain(&self.ends);
         let blocks = self.ends.iter().zip(before).map(|(end, before)| {

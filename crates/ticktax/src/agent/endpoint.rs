@@ -151,8 +151,8 @@ fn bind_file(path: &Path, user: &User) -> io::Result<Endpoint> {
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::AddrInUse => {
-            "something listens there already, perhaps another agent; stop it, or choose \
-             another place with --listen"
+            "something listens there already, or a file is in the way; stop it, move the file, or \
+             choose another place with --listen"
                 .to_owned()
         }
         ErrorKind::AddrNotAvailable => {
