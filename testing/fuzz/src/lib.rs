@@ -1,4 +1,4 @@
-//! What the fuzz targets have in common.
+//! Helpers that several fuzz targets use.
 
 #![forbid(unsafe_code)]
 

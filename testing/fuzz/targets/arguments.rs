@@ -1,4 +1,4 @@
-//! What a person types: times, CPU lists, policies, triggers, rates, conditions.
+//! Arguments that a person types: times, CPU lists, policies, triggers, rates, conditions.
 
 #![no_main]
 

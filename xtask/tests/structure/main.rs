@@ -239,7 +239,7 @@ fn root_starts_helper_programs_by_a_fixed_path() {
 #[test]
 fn every_file_of_tests_is_tested() {
     let mut wrong = Vec::new();
-    // A fuzz target has no `main` of its own, and so no tests.
+    // A fuzz target has no `main`, and so no tests.
     let tested = |package: &PathBuf| !package.ends_with("testing/fuzz");
     for package in packages().into_iter().filter(tested) {
         let manifest = package.join("Cargo.toml");
