@@ -208,7 +208,7 @@ fn a_mark_is_a_datagram_of_its_words() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// A link in place of the socket could lead to the socket of another program.
+/// A link with the socket's name could lead to the socket of another program.
 #[test]
 fn a_mark_does_not_follow_a_link() {
     let place = tempfile::tempdir().unwrap();
