@@ -1,7 +1,7 @@
 //! Helper programs: those that ticktax starts for its own work, such as `tar`, QEMU and the pager.
 //!
-//! Root does not search the PATH that it inherited: a folder in it may belong to another user, or be
-//! the working folder (`.`). The user's own command keeps the whole environment.
+//! Root does not search the PATH that it inherited: a folder in it may belong to another user, or
+//! be the working folder (`.`). The user's own command keeps the whole environment.
 
 use std::ffi::OsStr;
 use std::process::Command;

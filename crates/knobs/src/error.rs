@@ -128,7 +128,8 @@ pub enum KnobError {
         /// The file.
         path: PathBuf,
     },
-    /// Lines between others of the journal cannot be read. Their settings are unknown, so the file is evidence.
+    /// Lines between others of the journal cannot be read. Their settings are unknown, so the file
+    /// is evidence.
     #[error(
         "the journal {} was left unchanged: {lines} of its lines, with others after them, cannot be \
          read; `ticktax undo` restores the rest, then move the file away",

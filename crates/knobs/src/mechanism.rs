@@ -161,8 +161,8 @@ impl Mechanism {
     }
 }
 
-/// The path with the target's number or name. A cgroup has its files opened by handle ([`file::read_of`]) and a
-/// network namespace is entered, so neither puts its path here.
+/// The path with the target's number or name. A cgroup has its files opened by handle
+/// ([`file::read_of`]) and a network namespace is entered, so neither puts its path here.
 fn expanded(path: &str, target: &Target) -> String {
     let name = match target {
         Target::Machine | Target::Cgroup(_) | Target::Net(_) => return path.to_owned(),

@@ -60,8 +60,8 @@ impl System {
     /// The machine whose `proc` and `sys` lie in `root`. A task's policy is not a file: it
     /// is always read from the running machine.
     ///
-    /// On the running machine, files are written only on the kernel's file systems. Any other `root`
-    /// belongs to a test.
+    /// On the running machine, files are written only on the kernel's file systems. Any other
+    /// `root` belongs to a test.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),

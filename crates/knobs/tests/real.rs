@@ -384,7 +384,8 @@ fn a_group_of_a_commands_own() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Nobody's journal, one in nobody's folder, and one in a folder of root's in nobody's: root follows none.
+/// Nobody's journal, one in nobody's folder, and one in a folder of root's in nobody's: root
+/// follows none.
 fn a_journal_of_another_user_is_refused() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
     let nobody = Some(65_534);

@@ -105,9 +105,9 @@ impl Arch {
     }
 
     /// A CPU that QEMU translates, with nothing random in it where its time is to be the same every
-    /// time. There, each repetition of a string instruction counts as an instruction, and takes QEMU
-    /// as long: a kernel on a CPU with fast byte strings clears a page by 4096 of them, without by
-    /// 512. A cortex-a72 has no pages of 16 KiB.
+    /// time. There, each repetition of a string instruction counts as an instruction, and takes
+    /// QEMU as long: a kernel on a CPU with fast byte strings clears a page by 4096 of them,
+    /// without by 512. A cortex-a72 has no pages of 16 KiB.
     pub(crate) const fn qemu_cpu(self, fixed: bool, pages_of_16k: bool) -> &'static str {
         match (self, fixed, pages_of_16k) {
             (Self::X86, true, _) => "max,-rdrand,-rdseed,-erms,-fsrm",

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 /// A point in time or a length of time, in nanoseconds.
 ///
-/// A point is on `CLOCK_MONOTONIC` of the machine that was observed (of the virtual machine, of
-/// the simulated one). The value is signed because the books subtract: an account may be overdrawn
-/// by a sampled clock, and a statement that hid it would lie. The range is ±292 years; a sum beyond it is
-/// the longest time.
+/// A point is on `CLOCK_MONOTONIC` of the machine that was observed (of the virtual machine, of the
+/// simulated one). The value is signed because the books subtract: an account may be overdrawn by a
+/// sampled clock, and a statement that hid it would lie. The range is ±292 years; a sum beyond it
+/// is the longest time.
 #[derive(
     Clone,
     Copy,
@@ -37,7 +37,8 @@ impl Nanos {
     /// The latest time that can be told.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// A number of whole microseconds. A time that is too long, here and below, becomes the longest.
+    /// A number of whole microseconds. A time that is too long, here and below, becomes the
+    /// longest.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros.saturating_mul(1_000))
     }

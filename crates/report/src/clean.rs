@@ -1,12 +1,12 @@
 //! Text that came from a file, a program or the kernel, before anybody sees it.
 //!
-//! Names may hold anything. A terminal obeys escape sequences, and some characters hide or turn the text
-//! around them.
+//! Names may hold anything. A terminal obeys escape sequences, and some characters hide or turn the
+//! text around them.
 
 use std::fmt::Write;
 
-/// Whether a reader would not see the character, though it may change what is seen: a control character,
-/// one that turns the direction of writing, one without width.
+/// Whether a reader would not see the character, though it may change what is seen: a control
+/// character, one that turns the direction of writing, one without width.
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -37,8 +37,8 @@ pub fn clean(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The same of several lines. Colours, which only pages put there, stay: names were cleaned before they
-/// came to a page.
+/// The same of several lines. Colours, which only pages put there, stay: names were cleaned before
+/// they came to a page.
 pub fn clean_page(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,5 @@
-//! `ticktax agent`: watches this machine until it is stopped, serves metrics, and writes facts files.
+//! `ticktax agent`: watches this machine until it is stopped, serves metrics, and writes facts
+//! files.
 
 mod connection;
 mod counting;

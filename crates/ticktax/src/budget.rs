@@ -1,8 +1,8 @@
 //! The memory that showing a file may take.
 //!
-//! Analyses keep something of every thread, wait and account, and a file from anybody can be made so that
-//! this is a thousand times its size. The reader refuses what it can count. This guard ends the process
-//! before the rest takes the memory of others.
+//! Analyses keep something of every thread, wait and account, and a file from anybody can be made
+//! so that this is a thousand times its size. The reader refuses what it can count. This guard ends
+//! the process before the rest takes the memory of others.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -31,8 +31,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Ends the process, with one line, once it takes more memory than such files may. Folders count with
-    /// all their files.
+    /// Ends the process, with one line, once it takes more memory than such files may. Folders
+    /// count with all their files.
     pub(crate) fn begin(paths: &[&Path], terminal: &Terminal) -> Self {
         let size = paths.iter().map(|path| size_of(path)).sum();
         let budget = Self { size };

@@ -175,7 +175,8 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The folder to read: the one that was named, else the recorder's or, if only the agent's exists, the agent's.
+/// The folder to read: the one that was named, else the recorder's or, if only the agent's exists,
+/// the agent's.
 fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
     if let Some(dir) = &typed.dir {
         return Ok(dir.clone());

@@ -43,8 +43,8 @@ use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-/// Prints the help that was asked for, or an error in the arguments. The error repeats the argument,
-/// so it is printed like any other text that is not ours.
+/// Prints the help that was asked for, or an error in the arguments. The error repeats the
+/// argument, so it is printed like any other text that is not ours.
 fn refused(error: &clap::Error, terminal: &Terminal) -> ExitCode {
     if !error.use_stderr() {
         error.exit();

@@ -62,8 +62,8 @@ pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
     }
 }
 
-/// Address space that a verb needs on top of the loaded program. `None` for small verbs: `undo`, for
-/// example, is never refused.
+/// Address space that a verb needs on top of the loaded program. `None` for small verbs: `undo`,
+/// for example, is never refused.
 fn needed_address_space(verb: &Verb) -> Option<u64> {
     match verb {
         Verb::Agent(_)
@@ -105,8 +105,8 @@ fn mapped() -> u64 {
     kibibytes.unwrap_or(0) << 10
 }
 
-/// Has the kernel map the main thread's stack while there is address space left: a stack that cannot
-/// grow ends the process with SIGSEGV.
+/// Has the kernel map the main thread's stack while there is address space left: a stack that
+/// cannot grow ends the process with SIGSEGV.
 #[inline(never)]
 #[expect(
     clippy::large_stack_arrays,

@@ -1,6 +1,7 @@
 //! Folders in which ticktax keeps files after it ends.
 //!
-//! Each has its own owner and its own parent, so that no run has to trust a folder that another user can write to:
+//! Each has its own owner and its own parent, so that no run has to trust a folder that another
+//! user can write to:
 //!
 //! | folder | root | an ordinary user | owner |
 //! |---|---|---|---|

@@ -154,7 +154,8 @@ impl Terminal {
         }
     }
 
-    /// Says on standard error why something was not done. The words may come from a file or the kernel.
+    /// Says on standard error why something was not done. The words may come from a file or the
+    /// kernel.
     pub(crate) fn complain(&self, why: &dyn std::fmt::Display) {
         self.remark(&clean(&format!("ticktax: {why}")));
     }

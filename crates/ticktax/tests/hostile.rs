@@ -124,8 +124,8 @@ fn peak(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Shows a recording in every way. Panics unless each way takes no more than its budget and ends with a page,
-/// or with one line.
+/// Shows a recording in every way. Panics unless each way takes no more than its budget and ends
+/// with a page, or with one line.
 fn shows(name: &str, recording: &Recording) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
@@ -315,7 +315,8 @@ fn replace(path: &Path, old: &str, new: &str) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A recording without rows that says that another program wrote it, with a word of its header replaced.
+/// A recording without rows that says that another program wrote it, with a word of its header
+/// replaced.
 fn reworded(folder: &Path, word: &str) -> String {
     let path = folder.join("x.parquet");
     Recording::new().save(&path);

@@ -1,5 +1,5 @@
-//! Writes first inputs for all targets: `cargo run --example seeds -- FOLDER` makes `FOLDER/TARGET`.
-//! They come from the repository's fixtures and from the files of this machine.
+//! Writes first inputs for all targets: `cargo run --example seeds -- FOLDER` makes
+//! `FOLDER/TARGET`. They come from the repository's fixtures and from the files of this machine.
 
 use std::error::Error;
 use std::fs;

@@ -22,8 +22,8 @@ pub fn allow_caught_panics() {
 /// Separates the files of an input that stands for several.
 pub const SEPARATOR: u8 = 0x1e;
 
-/// Files of a machine that the target `proc` replaces; the first byte of a part of its input chooses
-/// one.
+/// Files of a machine that the target `proc` replaces; the first byte of a part of its input
+/// chooses one.
 pub const MACHINE_FILES: &[&str] = &[
     "proc/1/autogroup",
     "proc/1/cgroup",

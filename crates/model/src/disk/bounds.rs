@@ -1,8 +1,9 @@
 //! Bounds on a Parquet file of unknown origin, checked before the Parquet library reads it.
 //!
-//! The library believes the sizes in a file: a page header of ten bytes can make it allocate gigabytes.
-//! [`Bounds::check_footer`] and [`Bounds::check_pages`] look at the sizes alone. Most bounds grow with the
-//! file, so that reading N bytes takes at most a constant plus a multiple of N.
+//! The library believes the sizes in a file: a page header of ten bytes can make it allocate
+//! gigabytes. [`Bounds::check_footer`] and [`Bounds::check_pages`] look at the sizes alone. Most
+//! bounds grow with the file, so that reading N bytes takes at most a constant plus a multiple of
+//! N.
 
 mod skim;
 
@@ -120,14 +121,14 @@ impl Bounds {
         self.size
     }
 
-    /// Most structures in the footer. A column of a row group is five of them, which take about 1 KiB of
-    /// memory, and 100 bytes of the file.
+    /// Most structures in the footer. A column of a row group is five of them, which take about 1
+    /// KiB of memory, and 100 bytes of the file.
     const fn structures(self) -> u64 {
         16_384 + self.size / 32
     }
 
-    /// Most rows. They are read one after the other; this bounds the time. The rows of an idle machine in the
-    /// model take next to no bytes.
+    /// Most rows. They are read one after the other; this bounds the time. The rows of an idle
+    /// machine in the model take next to no bytes.
     const fn rows(self) -> u64 {
         256 * MIB + 64 * self.size
     }
@@ -231,8 +232,8 @@ struct Column {
 }
 
 impl Column {
-    /// Checks the pages in this part of the file. Returns the memory that its dictionary and its largest
-    /// page take.
+    /// Checks the pages in this part of the file. Returns the memory that its dictionary and its
+    /// largest page take.
     fn check(&self, place: std::ops::Range<u64>, fetch: &Fetch) -> Result<u64, Excess> {
         let (mut dictionary, mut largest) = (0, 0);
         let mut at = place.start;

@@ -1,9 +1,10 @@
-//! A folder held by a handle, whose files are opened by name below it and never through a symbolic link.
+//! A folder held by a handle, whose files are opened by name below it and never through a symbolic
+//! link.
 //!
-//! Root often works in folders that other users can write to. Every system call resolves a path anew, so the
-//! owner of one of its folders can exchange a component between a check and its use. A [`Folder`] resolves the
-//! path once. Everything after that is relative to the handle, takes a single name, and refuses links, pipes and
-//! devices.
+//! Root often works in folders that other users can write to. Every system call resolves a path
+//! anew, so the owner of one of its folders can exchange a component between a check and its use. A
+//! [`Folder`] resolves the path once. Everything after that is relative to the handle, takes a
+//! single name, and refuses links, pipes and devices.
 //!
 //! How far a folder is trusted depends on what is read from it:
 //!
@@ -107,8 +108,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens a folder of the effective user below folders that only this user or root can change. Each
-    /// component of `path`, and of the links in it, is opened and checked by its handle.
+    /// Opens a folder of the effective user below folders that only this user or root can change.
+    /// Each component of `path`, and of the links in it, is opened and checked by its handle.
     ///
     /// # Errors
     /// Those of the system, and a [`Distrust`].
@@ -121,8 +122,8 @@ impl Folder {
         })
     }
 
-    /// The same of a folder that need not be there: it and its missing parents are made. The folder gets `mode`,
-    /// its parents 0755, both less the umask.
+    /// The same of a folder that need not be there: it and its missing parents are made. The folder
+    /// gets `mode`, its parents 0755, both less the umask.
     ///
     /// # Errors
     /// Those of the system, and a [`Distrust`].
@@ -152,8 +153,9 @@ impl Folder {
         })
     }
 
-    /// Opens a folder in which only root and the effective user can exchange what this user makes: its parents and
-    /// the folder belong to one of the two, and others can write to it only if it is sticky.
+    /// Opens a folder in which only root and the effective user can exchange what this user makes:
+    /// its parents and the folder belong to one of the two, and others can write to it only if it
+    /// is sticky.
     ///
     /// # Errors
     /// Those of the system, and a [`Distrust`].
@@ -235,8 +237,8 @@ impl Folder {
         self.open_file(name, OFlag::O_RDONLY, 0)
     }
 
-    /// Opens a regular file for reading and writing that belongs to the effective user and that nobody else may
-    /// write to. With `create`, it is made with `mode` where it is missing.
+    /// Opens a regular file for reading and writing that belongs to the effective user and that
+    /// nobody else may write to. With `create`, it is made with `mode` where it is missing.
     ///
     /// # Errors
     /// Those of the system, and a [`Distrust`].
@@ -251,7 +253,8 @@ impl Folder {
         Ok(file)
     }
 
-    /// Opens a regular file for writing without a check of its owner. The kernel's files belong to various users.
+    /// Opens a regular file for writing without a check of its owner. The kernel's files belong to
+    /// various users.
     ///
     /// # Errors
     /// Those of the system, and [`Distrust::NotRegular`].
@@ -365,8 +368,8 @@ impl Folder {
         Ok(names)
     }
 
-    /// Waits until the names in it are on the disk. Some file systems cannot sync a folder; files are complete
-    /// either way.
+    /// Waits until the names in it are on the disk. Some file systems cannot sync a folder; files
+    /// are complete either way.
     pub fn sync(&self) {
         let _ = self.handle().and_then(|handle| handle.sync_all());
     }
@@ -379,8 +382,8 @@ impl Folder {
         check_own(&fstat(self.handle.as_fd())?, || self.path.clone())
     }
 
-    /// Refuses a folder in which somebody other than root and the effective user could exchange the entries of
-    /// these two. In a sticky folder of root's, such as `/tmp`, they cannot.
+    /// Refuses a folder in which somebody other than root and the effective user could exchange the
+    /// entries of these two. In a sticky folder of root's, such as `/tmp`, they cannot.
     fn check_parent(&self) -> io::Result<()> {
         let facts = fstat(self.handle.as_fd())?;
         let owner = facts.st_uid;

@@ -15,8 +15,8 @@ use super::output::names_descriptor;
 
 /// A file under a temporary name, in the folder where it is to appear. Dropping it removes it.
 ///
-/// A killed process leaves it as `.NAME.PID-N.part`. It is locked while its writer lives, so the next
-/// file of the same name finds those whose writers are gone and removes them.
+/// A killed process leaves it as `.NAME.PID-N.part`. It is locked while its writer lives, so the
+/// next file of the same name finds those whose writers are gone and removes them.
 #[derive(Debug)]
 pub struct Temporary {
     file: LockedFile,
@@ -40,11 +40,11 @@ impl Temporary {
     /// wider than the old one.
     ///
     /// # Errors
-    /// Those of the system, and `IsADirectory` or `InvalidInput` when `path` is, or leads to, a folder or a
-    /// device: the final rename would replace the device itself.
+    /// Those of the system, and `IsADirectory` or `InvalidInput` when `path` is, or leads to, a
+    /// folder or a device: the final rename would replace the device itself.
     pub fn beside(path: &Path) -> io::Result<Self> {
-        // The check is for people who name a device. A file that appears under the name afterwards is replaced,
-        // never written to.
+        // The check is for people who name a device. A file that appears under the name afterwards
+        // is replaced, never written to.
         match fs::metadata(path) {
             Ok(facts) if facts.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(facts) if !facts.is_file() => return Err(io::ErrorKind::InvalidInput.into()),
@@ -130,8 +130,8 @@ fn prefix(name: &OsStr) -> OsString {
     prefix
 }
 
-/// Removes the temporary files of this name whose writers were killed. Failures are ignored: the files cost nothing
-/// but room.
+/// Removes the temporary files of this name whose writers were killed. Failures are ignored: the
+/// files cost nothing but room.
 pub fn remove_abandoned(folder: &Folder, name: &OsStr) {
     let prefix = prefix(name);
     for found in folder.names().unwrap_or_default() {

@@ -251,8 +251,9 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A text as help and labels hold it: backslash, line break and quotation mark are escaped, and hidden
-/// characters are named. Metrics are looked at in terminals as well, and two names must stay two.
+/// A text as help and labels hold it: backslash, line break and quotation mark are escaped, and
+/// hidden characters are named. Metrics are looked at in terminals as well, and two names must stay
+/// two.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

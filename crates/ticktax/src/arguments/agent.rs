@@ -45,7 +45,8 @@ pub(crate) struct AgentArguments {
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:9559")]
     pub(crate) listen: Listen,
 
-    /// Let --listen name an address that other machines can reach, and serve any `Host`, such as a proxy's
+    /// Let --listen name an address that other machines can reach, and serve any `Host`, such as a
+    /// proxy's
     #[arg(long)]
     pub(crate) listen_anywhere: bool,
 

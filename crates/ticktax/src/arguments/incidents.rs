@@ -210,9 +210,9 @@ impl FromStr for Bytes {
 /// The folder of incidents to read, or to send a mark to.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FolderArguments {
-    /// Folder of the incidents [default: that of `ticktax record` or, if only that of `ticktax agent` exists, the
-    /// agent's: /var/lib/ticktax/incidents or /var/lib/ticktax-agent/incidents as root, otherwise the same below
-    /// ~/.local/state]
+    /// Folder of the incidents [default: that of `ticktax record` or, if only that of `ticktax
+    /// agent` exists, the agent's: /var/lib/ticktax/incidents or /var/lib/ticktax-agent/incidents
+    /// as root, otherwise the same below ~/.local/state]
     #[arg(long, value_name = "FOLDER", global = true)]
     pub(crate) dir: Option<PathBuf>,
 }

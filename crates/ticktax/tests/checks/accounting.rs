@@ -13,8 +13,8 @@ use super::{Recorded, WHOLE_PROCESS, check};
 /// Share of the time from which a difference has to be named, with room for rounding.
 const NAMED_FROM: f64 = 0.002;
 
-/// Time that a preempted thread runs and is not charged: from the wake-up of the other thread to the
-/// switch. It is some 10 µs on most machines.
+/// Time that a preempted thread runs and is not charged: from the wake-up of the other thread to
+/// the switch. It is some 10 µs on most machines.
 const PREEMPTION: Nanos = Nanos::from_micros(100);
 
 /// Resolution of the kernel's columns, which count hundredths of a second.
@@ -117,10 +117,10 @@ pub(crate) fn samples_miss(
     })
 }
 
-/// Fails unless the statement has the recorded time of the program, and the time recorded within its
-/// events is the time that it measured there. Returns its CPU clock over all its time. That clock
-/// bounds neither: the kernel charges a thread from its wake-up on, and charges the preempted thread
-/// only until then (docs/accounting.md).
+/// Fails unless the statement has the recorded time of the program, and the time recorded within
+/// its events is the time that it measured there. Returns its CPU clock over all its time. That
+/// clock bounds neither: the kernel charges a thread from its wake-up on, and charges the preempted
+/// thread only until then (docs/accounting.md).
 fn its_time_is_true(
     audited: Audited<'_>,
     program: &ProgramCheck,

@@ -28,8 +28,8 @@ const LIVE: Looks = Looks {
     most: 2_400,
 };
 
-/// A look takes a guest longer, and it has one CPU, which the tracer needs to attach. Sleeping costs
-/// nothing there.
+/// A look takes a guest longer, and it has one CPU, which the tracer needs to attach. Sleeping
+/// costs nothing there.
 const GUEST: Looks = Looks {
     pause: Duration::from_millis(400),
     settled: 3,

@@ -7,8 +7,8 @@ use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
 use super::check;
 
-/// The beats of the runs of the thread that made the events. A thread that is followed may have beats
-/// of its sleep as well.
+/// The beats of the runs of the thread that made the events. A thread that is followed may have
+/// beats of its sleep as well.
 fn beats<'a>(truth: &Truth, all: &'a BeatStatement) -> Vec<&'a BeatLine> {
     let beats = all.beats.iter();
     let runs = beats.filter(|line| line.kind == BeatKind::Thread);

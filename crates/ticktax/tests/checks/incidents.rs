@@ -186,8 +186,8 @@ pub(crate) fn softirqs_name_whom_they_interrupted(
     Ok(())
 }
 
-/// Whether an incident is a wait of the thread named `victim`, and the process `culprit` ran for most
-/// of the stall.
+/// Whether an incident is a wait of the thread named `victim`, and the process `culprit` ran for
+/// most of the stall.
 pub(crate) fn is_stall(incident: &Value, victim: &str, culprit: u32, stall: Nanos) -> bool {
     let ran = incident["ran"].as_array().into_iter().flatten();
     let own = ran.filter(|ran| {
@@ -204,15 +204,15 @@ fn is_of(trigger: &Trigger, event: &Event) -> bool {
     trigger.begin() < event.start + event.length && trigger.time > event.start
 }
 
-/// The frame that a trigger is about, and the one before: the loop reads the clock once it is on its
-/// CPU.
+/// The frame that a trigger is about, and the one before: the loop reads the clock once it is on
+/// its CPU.
 fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)> {
     let mut pairs = readings.windows(2).map(|pair| (pair[0], pair[1]));
     pairs.find(|(_, reading)| reading.began >= trigger.time)
 }
 
-/// Each trigger is about a frame that the loop itself knows to have been a period late; or about the
-/// next one, where the loop came to its CPU before a slot ended and read the clock after it.
+/// Each trigger is about a frame that the loop itself knows to have been a period late; or about
+/// the next one, where the loop came to its CPU before a slot ended and read the clock after it.
 pub(crate) fn frames_were_lost<'a>(
     readings: &[Reading],
     period: Nanos,

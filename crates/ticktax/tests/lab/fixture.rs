@@ -51,8 +51,8 @@ pub(crate) fn ticktax() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))
 }
 
-/// Limit of a guest's time on the host's clock. A guest takes up to a minute of CPU time, and a host at
-/// load 16 gives it an eighth of a CPU.
+/// Limit of a guest's time on the host's clock. A guest takes up to a minute of CPU time, and a
+/// host at load 16 gives it an eighth of a CPU.
 pub(crate) const LIMIT: &str = "10m";
 
 /// `lab run` with a kernel. The test adds the other arguments.

@@ -64,8 +64,8 @@ impl Paced {
     }
 }
 
-/// The guests of these tests: two with a kernel without fine timers, which run at the same time, and
-/// one with them.
+/// The guests of these tests: two with a kernel without fine timers, which run at the same time,
+/// and one with them.
 struct Guests {
     coarse: [Paced; 2],
     fine: Paced,

@@ -27,8 +27,8 @@ const NAMES: &str = "/tmp/names";
 const LOOKS: u32 = 1_500;
 const LOOK: Duration = Duration::from_millis(40);
 
-/// Mounts the cgroups, and switches the cpu controller on. A quota needs both. An injector that switched
-/// it on would switch it off at its end, although another one still needs it.
+/// Mounts the cgroups, and switches the cpu controller on. A quota needs both. An injector that
+/// switched it on would switch it off at its end, although another one still needs it.
 pub(crate) fn mount_cgroups() -> Outcome {
     let group = Some("cgroup2");
     let (flags, none) = (MsFlags::empty(), None::<&str>);

@@ -21,8 +21,8 @@ use crate::shared;
 /// The argument that makes the tests' program do a kernel's job.
 pub(crate) const VERB: &str = "kernel-guest";
 
-/// A kernel that loads the committed object for kernels before 5.12. The scenario's kernel loads the
-/// other one.
+/// A kernel that loads the committed object for kernels before 5.12. The scenario's kernel loads
+/// the other one.
 const OLD: &str = "bullseye:linux-image-cloud-amd64";
 
 /// The other kernels, which boot if all kernels are asked for.
@@ -53,8 +53,8 @@ const TESTS: [(&str, Test); 3] = [
 /// The results of a kernel's guest, or the reason why it failed.
 type Booted = OnceLock<Result<TempDir, String>>;
 
-/// Why tests on kernels beyond the two of the default run do not run, if they do not: `TICKTAX_TESTS`
-/// is a list of tiers, separated by commas.
+/// Why tests on kernels beyond the two of the default run do not run, if they do not:
+/// `TICKTAX_TESTS` is a list of tiers, separated by commas.
 pub(crate) fn why_not_asked_for() -> Option<String> {
     let tiers = std::env::var("TICKTAX_TESTS").unwrap_or_default();
     let asked = tiers.split(',').any(|tier| tier == "kernels");

@@ -1,7 +1,7 @@
 //! Reads the few numbers of a Parquet file that decide how much memory it takes.
 //!
-//! Footers and page headers are structures of Thrift's compact protocol: fields with a number and a type.
-//! A skimmer passes over all of them, and allocates nothing.
+//! Footers and page headers are structures of Thrift's compact protocol: fields with a number and a
+//! type. A skimmer passes over all of them, and allocates nothing.
 
 /// Nested deeper is nothing in a Parquet file.
 const DEPTH: usize = 12;
@@ -38,8 +38,8 @@ impl<'b> Skimmer<'b> {
         }
     }
 
-    /// Passes over one structure, which may hold `most` others. Gives each whole number, and the length of
-    /// each list, to `see`.
+    /// Passes over one structure, which may hold `most` others. Gives each whole number, and the
+    /// length of each list, to `see`.
     pub(super) fn structure(
         &mut self,
         most: u64,
@@ -197,8 +197,8 @@ impl PageHeader {
         self.kind == DICTIONARY_PAGE
     }
 
-    /// Whether the memory for decoding the page depends on its size alone. Two encodings for text hold the
-    /// number of their values as well, and the library allocates memory for as many.
+    /// Whether the memory for decoding the page depends on its size alone. Two encodings for text
+    /// hold the number of their values as well, and the library allocates memory for as many.
     pub(super) fn has_bounded_encoding(&self) -> bool {
         const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
         const DELTA_BYTE_ARRAY: i64 = 7;

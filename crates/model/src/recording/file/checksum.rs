@@ -162,9 +162,10 @@ pub(super) struct Checksums {
 impl Checksums {
     /// Reads the checksums in a footer, and checks the footer.
     ///
-    /// A tool that rewrites a recording may copy the checksums, which then match nothing. It also writes its
-    /// own name as the file's maker. The name alone does not decide, because one changed byte would switch the
-    /// checksums off: they are ignored only where the first row group is not the one that they are of.
+    /// A tool that rewrites a recording may copy the checksums, which then match nothing. It also
+    /// writes its own name as the file's maker. The name alone does not decide, because one changed
+    /// byte would switch the checksums off: they are ignored only where the first row group is not
+    /// the one that they are of.
     pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<Found, Failure> {
         let has = |text: &str| memchr::memmem::find(&footer.bytes, text.as_bytes()).is_some();
         match (has(MAKER), has(KEY)) {

@@ -1,7 +1,7 @@
 //! Limits on the values of a recording: the header's when it is opened, the rows' as they are read.
 //!
-//! A recording may come from anybody. No analysis checks a number again, so everything that an analysis
-//! adds, multiplies or allocates by is checked here. `docs/data.md` lists the limits.
+//! A recording may come from anybody. No analysis checks a number again, so everything that an
+//! analysis adds, multiplies or allocates by is checked here. `docs/data.md` lists the limits.
 
 mod json;
 
@@ -19,7 +19,8 @@ const LATEST: i64 = 1 << 61;
 const LONGEST: i64 = Nanos::from_days(3_653).0;
 /// Most intervals in a sum.
 const MOST_INTERVALS: i64 = 1 << 50;
-/// The sum of all lengths and own times, 146 years of CPU time. Twice as much still fits in 64 bits.
+/// The sum of all lengths and own times, 146 years of CPU time. Twice as much still fits in 64
+/// bits.
 const ALL_TIME: u128 = 1 << 62;
 /// All intervals together.
 const ALL_INTERVALS: u128 = 1 << 53;

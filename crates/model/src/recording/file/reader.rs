@@ -168,8 +168,8 @@ impl RecordingReader {
     ///
     /// # Errors
     /// [`RecordingError::Damaged`], [`RecordingError::Column`] or [`RecordingError::UnknownWord`]
-    /// when rows are damaged, [`RecordingError::Refused`] when they are beyond a limit; the rows given
-    /// before then are right.
+    /// when rows are damaged, [`RecordingError::Refused`] when they are beyond a limit; the rows
+    /// given before then are right.
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),

@@ -16,8 +16,8 @@ pub(super) const HEADER_KEY: &str = "ticktax";
 /// Rows in a row group, which is what a writer holds in memory.
 pub(super) const GROUP_ROWS: usize = 64 * 1024;
 
-/// The largest `source_id` that is written, exclusive: no recording of a real machine comes near it. A
-/// reader accepts fewer in a small file.
+/// The largest `source_id` that is written, exclusive: no recording of a real machine comes near
+/// it. A reader accepts fewer in a small file.
 pub(super) const SOURCES_MAX: u32 = 1 << 24;
 
 pub(super) const CPU: &str = "cpu";

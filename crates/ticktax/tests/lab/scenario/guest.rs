@@ -71,8 +71,8 @@ impl Guest {
         tracer.interrupt()
     }
 
-    /// Prints on the console which step begins, and how many seconds the guest has been up and idle.
-    /// Steps in which the guest is not idle cost the host its CPU time.
+    /// Prints on the console which step begins, and how many seconds the guest has been up and
+    /// idle. Steps in which the guest is not idle cost the host its CPU time.
     fn note(step: &str) -> Outcome {
         let uptime = fs::read_to_string("/proc/uptime")?;
         // `quiet` lets this priority through.
@@ -94,8 +94,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Makes the kernel stop all CPUs to change a memory type. That runs on the thread of the highest
-    /// scheduling class.
+    /// Makes the kernel stop all CPUs to change a memory type. That runs on the thread of the
+    /// highest scheduling class.
     fn stopper(&mut self) -> Outcome {
         Self::note("stopper")?;
         let stopper = format!("migration/{CPU}");

@@ -143,8 +143,8 @@ pub(crate) fn victim() -> Vec<Injected> {
     ]
 }
 
-/// A quota of the victim while others compete: another cgroup gets quota every 10 ms, and a real-time
-/// thread runs most of the time.
+/// A quota of the victim while others compete: another cgroup gets quota every 10 ms, and a
+/// real-time thread runs most of the time.
 pub(crate) fn contended_quota() -> Injected {
     let ms = Nanos::from_millis;
     let quota = Disturbance::Throttle { quota: ms(10) };
@@ -168,7 +168,8 @@ pub(crate) fn contenders() -> [Injected; 2] {
     ]
 }
 
-/// Whether another program makes the disturbance while the victim spins. The victim makes the others.
+/// Whether another program makes the disturbance while the victim spins. The victim makes the
+/// others.
 pub(crate) fn is_of_another(name: &str) -> bool {
     name == "thief"
 }

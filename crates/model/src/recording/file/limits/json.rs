@@ -1,5 +1,6 @@
-//! Limits on the JSON of a header, checked before it becomes a [`Header`](crate::recording::Header): a list
-//! of empty objects takes a hundred times its bytes in memory.
+//! Limits on the JSON of a header, checked before it becomes a
+//! [`Header`](crate::recording::Header): a list of empty objects takes a hundred times its bytes in
+//! memory.
 
 use std::fmt;
 
@@ -7,7 +8,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 
 /// Bytes of a text: the longest argument of a command on Linux.
 const TEXT: usize = 128 * 1024;
-/// The largest number of anything but nanoseconds, as a power of 2: the sum over 8,192 CPUs still fits.
+/// The largest number of anything but nanoseconds, as a power of 2: the sum over 8,192 CPUs still
+/// fits.
 const NUMBER_BITS: u32 = 50;
 /// The same of nanoseconds, and of numbers in lists: 146 years.
 const TIME_BITS: u32 = 62;
