@@ -1,4 +1,5 @@
-//! The first bytes of a connection to the agent, whole and one by one.
+//! The first bytes of a connection to the agent, whole and one by one, for an agent that accepts
+//! any `Host` and for one that accepts only loopback names.
 
 #![no_main]
 
@@ -6,13 +7,16 @@
 #[allow(dead_code, reason = "the agent uses the rest")]
 mod http;
 
-use http::Request;
+use http::{Hosts, Request};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Some(request) = Request::parse(bytes) {
-        std::hint::black_box(request.answer(|_| b"page".to_vec()));
+    for hosts in [Hosts::Any, Hosts::Loopback] {
+        if let Some(request) = Request::parse(bytes, hosts) {
+            std::hint::black_box(request.answer(|_| b"page".to_vec()));
+        }
+        let mut ends = 0..bytes.len();
+        let first = ends.find_map(|end| Request::parse(&bytes[..end], hosts));
+        std::hint::black_box(first);
     }
-    let first = (0..bytes.len()).find_map(|end| Request::parse(&bytes[..end]));
-    std::hint::black_box(first);
 });
