@@ -371,7 +371,8 @@ fn checked(check: &str, pages: &[PathBuf]) -> Result<(), Failed> {
     }
 }
 
-/// Threads and interrupts of two CPUs, a million spans of them.
+/// Threads and interrupts of two CPUs, a million spans of them. Their lengths vary as those of a
+/// real recording do: a file of equal ones is so small that a page exceeds its memory budget.
 fn large() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (recording, page) = (
@@ -385,16 +386,23 @@ fn large() -> Result<(), Failed> {
         .map(|pid| sources.intern(process(Owner::Program, &format!("server{pid}"), pid)))
         .collect();
     let rounds: i64 = 250_000;
+    // Knuth's linear congruential generator, its upper bits.
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33).cast_signed()
+    };
     header.books = vec![books(0, 0, rounds * 20_000), books(1, 0, rounds * 20_000)];
     let mut writer = RecordingWriter::create(&recording)?;
     for round in 0..rounds {
         for (cpu, thread) in (0..).zip(threads.iter().skip(usize::try_from(round % 7)?).take(2)) {
             let start = round * 20_000;
-            writer.row(
-                &sources,
-                &whole(cpu, start + 3_000 + round % 999, 2_000, irq),
-            );
-            writer.row(&sources, &row(cpu, start, 20_000, 18_000, *thread));
+            let length = 1_000 + next() % 1_999;
+            let at = start + next() % 17_000;
+            writer.row(&sources, &whole(cpu, at, length, irq));
+            writer.row(&sources, &row(cpu, start, 20_000, 20_000 - length, *thread));
         }
     }
     writer.finish(&header)?;

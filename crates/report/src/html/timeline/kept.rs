@@ -41,9 +41,14 @@ impl<T> Kept<T> {
         }
     }
 
-    /// What is kept, in the order in which it came.
+    /// Returns the kept items, in the order of their arrival until they are sorted.
     pub(super) fn items(&self) -> &[T] {
         &self.items
+    }
+
+    /// Sorts the kept items in place, since there can be a million of them.
+    pub(super) fn sort_by_key<K: Ord>(&mut self, key: impl FnMut(&T) -> K) {
+        self.items.sort_unstable_by_key(key);
     }
 
     /// What is shorter than this is left out, all of it; nothing longer is.

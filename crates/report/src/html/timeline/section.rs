@@ -85,6 +85,7 @@ pub(super) struct Mark {
 /// Draws it; `None` where no CPU has a span.
 pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Drawn> {
     let (zero, begin, end) = range(&timeline, ended.header)?;
+    timeline.spans.sort_by_key(order);
     let cpus: Vec<Cpu> = timeline.columns.cpus().collect();
     let most = COLUMNS.min(ALL_COLUMNS / cpus.len().max(1)).max(1);
     let grid = timeline.columns.fit(begin, end, most);
@@ -111,6 +112,8 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
     view.html(&mut html, &tables, &marks, range, !lanes.is_empty());
     view.longest(&mut html, &marks, &lanes);
     let meta = serde_json::to_string(&meta).unwrap_or_default();
+    // The spans take more memory than the page, which is made next.
+    drop(timeline);
     let data = format!(
         "<script type=\"application/json\" id=\"ticktax-timeline\">{}</script>\n\
          <script type=\"text/plain\" id=\"ticktax-timeline-numbers\">{}</script>\n",
@@ -122,6 +125,15 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
         data,
         triggers,
     })
+}
+
+/// The order of spans in the page: by CPU, then by start. A span comes before the spans inside it,
+/// even before one of the same length, which has more self time.
+fn order(span: &Span) -> (Cpu, Nanos, Reverse<Nanos>, Nanos, SourceId) {
+    let Span {
+        cpu, start, dur, ..
+    } = *span;
+    (cpu, start, Reverse(dur), span.self_time, span.source)
 }
 
 /// Links to what made a recorder keep this, for the answer.
@@ -261,14 +273,14 @@ impl View<'_> {
         for &cpu in &self.cpus {
             let spans = self.spans(cpu);
             pack.steps(spans.iter().map(|span| (span.start - self.zero).0));
-            for span in &spans {
+            for span in spans {
                 pack.signed(span.dur.0);
             }
             let within = spans.iter().map(|span| (span.dur - span.self_time).0);
             for within in within {
                 pack.signed(within);
             }
-            for span in &spans {
+            for span in spans {
                 pack.number(names.of(span.source));
             }
             let spans = spans.len();
@@ -322,12 +334,12 @@ impl View<'_> {
         group.map_or(0, |group| self.places[usize::from(group)])
     }
 
-    /// The spans of a CPU by when they began, what is outside before what is within.
-    fn spans(&self, cpu: Cpu) -> Vec<Span> {
-        let all = self.timeline.spans.items().iter().rev();
-        let mut spans: Vec<Span> = all.filter(|span| span.cpu == cpu).copied().collect();
-        spans.sort_by_key(|span| (span.start, Reverse(span.dur)));
-        spans
+    /// The spans of a CPU, in [`order`].
+    fn spans(&self, cpu: Cpu) -> &[Span] {
+        let all = self.timeline.spans.items();
+        let begin = all.partition_point(|span| span.cpu < cpu);
+        let end = all.partition_point(|span| span.cpu <= cpu);
+        &all[begin..end]
     }
 
     /// What woke threads, by when they ran; how many.
