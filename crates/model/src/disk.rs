@@ -12,6 +12,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use nix::errno::Errno;
 use parquet::errors::ParquetError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -92,6 +93,14 @@ pub fn creation_words(error: &io::Error) -> String {
 
 /// Reason and remedy of an I/O error, without the system's number. A [`Distrust`] has both already.
 pub fn error_words(error: &io::Error) -> String {
+    // The standard library has no kind for these.
+    let full = [Errno::EMFILE, Errno::ENFILE].map(|errno| errno as i32);
+    if error
+        .raw_os_error()
+        .is_some_and(|number| full.contains(&number))
+    {
+        return "too many files are open; raise `ulimit -n`".to_owned();
+    }
     let distrust = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<Distrust>());
@@ -140,7 +149,7 @@ pub(crate) fn parquet_words(error: &ParquetError) -> String {
             text.clone()
         }
         ParquetError::External(inner) => match inner.downcast_ref::<io::Error>() {
-            Some(error) => words(error.kind()),
+            Some(error) => error_words(error),
             None => inner.to_string(),
         },
         other => other.to_string(),

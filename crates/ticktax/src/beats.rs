@@ -28,6 +28,7 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     if header.coverage.limitations.contains(&unverified) {
         beats.unknown.push(unverified);
     }
+    terminal.warn_unverified(header);
     let terminal = terminal.viewing(&typed.page);
     output::put(&beats.into(), html, (typed.format, None), &terminal)?;
     Ok(ExitCode::SUCCESS)

@@ -95,7 +95,7 @@ fn traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remark), F
             case.name()
         ))
     };
-    let text = fs::read(path).map_err(|error| refused(disk::words(error.kind())))?;
+    let text = fs::read(path).map_err(|error| refused(disk::error_words(&error)))?;
     let traffic: NetStatement = serde_json::from_slice(&text)
         .map_err(|_| refused("it is not what `ticktax net` writes as JSON".to_owned()))?;
     let Some(rows) = case.measured(&traffic) else {

@@ -1,5 +1,6 @@
 //! `ticktax incidents` and `ticktax mark`: what flight recorders caught, and asking one to keep this moment.
 
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -7,6 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use nix::errno::Errno;
 use ticktax_analysis::incident::{IncidentAnalysis, incident_list, incident_sheet};
 use ticktax_model::disk;
 use ticktax_model::document::Document;
@@ -161,18 +163,27 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
         Ok(false) => Err(io::ErrorKind::ConnectionRefused.into()),
         Err(error) => Err(error),
     };
-    sent.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::Incidents(format!(
-            "no recorder listens at {}: start `ticktax record`, or name its folder with --dir",
-            socket.display()
-        )),
-        kind => Failure::Incidents(format!(
-            "cannot send a mark to {}: {}",
-            socket.display(),
-            disk::words(kind)
-        )),
+    sent.map_err(|error| {
+        let socket = socket.display();
+        // The socket of another program, which takes streams.
+        let is_other = error.raw_os_error() == Some(Errno::EPROTOTYPE as i32);
+        Failure::Incidents(match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => no_recorder(&socket),
+            _ if is_other => no_recorder(&socket),
+            _ => format!(
+                "cannot send a mark to {socket}: {}",
+                disk::error_words(&error)
+            ),
+        })
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Message where no recorder takes marks.
+fn no_recorder(socket: &impl Display) -> String {
+    format!(
+        "no recorder listens at {socket}: start `ticktax record`, or name its folder with --dir"
+    )
 }
 
 /// The folder to read: the one that was named, else the recorder's or, if only the agent's exists,

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::Nanos;
 use ticktax_model::document::Document;
-use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Header, RecordingReader, RowSink};
 use ticktax_report::{Format, RowsEnded};
 
@@ -69,14 +68,7 @@ pub(crate) fn show(
     let is_here = ticktax_host::Proc::default().runs_since(&header.machine.host, header.began_unix);
     let terminal = &terminal.about(is_here);
     let mut document = analysis.finish(header, &sources, showing.threads);
-    let unverified = header
-        .coverage
-        .limitations
-        .contains(&Limitation::NotVerified);
-    if unverified && matches!(document, Document::Packets(_)) {
-        // Its page has no list of limitations.
-        terminal.complain(&"the recording is not verified: it has no checksums");
-    }
+    terminal.warn_unverified(header);
     let mut balances = true;
     if let Document::Statement(statement) = &mut document {
         extrapolate(statement.tick.as_mut(), showing.fleet_of, terminal);

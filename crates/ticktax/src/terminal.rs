@@ -7,8 +7,10 @@ use std::process::{Command, Stdio};
 
 use ticktax_host::open_files::with_limit_from_start;
 use ticktax_host::{helper, is_root};
-use ticktax_model::disk::{check_output, creation_words, words, write_output};
+use ticktax_model::disk::{check_output, creation_words, error_words, write_output};
 use ticktax_model::document::{Document, DocumentKind};
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::Header;
 use ticktax_report::{Format, Section, TextStyle, View, clean, clean_page, render};
 
 use crate::arguments::{PageArguments, ViewArguments};
@@ -148,7 +150,7 @@ impl Terminal {
             .and_then(|()| out.flush());
         match written {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Output(
-                format!("to standard output: {}", words(error.kind())),
+                format!("to standard output: {}", error_words(&error)),
             )),
             _ => Ok(()),
         }
@@ -158,6 +160,14 @@ impl Terminal {
     /// kernel.
     pub(crate) fn complain(&self, why: &dyn std::fmt::Display) {
         self.remark(&clean(&format!("ticktax: {why}")));
+    }
+
+    /// Warns of a recording without checksums, for every section and format.
+    pub(crate) fn warn_unverified(&self, header: &Header) {
+        let limitations = &header.coverage.limitations;
+        if limitations.contains(&Limitation::NotVerified) {
+            self.complain(&"the recording is not verified: it has no checksums");
+        }
     }
 
     /// Says something on standard error; a failure to write it is ignored.

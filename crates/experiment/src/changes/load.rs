@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::changes::ChangeMeasure;
-use ticktax_model::disk::words;
+use ticktax_model::disk::error_words;
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, RecordingError, RecordingReader, Row, RowSink};
 use ticktax_model::statement::{Account, Class, Statement};
@@ -89,7 +89,7 @@ impl Side {
     }
 
     fn of_json(path: &Path) -> Result<Self, CompareError> {
-        let text = fs::read_to_string(path).map_err(|error| wrong(path, &words(error.kind())))?;
+        let text = fs::read_to_string(path).map_err(|error| wrong(path, &error_words(&error)))?;
         let why = "it is not a statement: `ticktax report FILE --format json` prints one";
         let statement: Statement = serde_json::from_str(&text).map_err(|_| wrong(path, why))?;
         Ok(Self::new(path, statement))

@@ -41,7 +41,7 @@ pub enum Excess {
         most: u64,
     },
     /// A number is outside its range.
-    #[error("{field} is {found}, and can be {allowed}; copy it again, or record anew")]
+    #[error("{field} is {found}: it must be {allowed}; copy it again, or record anew")]
     Value {
         /// Which number.
         field: String,

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ticktax_model::SourceTable;
-use ticktax_model::disk::{Temporary, creation_words, words};
+use ticktax_model::disk::{Temporary, creation_words, error_words};
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Row, RowSink};
 
@@ -79,7 +79,7 @@ impl HtmlFile {
             temporary.appear()
         };
         write(temporary).map_err(|error| {
-            let why = words(error.kind());
+            let why = error_words(&error);
             RowFileError::new(format_args!(
                 "cannot write the page {}: {why}",
                 path.display()

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ticktax_model::SourceTable;
-use ticktax_model::disk::{Temporary, creation_words, words};
+use ticktax_model::disk::{Temporary, creation_words, error_words};
 use ticktax_model::recording::{Row, RowSink};
 
 use super::Perfetto;
@@ -63,7 +63,7 @@ impl RowFile for TraceFile {
         let written = trace.finish(ended.sources, ended.document);
         let sums = written.and_then(|sums| temporary.appear().map(|()| sums));
         let sums = sums.map_err(|error| {
-            let why = words(error.kind());
+            let why = error_words(&error);
             RowFileError::new(format_args!(
                 "cannot write the trace {}: {why}",
                 path.display()

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Excess, creation_words, error_words, is_full, words};
+use crate::disk::{Excess, creation_words, error_words, is_full};
 
 /// Why a recording could not be written or read.
 ///
@@ -159,7 +159,7 @@ impl RecordingError {
     pub(super) fn write(path: &Path, error: &io::Error) -> Self {
         Self::Write {
             path: path.to_owned(),
-            why: words(error.kind()),
+            why: error_words(error),
             full: is_full(error.kind()),
         }
     }

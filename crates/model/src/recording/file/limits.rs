@@ -9,16 +9,20 @@ use std::fmt;
 
 use crate::disk::{Bounds, Excess};
 use crate::recording::Header;
-use crate::{Cpu, CpuList, Nanos};
+use crate::{CpuList, Nanos};
 
 pub(super) use json::{check as check_json, check_schema_1 as check_json_of_schema_1};
 
-/// The latest point in time, and as many nanoseconds before 0: 73 years.
-const LATEST: i64 = 1 << 61;
-/// The longest span, 10 years.
-const LONGEST: i64 = Nanos::from_days(3_653).0;
-/// Most intervals in a sum.
-const MOST_INTERVALS: i64 = 1 << 50;
+/// Points in time, in ns: up to 73 years from 0.
+const TIME: Limit = Limit::around_zero(61, "within 73 years of 0");
+/// Lengths, in ns: up to 9.1 years.
+const LENGTH: Limit = Limit::from_zero(58, "between 0 and 9 years");
+/// Own times, in ns. One can be negative: what was within it is known better than its own length.
+const OWN_TIME: Limit = Limit::around_zero(58, "at most 9 years");
+/// Intervals in a sum.
+const INTERVALS: Limit = Limit::from_zero(50, "between 0 and 2^50");
+/// CPU numbers.
+const CPU: Limit = Limit::from_zero(13, "between 0 and 8191");
 /// The sum of all lengths and own times, 146 years of CPU time. Twice as much still fits in 64
 /// bits.
 const ALL_TIME: u128 = 1 << 62;
@@ -36,8 +40,7 @@ const HZ: std::ops::RangeInclusive<u32> = 1..=100_000;
 const PER_CPU: usize = 2 * (CpuList::MAX_CPU as usize + 1);
 /// Most entries of a list of the header that has one for each thread or process.
 const PER_THREAD: usize = 1 << 18;
-// A message names it.
-const _: () = assert!(CpuList::MAX_CPU == 8_191);
+const _: () = assert!(CpuList::MAX_CPU == 8_191, "CPU has as many");
 /// Seconds since 1970 until the year 2242.
 const LATEST_UNIX: i64 = 1 << 33;
 
@@ -58,7 +61,7 @@ pub(super) fn check_header(header: &Header) -> Result<(), Excess> {
         (header.machine.configured.user_hz, "the machine's USER_HZ"),
     ] {
         if let Some(hz) = hz.filter(|hz| !HZ.contains(hz)) {
-            return Err(value(field, hz, "1 to 100000"));
+            return Err(value(field, hz, "between 1 and 100000"));
         }
     }
     if header.began_unix.abs() > LATEST_UNIX {
@@ -122,16 +125,16 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
 /// Checks the ends of an interval, which may be one point.
 fn check_interval(field: &str, begin: Nanos, end: Nanos) -> Result<(), Excess> {
     for at in [begin, end] {
-        if at.0.unsigned_abs() > LATEST.unsigned_abs() {
-            return Err(value(field, format!("{} ns", at.0), "within 73 years of 0"));
+        if !TIME.has(at.0) {
+            return Err(value(field, format!("{} ns", at.0), TIME.words));
         }
     }
     let length = end.0 - begin.0;
-    if length > LONGEST {
+    if !OWN_TIME.has(length) {
         return Err(value(
             field,
             format!("{length} ns long"),
-            "10 years long at most",
+            "at most 9 years long",
         ));
     }
     Ok(())
@@ -194,43 +197,27 @@ impl RowLimits {
 
     /// Checks the numbers of the next rows, column by column, which costs next to nothing a row.
     pub(super) fn check(&mut self, rows: &Numbers<'_>) -> Result<(), Excess> {
-        if let Some(cpu) = rows.cpus.iter().find(|cpu| !is_cpu(**cpu)) {
-            return Err(value("a row's CPU", cpu, "0 to 8191"));
+        CPU.check("a row's CPU", rows.cpus.iter().map(|cpu| i64::from(*cpu)))?;
+        for (field, numbers, limit) in [
+            ("a row's start", rows.starts, TIME),
+            ("a row's length", rows.durs, LENGTH),
+            ("a row's own time", rows.selfs, OWN_TIME),
+            ("a row's longest interval", rows.maxima, LENGTH),
+            ("a row's count", rows.counts, INTERVALS),
+        ] {
+            limit.check(field, numbers.iter().copied())?;
         }
-        within(
-            "a row's start",
-            rows.starts,
-            -LATEST,
-            LATEST,
-            "within 73 years of 0",
-        )?;
-        within("a row's length", rows.durs, 0, LONGEST, "0 ns to 10 years")?;
-        within(
-            "a row's own time",
-            rows.selfs,
-            -LONGEST,
-            LONGEST,
-            "10 years at most",
-        )?;
-        within(
-            "a row's longest interval",
-            rows.maxima,
-            0,
-            LONGEST,
-            "0 ns to 10 years",
-        )?;
-        within("a row's count", rows.counts, 0, MOST_INTERVALS, "0 to 2^50")?;
         let time = self.time + total(rows.durs) + total(rows.selfs);
         if time > ALL_TIME {
             return Err(value(
                 "the time of all rows",
                 format!("{time} ns"),
-                "146 years at most",
+                "at most 146 years",
             ));
         }
         let intervals = self.intervals + total(rows.counts);
         if intervals > ALL_INTERVALS {
-            return Err(value("the sum of all counts", intervals, "2^53 at most"));
+            return Err(value("the sum of all counts", intervals, "at most 2^53"));
         }
         self.time = time;
         self.intervals = intervals;
@@ -274,44 +261,63 @@ impl RowLimits {
 
     /// Checks when a frame was due.
     pub(super) fn check_due(due: i64) -> Result<(), Excess> {
-        within(
-            "when a frame was due",
-            &[due],
-            -LATEST,
-            LATEST,
-            "within 73 years of 0",
-        )
+        TIME.check("when a frame was due", std::iter::once(due))
     }
 }
 
-fn is_cpu(number: i32) -> bool {
-    u32::try_from(number).is_ok_and(|number| Cpu(number).is_possible())
+/// Numbers that a column may hold: `bits` bits, counted from `-offset`.
+///
+/// The limits are powers of two, so that one test of all numbers' bits together is enough.
+#[derive(Clone, Copy)]
+struct Limit {
+    offset: i64,
+    bits: u32,
+    words: &'static str,
+}
+
+impl Limit {
+    /// 0 to 2^bits, which is not included.
+    const fn from_zero(bits: u32, words: &'static str) -> Self {
+        Self {
+            offset: 0,
+            bits,
+            words,
+        }
+    }
+
+    /// -2^bits to 2^bits, which is not included.
+    const fn around_zero(bits: u32, words: &'static str) -> Self {
+        Self {
+            offset: 1 << bits,
+            bits: bits + 1,
+            words,
+        }
+    }
+
+    /// The number's distance from the least one; a number below it is far beyond the largest.
+    const fn above_least(self, number: i64) -> u64 {
+        number.wrapping_add(self.offset).cast_unsigned()
+    }
+
+    const fn has(self, number: i64) -> bool {
+        self.above_least(number) >> self.bits == 0
+    }
+
+    fn check(self, field: &str, numbers: impl Iterator<Item = i64> + Clone) -> Result<(), Excess> {
+        let together = |all, number| all | self.above_least(number);
+        if numbers.clone().fold(0, together) >> self.bits == 0 {
+            return Ok(());
+        }
+        let wrong = numbers.into_iter().find(|number| !self.has(*number));
+        wrong.map_or(Ok(()), |number| Err(value(field, number, self.words)))
+    }
 }
 
 fn total(numbers: &[i64]) -> u128 {
-    // Each is below 2^59, so that 16 of them fit in 64 bits.
+    // Each is below 2^58, so that 16 of them fit in 64 bits.
     let few = |few: &[i64]| few.iter().map(|number| number.unsigned_abs()).sum::<u64>();
     numbers
         .chunks(16)
         .map(|numbers| u128::from(few(numbers)))
         .sum()
-}
-
-fn within(
-    field: &str,
-    numbers: &[i64],
-    least: i64,
-    most: i64,
-    allowed: &'static str,
-) -> Result<(), Excess> {
-    let wrong = |number: i64| !(least..=most).contains(&number);
-    // It does not stop at the first, so that the compiler compares several at once.
-    let any = numbers
-        .iter()
-        .fold(false, |any, number| any | wrong(*number));
-    let found = any.then(|| numbers.iter().find(|number| wrong(**number)));
-    match found.flatten() {
-        Some(number) => Err(value(field, number, allowed)),
-        None => Ok(()),
-    }
 }
