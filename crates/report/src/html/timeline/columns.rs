@@ -11,6 +11,11 @@ const WIDTH: i64 = 1 << 10;
 const SUMS: usize = 1 << 19;
 /// Columns that one stretch is put into at most.
 const LONG: i64 = 1 << 12;
+/// Columns that a stretch is put into on average, at most, once [`FREE`] are used up. Stretches of
+/// one CPU that follow each other have far fewer; a file from anybody can have some that overlap.
+const EACH: u64 = 8;
+/// Columns that are not counted for the average.
+const FREE: u64 = 1 << 20;
 
 /// The group of what is counted: how many spans begin.
 const COUNT: u16 = u16::MAX;
@@ -30,6 +35,8 @@ pub(super) struct Columns {
     width: i64,
     cpus: BTreeMap<Cpu, Track>,
     sums: usize,
+    /// Columns that stretches can still be put into at this width.
+    left: u64,
 }
 
 /// The sums of a CPU.
@@ -83,6 +90,7 @@ impl Default for Columns {
             width: WIDTH,
             cpus: BTreeMap::new(),
             sums: 0,
+            left: FREE,
         }
     }
 }
@@ -91,6 +99,11 @@ impl Columns {
     /// Adds a stretch of a CPU's time to a group, each part of it to the column in which it lies.
     pub(super) fn time(&mut self, cpu: Cpu, group: u16, begin: Nanos, end: Nanos) {
         while (end - begin).0 / self.width > LONG {
+            self.merge(1);
+        }
+        let columns = ((end - begin).0.max(0) / self.width + 1).unsigned_abs();
+        self.left = (self.left + EACH).min(FREE).saturating_sub(columns);
+        if self.left == 0 {
             self.merge(1);
         }
         let track = self.cpus.entry(cpu).or_default();
@@ -130,6 +143,9 @@ impl Columns {
 
     fn merge(&mut self, shift: u32) {
         self.width <<= shift;
+        if shift > 0 {
+            self.left = FREE;
+        }
         self.sums = 0;
         for track in self.cpus.values_mut() {
             track.merge(shift);
@@ -226,6 +242,21 @@ mod tests {
                 prop_assert!(table.iter().map(|row| row[place]).sum::<u64>() <= width);
             }
         }
+    }
+
+    /// Such stretches are impossible on a CPU, but a file can hold them.
+    #[test]
+    fn stretches_that_overlap_take_bounded_work() {
+        let mut columns = Columns::default();
+        let (length, count) = (i64::from(u32::MAX), 10_000);
+        for at in 0..count {
+            columns.time(Cpu(0), 0, Nanos(at), Nanos(at + length));
+        }
+        assert!(columns.width > length / 256, "{}", columns.width);
+        let grid = columns.fit(Nanos::ZERO, Nanos(length + count), 1_000);
+        let table = columns.of(Cpu(0), grid, 1);
+        let expected = count.unsigned_abs() * length.unsigned_abs();
+        assert_eq!(table[0].iter().sum::<u64>(), expected);
     }
 
     #[test]
