@@ -4,12 +4,11 @@ mod csv;
 mod hyperfine;
 mod plain;
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use ticktax_model::disk::error_words;
+use ticktax_model::disk::{error_words, open_input};
 use ticktax_model::trial::{Better, Numbers, NumbersComparison, Unit};
 
 use crate::trial::compare_lists;
@@ -264,7 +263,7 @@ fn text(path: &Path) -> Result<Option<String>, NumbersError> {
         why,
     };
     let failed = |error: io::Error| of(error_words(&error));
-    let mut file = File::open(path).map_err(failed)?.take(MAX_BYTES + 1);
+    let mut file = open_input(path).map_err(failed)?.take(MAX_BYTES + 1);
     let mut bytes = Vec::new();
     let start = file.by_ref().take(4).read_to_end(&mut bytes);
     start.map_err(failed)?;

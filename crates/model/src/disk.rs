@@ -3,6 +3,7 @@
 
 mod bounds;
 mod folder;
+mod input;
 mod output;
 mod temporary;
 
@@ -20,6 +21,7 @@ use serde::de::DeserializeOwned;
 pub use bounds::Excess;
 pub(crate) use bounds::{Bounds, Fetch, Footer};
 pub use folder::{Distrust, Folder};
+pub use input::{open_input, read_input};
 pub use output::{check_output, write_output};
 pub use temporary::{Temporary, remove_abandoned};
 

@@ -58,8 +58,8 @@ pub fn json(document: &Document) -> String {
     visible(&json)
 }
 
-/// The same JSON, in which hidden characters stand as escapes: they can only be within strings.
-fn visible(json: &str) -> String {
+/// The same JSON with hidden characters as escapes. They can only be in strings.
+pub(crate) fn visible(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if c == '\n' || !is_hidden(c) {

@@ -7,14 +7,17 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use crate::terminal::Terminal;
 
 const MIB: u64 = 1 << 20;
-/// Memory for a file of no size. `docs/data.md` names both.
-const BASE: u64 = 64 * MIB;
+/// Memory to show a file of no size. `docs/data.md` names it, and the others.
+const TO_SHOW: u64 = 64 * MIB;
+/// Memory to predict from a file of no size: each simulated thread and CPU takes some.
+const TO_PREDICT: u64 = 1024 * MIB;
 /// Bytes of memory for each byte of the files.
 const EACH: u64 = 20;
 /// The growth of the memory between two looks at it.
@@ -24,18 +27,41 @@ const INTERVAL: Duration = Duration::from_millis(1);
 /// Threads that search a small file. Each takes some MiB of memory.
 const THREADS: u64 = 4;
 
-/// The budget of a run that shows files.
-#[derive(Clone, Copy)]
+/// The budget of a run that reads files. It holds until it is dropped.
 pub(crate) struct Budget {
     size: u64,
+    /// Memory for a file of no size.
+    base: u64,
+    /// The guard stops once nobody else has it.
+    _held: Arc<()>,
 }
 
 impl Budget {
-    /// Ends the process, with one line, once it takes more memory than such files may. Folders
-    /// count with all their files.
+    /// Watches a run that shows files: the process ends with one line if it takes more memory than
+    /// such files may. Folders count with all their files.
     pub(crate) fn begin(paths: &[&Path], terminal: &Terminal) -> Self {
+        let advice = "look at a part of it (--from, --to), or record a shorter time";
+        Self::watch(paths, TO_SHOW, advice, terminal)
+    }
+
+    /// Watches a run that predicts from a file.
+    pub(crate) fn begin_to_predict(path: &Path, terminal: &Terminal) -> Self {
+        let advice = "predict a shorter time (--for), or record fewer threads";
+        Self::watch(&[path], TO_PREDICT, advice, terminal)
+    }
+
+    fn watch(paths: &[&Path], base: u64, advice: &'static str, terminal: &Terminal) -> Self {
         let size = paths.iter().map(|path| size_of(path)).sum();
-        let budget = Self { size };
+        let held = Arc::new(());
+        let is_over = {
+            let held = Arc::downgrade(&held);
+            move || held.strong_count() == 0
+        };
+        let budget = Self {
+            size,
+            base,
+            _held: held,
+        };
         let Some(memory) = Memory::open() else {
             return budget;
         };
@@ -45,9 +71,12 @@ impl Budget {
                 .resident()
                 .is_none_or(|resident| resident < most - SLACK)
             {
+                if is_over() {
+                    return;
+                }
                 thread::sleep(INTERVAL);
             }
-            end(&terminal, most);
+            end(&terminal, most, advice);
         };
         // Without the guard there are still the reader's limits.
         drop(
@@ -59,12 +88,12 @@ impl Budget {
     }
 
     /// Most bytes of memory.
-    fn most(self) -> u64 {
-        BASE + EACH.saturating_mul(self.size)
+    fn most(&self) -> u64 {
+        self.base + EACH.saturating_mul(self.size)
     }
 
     /// Threads that a search may use.
-    pub(crate) fn threads(self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         let most = usize::try_from(THREADS + self.size / MIB).unwrap_or(usize::MAX);
         crate::beats::threads().min(most)
     }
@@ -74,11 +103,10 @@ impl Budget {
     clippy::exit,
     reason = "the thread that takes the memory cannot be stopped"
 )]
-fn end(terminal: &Terminal, most: u64) -> ! {
+fn end(terminal: &Terminal, most: u64, advice: &str) -> ! {
     let most = most / MIB;
     terminal.complain(&format_args!(
-        "refusing to take more than {most} MiB of memory for a file of this size: look at a part of \
-         it (--from, --to), or record a shorter time"
+        "refusing to take more than {most} MiB of memory for a file of this size: {advice}"
     ));
     std::process::exit(1);
 }
@@ -130,6 +158,8 @@ fn page_size(auxv: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::{Budget, Memory, size_of};
 
     #[test]
@@ -146,7 +176,12 @@ mod tests {
         std::fs::write(folder.path().join("b"), [0; 24]).unwrap();
         let size = size_of(folder.path());
         assert_eq!(size, 1_024);
-        assert_eq!(Budget { size }.most(), (64 << 20) + 20 * 1_024);
+        let budget = Budget {
+            size,
+            base: 64 << 20,
+            _held: Arc::default(),
+        };
+        assert_eq!(budget.most(), (64 << 20) + 20 * 1_024);
         assert_eq!(size_of(&folder.path().join("none")), 0);
     }
 }

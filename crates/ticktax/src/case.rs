@@ -1,13 +1,12 @@
 //! `ticktax case`: published investigations beside the model.
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_experiment::own::Asked;
+use ticktax_experiment::text::read_document;
 use ticktax_experiment::{Case, CaseFile, OwnCase, all, find, fit, judge};
 use ticktax_model::case::{CaseFit, CaseList, CaseStatement, CaseTitle, Line, MeasuredRow, Remark};
-use ticktax_model::disk;
 use ticktax_model::document::Document;
 use ticktax_model::net::NetStatement;
 
@@ -95,7 +94,7 @@ fn traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remark), F
             case.name()
         ))
     };
-    let text = fs::read(path).map_err(|error| refused(disk::error_words(&error)))?;
+    let text = read_document(path).map_err(refused)?;
     let traffic: NetStatement = serde_json::from_slice(&text)
         .map_err(|_| refused("it is not what `ticktax net` writes as JSON".to_owned()))?;
     let Some(rows) = case.measured(&traffic) else {

@@ -10,7 +10,7 @@ use crate::arguments::ChangesArguments;
 use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::output;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, UNVERIFIED};
 
 pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let version = env!("CARGO_PKG_VERSION");
@@ -24,7 +24,13 @@ pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitC
             let why = format!("{option} is for lists of numbers, and these are recordings");
             return Err(Failure::Arguments(why));
         }
-        changes::compare(first, second, budget.threads(), version)?.into()
+        let changes = changes::compare(first, second, budget.threads(), version)?;
+        for side in [&changes.first, &changes.second] {
+            if side.not_verified {
+                terminal.complain(&format_args!("{}: {UNVERIFIED}", side.file));
+            }
+        }
+        changes.into()
     };
     let terminal = terminal.viewing(&typed.page);
     let output = (typed.format, typed.output.as_deref());

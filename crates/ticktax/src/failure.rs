@@ -75,6 +75,18 @@ pub(crate) enum Failure {
         /// Bytes that the verb needs.
         needed: u64,
     },
+    /// `ulimit -s` leaves too little stack.
+    #[error(
+        "a stack of {} KiB is too small, ticktax needs {} KiB; raise `ulimit -s`",
+        limit >> 10,
+        needed >> 10
+    )]
+    Stack {
+        /// Bytes that the main thread's stack may take.
+        limit: u64,
+        /// Bytes that ticktax needs.
+        needed: u64,
+    },
     /// The arguments make no sense together.
     #[error("{0}")]
     Arguments(String),

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use ticktax_analysis::incident::{IncidentAnalysis, incident_list, incident_sheet};
@@ -29,6 +30,8 @@ use crate::wall_clock;
 
 /// The socket in a folder of incidents that its recorder listens to.
 pub(crate) const SOCKET: &str = "mark.sock";
+/// Time for a recorder to take a mark.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// The bytes of a mark's words that are kept.
 pub(crate) const WORDS_MAX: usize = 256;
 
@@ -159,7 +162,7 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     // A link could lead to the socket of another program.
     let is_socket = fs::symlink_metadata(&socket).map(|facts| facts.file_type().is_socket());
     let sent = match is_socket {
-        Ok(true) => UnixDatagram::unbound().and_then(|own| own.send_to(words.as_bytes(), &socket)),
+        Ok(true) => send(words.as_bytes(), &socket),
         Ok(false) => Err(io::ErrorKind::ConnectionRefused.into()),
         Err(error) => Err(error),
     };
@@ -170,6 +173,10 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
         Failure::Incidents(match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => no_recorder(&socket),
             _ if is_other => no_recorder(&socket),
+            io::ErrorKind::WouldBlock => format!(
+                "the recorder at {socket} did not take the mark within {} s: restart it",
+                PATIENCE.as_secs()
+            ),
             _ => format!(
                 "cannot send a mark to {socket}: {}",
                 disk::error_words(&error)
@@ -177,6 +184,14 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
         })
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sends a datagram. A recorder reads it at once, but a socket can also belong to a program that
+/// never does.
+fn send(words: &[u8], socket: &Path) -> io::Result<usize> {
+    let own = UnixDatagram::unbound()?;
+    own.set_write_timeout(Some(PATIENCE))?;
+    own.send_to(words, socket)
 }
 
 /// Message where no recorder takes marks.

@@ -66,6 +66,10 @@ fn main() -> ExitCode {
     process_limits::exit_on_abort();
     failure::hide_caught_panics();
     let terminal = Terminal::detect();
+    if let Err(failure) = process_limits::require_stack() {
+        terminal.complain(&failure);
+        return failure.exit_code();
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return refused(&error, &terminal),

@@ -1,13 +1,15 @@
 //! What the command says about itself: manual pages, completions, schema.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_complete::env::Shells;
-use ticktax_model::disk::write_output;
+use ticktax_model::disk::{Folder, Temporary};
 use ticktax_model::document::DocumentKind;
 
 use crate::arguments::Arguments;
@@ -113,16 +115,25 @@ fn with_sections(roff: &str, usage: &str) -> String {
 }
 
 fn write_all(folder: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+    let open = fs::create_dir_all(folder).and_then(|()| Folder::open(folder));
+    let open = open.map_err(|error| cannot_write(folder, &error))?;
     let mut left = vec![named()];
     while let Some(command) = left.pop() {
         left.extend(shown(&command).cloned());
         let name = command.get_display_name().unwrap_or(command.get_name());
-        let file = folder.join(format!("{name}.1"));
-        write_output(&file, roff(command).as_bytes())
-            .map_err(|error| cannot_write(&file, &error))?;
+        let name = format!("{name}.1");
+        let page = roff(command);
+        // Links and pipes of that name are replaced.
+        put_file(&open, &name, page.as_bytes())
+            .map_err(|error| cannot_write(&folder.join(&name), &error))?;
     }
     Ok(())
+}
+
+fn put_file(folder: &Folder, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let temporary = Temporary::in_folder(folder.try_clone()?, OsStr::new(name), 0o666)?;
+    temporary.handle()?.write_all(bytes)?;
+    temporary.appear()
 }
 
 /// The script by which `shell` asks ticktax itself what may come next.

@@ -6,6 +6,7 @@
 //! | open files (`-n`) | the tracer needs more files than some services may have open |
 //! | size of a file (`-f`) | SIGXFSZ kills the process, and a `.part` file stays behind |
 //! | address space (`-v`) | a failed allocation aborts, and a full stack ends in SIGSEGV |
+//! | stack (`-s`) | the main thread overflows it |
 
 use std::fs;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ const FOR_ANALYSIS: u64 = 64 << 20;
 const FOR_EACH_CPU: u64 = 8 << 20;
 /// Stack that the main thread maps at once when address space is limited.
 const STACK: usize = 1 << 20;
+/// The smallest limit of a stack with which every verb works.
+const SMALLEST_STACK: u64 = 1 << 20;
 /// Exit code after an abort. The reason is on standard error already.
 const ABORTED: i32 = 1;
 
@@ -36,6 +39,21 @@ pub(crate) fn exit_on_abort() {
     let always = Arc::new(AtomicBool::new(true));
     // Without the handler an abort ends the process all the same.
     let _ = flag::register_conditional_shutdown(SIGABRT, ABORTED, always);
+}
+
+/// Checks the main thread's stack, before the arguments are read: that takes a good part of it. The
+/// limit is not raised, because programs that ticktax starts would inherit it.
+///
+/// # Errors
+/// The limit is below 1 MiB.
+pub(crate) fn require_stack() -> Result<(), Failure> {
+    match getrlimit(Resource::RLIMIT_STACK) {
+        Ok((limit, _)) if limit < SMALLEST_STACK => Err(Failure::Stack {
+            limit,
+            needed: SMALLEST_STACK,
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Prepares this process for its limits.

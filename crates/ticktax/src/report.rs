@@ -18,6 +18,7 @@ use crate::part;
 use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
+    let budget = Budget::begin(&[&typed.file], terminal);
     let showing = Showing {
         audit: typed.audit,
         fleet_of: typed.statement.fleet_of,
@@ -25,7 +26,7 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
         output: None,
         files: &typed.files,
         part: typed.part.part(),
-        threads: Budget::begin(&[&typed.file], terminal).threads(),
+        threads: budget.threads(),
     };
     let recording = RecordingReader::open(&typed.file)?;
     show(

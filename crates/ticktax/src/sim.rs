@@ -10,10 +10,14 @@ use ticktax_model::pace::FrameRate;
 use ticktax_model::recording::RecordingWriter;
 
 use crate::arguments::SimArguments;
+use crate::budget::Budget;
 use crate::failure::{FAILED_CONTROL, Failure};
 use crate::output;
 use crate::progress::Extent;
 use crate::terminal::{self, Terminal};
+
+/// The longest run that needs no `--for`. Each second is simulated dozens of times.
+const LONGEST: Nanos = Nanos::from_secs(3_600);
 
 /// Runs the verb.
 pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -31,9 +35,16 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
         program: typed.program.clone(),
         period: typed.asked.map(FrameRate::period),
     };
+    let _budget = Budget::begin_to_predict(&typed.load, terminal);
     let loaded = whatif::load(&typed.load, &asked).map_err(not_loaded)?;
     let plan = plan(typed)?;
     let length = plan.length.unwrap_or(loaded.length);
+    if plan.length.is_none() && length > LONGEST {
+        return Err(Failure::Arguments(format!(
+            "{} is {length} long: choose the length of each run with --for",
+            loaded.file
+        )));
+    }
     let progress = terminal.progress(Extent::Time(length), "Predicting");
     let predicted = plan.predict(loaded, &mut |done, all| {
         let share = done as f64 / all.max(1) as f64;

@@ -17,6 +17,9 @@ use crate::arguments::{PageArguments, ViewArguments};
 use crate::failure::Failure;
 use crate::progress::{Extent, Progress};
 
+/// The warning about a recording whose changes nothing would notice.
+pub(crate) const UNVERIFIED: &str = "the recording is not verified: it has no checksums";
+
 /// Where output goes.
 #[derive(Clone, Copy)]
 pub(crate) struct Terminal {
@@ -166,7 +169,7 @@ impl Terminal {
     pub(crate) fn warn_unverified(&self, header: &Header) {
         let limitations = &header.coverage.limitations;
         if limitations.contains(&Limitation::NotVerified) {
-            self.complain(&"the recording is not verified: it has no checksums");
+            self.complain(&UNVERIFIED);
         }
     }
 

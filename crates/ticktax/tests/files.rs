@@ -168,3 +168,23 @@ fn output_goes_to_descriptors_and_devices() {
     assert_eq!(full.status.code(), Some(1));
     assert!(complaint(&full).contains("the disk is full"));
 }
+
+#[test]
+fn manual_pages_replace_links_and_pipes() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("pages");
+    fs::create_dir(&folder).unwrap();
+    let victim = place.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    let [link, pipe] = ["ticktax.1", "ticktax-audit.1"].map(|name| folder.join(name));
+    symlink(&victim, &link).unwrap();
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let output = ticktax(&["man", "--folder", folder.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    for page in [link, pipe] {
+        assert!(fs::symlink_metadata(&page).unwrap().is_file());
+        assert!(fs::read_to_string(&page).unwrap().contains(".TH"));
+    }
+}

@@ -142,9 +142,14 @@ fn shows_file(name: &str, path: &Path) {
         (&["report", "--full", "--html", page, file], 1),
         (&["beats", file], 1),
         (&["compare", file, file], 2),
+        (
+            &["sim", "--for", "50ms", "--resample", "1", "--load", file],
+            1,
+        ),
     ] {
         let (output, most) = measured(arguments);
-        let budget = 64 * MIB + 20 * size * files;
+        let base = if arguments[0] == "sim" { 1024 } else { 64 };
+        let budget = base * MIB + 20 * size * files;
         let errors = String::from_utf8(output.stderr).unwrap();
         let code = output.status.code();
         println!(
@@ -367,6 +372,16 @@ fn a_file_without_checksums_is_shown_as_not_verified() {
     assert!(said(&["report", "--format", "json", &file]).contains("\"not-verified\""));
     assert!(said(&["beats", &file]).contains("not verified"));
     assert!(said(&["compare", &file, &file]).contains("not verified"));
+    for arguments in [
+        &["report", "--section", "time", &file][..],
+        &["report", "--format", "openmetrics", &file],
+        &["beats", "--format", "json", &file],
+        &["compare", "--section", "tick", &file, &file],
+    ] {
+        let output = common::ticktax(arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(errors.contains("not verified"), "{arguments:?}: {errors}");
+    }
 
     let verified = folder.path().join("verified.parquet");
     Recording::new().save(&verified);

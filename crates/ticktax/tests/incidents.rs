@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use common::incidents::folder;
+use common::{complaint, incidents::folder};
 
 fn ticktax(arguments: &[&str], folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
@@ -209,6 +209,23 @@ fn a_mark_is_a_datagram_of_its_words() {
 }
 
 /// A link with the socket's name could lead to the socket of another program.
+/// The socket's owner may be the agent's user, who must not hold up root's scripts.
+#[test]
+fn a_mark_that_nobody_takes_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let _deaf = UnixDatagram::bind(folder.path().join("mark.sock")).unwrap();
+    let most = fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    let own = UnixDatagram::unbound().unwrap();
+    own.set_nonblocking(true).unwrap();
+    let socket = folder.path().join("mark.sock");
+    let taken = (0..=most + 1).take_while(|_| own.send_to(b"x", &socket).is_ok());
+    assert!(taken.count() <= most + 1, "the queue is not full");
+    let output = ticktax(&["mark", "hello"], folder.path());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(complaint(&output).contains("did not take the mark"));
+}
+
 #[test]
 fn a_mark_does_not_follow_a_link() {
     let place = tempfile::tempdir().unwrap();

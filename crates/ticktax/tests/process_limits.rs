@@ -95,6 +95,21 @@ fn a_small_address_space_ends_in_one_line() {
 }
 
 #[test]
+fn a_small_stack_ends_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = recording(folder.path());
+    let report = ["report", path(&recording)];
+    for kibibytes in [512, 1023] {
+        let output = limited(&format!("-s {kibibytes}"), &report);
+        assert_eq!(output.status.code(), Some(1), "{kibibytes} {output:?}");
+        let complaint = complaint(&output);
+        assert!(complaint.contains("raise `ulimit -s`"), "{complaint}");
+    }
+    let output = limited("-s 1024", &report);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn cleaning_up_is_never_refused_for_a_small_address_space() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("none.journal");

@@ -1,12 +1,10 @@
 //! Reading what is compared: a recording, or a statement in JSON.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::changes::ChangeMeasure;
-use ticktax_model::disk::error_words;
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, RecordingError, RecordingReader, Row, RowSink};
 use ticktax_model::statement::{Account, Class, Statement};
@@ -14,6 +12,7 @@ use ticktax_model::victim::{OffCpuReason, ThreadState};
 use ticktax_model::{Kind, Nanos, SourceTable};
 
 use crate::measures;
+use crate::text::read_document;
 
 /// The parts that a recording is cut into.
 const BLOCKS: usize = 20;
@@ -89,9 +88,9 @@ impl Side {
     }
 
     fn of_json(path: &Path) -> Result<Self, CompareError> {
-        let text = fs::read_to_string(path).map_err(|error| wrong(path, &error_words(&error)))?;
+        let text = read_document(path).map_err(|why| wrong(path, &why))?;
         let why = "it is not a statement: `ticktax report FILE --format json` prints one";
-        let statement: Statement = serde_json::from_str(&text).map_err(|_| wrong(path, why))?;
+        let statement: Statement = serde_json::from_slice(&text).map_err(|_| wrong(path, why))?;
         Ok(Self::new(path, statement))
     }
 

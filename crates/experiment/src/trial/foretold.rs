@@ -1,17 +1,18 @@
 //! What a model had said of the arms, beside what the trial found.
 
-use std::fs;
 use std::path::Path;
 
 use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow, PredictionStatement};
 use ticktax_model::trial::{Comparison, Effect, Predicted, Scale, TrialStatement};
+
+use crate::text::read_document;
 
 /// Why a prediction cannot stand beside a trial. Each text is one line for a person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForetoldError {
     /// The file cannot be read.
     #[error("cannot read it: {0}")]
-    Read(std::io::ErrorKind),
+    Read(String),
     /// It is something else.
     #[error("it is not what `ticktax sim --format json` writes")]
     Other,
@@ -41,7 +42,7 @@ pub enum ForetoldError {
 /// # Errors
 /// [`ForetoldError::Read`] or [`ForetoldError::Other`].
 pub fn read_prediction(file: &Path) -> Result<PredictionStatement, ForetoldError> {
-    let text = fs::read(file).map_err(|error| ForetoldError::Read(error.kind()))?;
+    let text = read_document(file).map_err(ForetoldError::Read)?;
     serde_json::from_slice(&text).map_err(|_| ForetoldError::Other)
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use ticktax_analysis::workload::{Asked, NoWorkload, Recorded};
 use ticktax_analysis::{Auditor, figures, of_frames};
+use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine as Facts;
 use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
 use ticktax_model::recording::{Header, RecordingError, RecordingReader, RowSink, World};
@@ -128,6 +129,10 @@ fn of_recording(path: &Path, asked: &Asked) -> Result<Loaded, LoadError> {
     let work = recorded.workload;
     let (modelled, assumed_of_machine) = machine(&facts, &work);
     let mut assumed = work.assumed.clone();
+    let unverified = Limitation::NotVerified;
+    if header.coverage.limitations.contains(&unverified) {
+        assumed.push("the file is intact: it is not verified, as it has no checksums".to_owned());
+    }
     assumed.extend(assumed_of_machine);
     assumed.extend(words::standing(&work));
     Ok(Loaded {

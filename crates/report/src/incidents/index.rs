@@ -12,6 +12,7 @@ use ticktax_model::incident::{IncidentIndex, IndexLine, LossCause};
 
 use super::INDEX_MAX;
 use super::name::time_in;
+use crate::json::visible;
 
 /// The name of the file.
 pub(super) const NAME: &str = "index.jsonl";
@@ -87,7 +88,8 @@ impl IndexFile {
 
     /// Appends a line and puts it on the disk. If that fails, no part of it stays.
     pub(super) fn append(&mut self, line: &IndexLine) -> Result<(), IndexError> {
-        let mut text = serde_json::to_vec(line)?;
+        // People read the file with `cat`.
+        let mut text = visible(&serde_json::to_string(line)?).into_bytes();
         text.push(b'\n');
         let mut file = self.current()?;
         if self.length + text.len() as u64 > INDEX_MAX {

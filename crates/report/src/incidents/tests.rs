@@ -488,6 +488,25 @@ fn a_folder_that_cannot_be_is_told_in_a_line() {
     assert!(error.starts_with("no incidents in "), "{error}");
 }
 
+/// People print the index with `cat`.
+#[test]
+fn names_are_kept_whole_and_without_raw_control_characters() {
+    let dir = folder();
+    let (mut store, _) = open(dir.path(), Budget::default());
+    let name = "\u{1b}[31m\u{9b}2J\u{202e}\u{ad}\u{61c}";
+    let mut incident = incident(NOON);
+    incident.thread.as_mut().expect("a thread").name = name.to_owned();
+    store.tell(incident);
+    let text = fs::read_to_string(dir.path().join(NAME)).expect("an index");
+    let raw = name
+        .chars()
+        .find(|c| !c.is_ascii_graphic() && text.contains(*c));
+    assert_eq!(raw, None, "{text:?}");
+    let (index, _) = read_incidents(dir.path()).expect("it can be read");
+    let kept = index.entries().find_map(|it| it.incident.thread.clone());
+    assert_eq!(kept.expect("a thread").name, name);
+}
+
 #[test]
 fn incidents_are_told_of_while_the_recording_that_they_share_goes_on() {
     let dir = folder();
