@@ -7,7 +7,11 @@
 //! (the power of unevenly spaced events at any frequency: Lomb 1976, Scargle 1982; for events
 //! instead of samples it is the Rayleigh power, Z²₁ of Buccheri et al. 1983).
 
-use realfft::RealFftPlanner;
+use std::collections::HashMap;
+
+use rustfft::algorithm::Radix4;
+use rustfft::num_complex::Complex;
+use rustfft::{Fft, FftDirection, Length};
 
 use super::number::index;
 
@@ -60,13 +64,73 @@ fn each_scale(
     (shortest, longest): (f64, f64),
     mut take: impl FnMut(Vec<Candidate>),
 ) {
-    let mut planner = RealFftPlanner::new();
+    let mut transforms = HashMap::new();
     let mut low = shortest;
     while low < longest {
         let bin = low / BINS;
-        let scale = Scale::measure(times, span, bin, &mut planner);
+        let scale = Scale::measure(times, span, bin, &mut transforms);
         take(scale.peaks(low * 0.97, (low * SCALE).min(longest) * 1.03));
         low *= SCALE;
+    }
+}
+
+/// Transforms by their length.
+type Transforms = HashMap<usize, Radix4<f32>>;
+
+/// The sum of segments' powers. Two real segments a and b are transformed as one complex one,
+/// z = a + ib: then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
+struct Pair<'a> {
+    transform: &'a Radix4<f32>,
+    /// The segments that wait, the first as real parts.
+    waiting: Vec<Complex<f32>>,
+    is_half: bool,
+    scratch: Vec<Complex<f32>>,
+    /// Power of each frequency up to half the length, times 2.
+    sum: Vec<f64>,
+}
+
+impl<'a> Pair<'a> {
+    fn new(transform: &'a Radix4<f32>) -> Self {
+        let zeros = |length| vec![Complex::default(); length];
+        Self {
+            transform,
+            waiting: zeros(transform.len()),
+            is_half: false,
+            scratch: zeros(transform.get_inplace_scratch_len()),
+            sum: vec![0.0; transform.len() / 2 + 1],
+        }
+    }
+
+    /// Adds a segment, which zeros follow up to the transform's length.
+    fn push(&mut self, segment: &[f32]) {
+        let waiting = self.waiting.iter_mut().zip(segment);
+        if self.is_half {
+            waiting.for_each(|(z, x)| z.im = *x);
+            self.transform();
+        } else {
+            waiting.for_each(|(z, x)| z.re = *x);
+        }
+        self.is_half = !self.is_half;
+    }
+
+    fn transform(&mut self) {
+        let z = &mut self.waiting;
+        self.transform.process_with_scratch(z, &mut self.scratch);
+        let mirrored = z[1..].iter().rev();
+        let mirrored = std::iter::once(&z[0]).chain(mirrored);
+        for ((sum, z), mirrored) in self.sum.iter_mut().zip(&*z).zip(mirrored) {
+            *sum += f64::from(z.norm_sqr() + mirrored.norm_sqr());
+        }
+        z.fill(Complex::default());
+    }
+
+    /// The summed power of each frequency.
+    fn finish(mut self) -> Vec<f64> {
+        if self.is_half {
+            self.transform();
+        }
+        self.sum.iter_mut().for_each(|power| *power /= 2.0);
+        self.sum
     }
 }
 
@@ -81,7 +145,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn measure(times: &[f64], span: f64, bin: f64, planner: &mut RealFftPlanner<f32>) -> Self {
+    fn measure(times: &[f64], span: f64, bin: f64, transforms: &mut Transforms) -> Self {
         let bins = index(span / bin).max(1);
         // Twice the segment is still one segment: averaging two would only lose resolution.
         let (segment, length) = if bins <= 2 * SEGMENT {
@@ -89,10 +153,10 @@ impl Scale {
         } else {
             (SEGMENT, SEGMENT)
         };
-        let fft = planner.plan_fft_forward(length);
-        let (mut input, mut output) = (fft.make_input_vec(), fft.make_output_vec());
-        let mut sum = vec![0.0_f64; output.len()];
+        let forward = || Radix4::new(length, FftDirection::Forward);
+        let mut pair = Pair::new(transforms.entry(length).or_insert_with(forward));
         let (mut variance, mut segments, mut first) = (0.0, 0.0, 0);
+        let mut input = vec![0.0; segment];
         while first < times.len() {
             let number = index(times[first] / bin) / segment;
             input.fill(0.0);
@@ -112,15 +176,14 @@ impl Scale {
             input[..used].iter_mut().for_each(|x| *x -= mean);
             first = next;
             // A segment with two events has no spectrum to speak of.
-            if hits < 3.0 || fft.process(&mut input, &mut output).is_err() {
+            if hits < 3.0 {
                 continue;
             }
             variance += f64::from(hits * (1.0 - mean));
             segments += 1.0;
-            sum.iter_mut()
-                .zip(&output)
-                .for_each(|(s, x)| *s += f64::from(x.norm_sqr()));
+            pair.push(&input);
         }
+        let mut sum = pair.finish();
         let unit = if variance > 0.0 { 1.0 / variance } else { 0.0 };
         for power in &mut sum {
             *power *= unit;
