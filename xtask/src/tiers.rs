@@ -13,8 +13,8 @@ const VARIABLE: &str = "TICKTAX_TESTS";
 /// Tests that one command runs.
 struct Tier {
     name: &'static str,
-    /// Test program of the `ticktax` package.
-    program: &'static str,
+    /// Test programs, each after its package.
+    programs: &'static [(&'static str, &'static str)],
     /// Names of tests start with it.
     filter: &'static str,
     /// Brings what the tests need.
@@ -24,25 +24,29 @@ struct Tier {
 const TIERS: [Tier; 4] = [
     Tier {
         name: "live",
-        program: "live",
+        programs: &[
+            ("ticktax", "live"),
+            ("ticktax", "trial"),
+            ("ticktax-observe", "root"),
+        ],
         filter: "",
         prepare: || Ok(()),
     },
     Tier {
         name: "kernels",
-        program: "lab",
+        programs: &[("ticktax", "lab")],
         filter: "vm::",
         prepare: || Ok(()),
     },
     Tier {
         name: "arm64",
-        program: "lab",
+        programs: &[("ticktax", "lab")],
         filter: "vm::arm64::",
         prepare: || cross::build(&["arm64"]).map(drop),
     },
     Tier {
         name: "browser",
-        program: "html",
+        programs: &[("ticktax", "html")],
         filter: "browser::",
         prepare: || {
             let packages = root().join("crates/ticktax/tests/browser");
@@ -74,9 +78,13 @@ pub(crate) fn test(words: &[&str]) -> Result<String, String> {
         _ => return Err("too many words: name a tier, and how often to run it".to_owned()),
     };
     (tier.prepare)()?;
-    let failed = (0..runs)
-        .filter(|_| run(&mut command(tier)).is_err())
-        .count();
+    let mut failed = 0;
+    for _ in 0..runs {
+        // Each program runs, whether or not the one before it failed.
+        let programs = tier.programs.iter();
+        let results = programs.map(|program| run(&mut command(tier, *program)));
+        failed += u32::from(results.filter(Result::is_err).count() > 0);
+    }
     let outcome = format!("{name}: {failed} of {runs} runs failed");
     if failed == 0 {
         Ok(outcome)
@@ -85,10 +93,10 @@ pub(crate) fn test(words: &[&str]) -> Result<String, String> {
     }
 }
 
-fn command(tier: &Tier) -> Command {
+fn command(tier: &Tier, (package, program): (&str, &str)) -> Command {
     let mut command = Command::new("cargo");
     command
-        .args(["test", "--package", "ticktax", "--test", tier.program, "--"])
+        .args(["test", "--package", package, "--test", program, "--"])
         .arg(tier.filter)
         .current_dir(root())
         .env(VARIABLE, tier.name);

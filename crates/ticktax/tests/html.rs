@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use ticktax_experiment::trial::judge;
-use ticktax_fixture::{books, header, process, row, timed_trial, whole};
+use ticktax_fixture::{books, header, left_out, process, row, timed_trial, whole};
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{KernelBuild, KernelComparison, KernelsStatement};
 use ticktax_model::recording::{RecordingWriter, RowSink};
@@ -31,6 +31,18 @@ const CHECK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/check.mj
 fn main() -> ExitCode {
     let found = Command::new("node").args([CHECK, "available"]).output();
     let is_there = found.is_ok_and(|output| output.status.success());
+    // They take minutes.
+    let left_out = left_out("browser");
+    let in_browser = |trial: Trial| {
+        let why = if is_there {
+            left_out.clone()
+        } else {
+            Some("needs Chromium".to_owned())
+        };
+        trial
+            .with_ignored_flag(why.is_some())
+            .with_kind(why.unwrap_or_default())
+    };
     let mut trials = vec![
         trial("every_document_has_a_page", every_document_has_a_page),
         trial("a_page_needs_a_file", a_page_needs_a_file),
@@ -45,13 +57,12 @@ fn main() -> ExitCode {
         ("browser::timelines_go_down_to_a_microsecond", "timeline"),
     ] {
         let made = Arc::clone(&made);
-        let in_browser = Trial::test(name, move || {
+        trials.push(in_browser(Trial::test(name, move || {
             checked(check, &made.get_or_init(Pages::new).files)
-        });
-        trials.push(in_browser.with_ignored_flag(!is_there));
+        })));
     }
     let large = Trial::test("browser::a_timeline_may_have_a_million_spans", large);
-    trials.push(large.with_ignored_flag(!is_there));
+    trials.push(in_browser(large));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use libtest_mimic::{Failed, Trial};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
+use ticktax_fixture::left_out;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
 use ticktax_model::Nanos;
 
@@ -53,19 +54,14 @@ const TESTS: [(&str, Test); 3] = [
 /// The results of a kernel's guest, or the reason why it failed.
 type Booted = OnceLock<Result<TempDir, String>>;
 
-/// Why tests on kernels beyond the two of the default run do not run, if they do not:
-/// `TICKTAX_TESTS` is a list of tiers, separated by commas.
-pub(crate) fn why_not_asked_for() -> Option<String> {
-    let tiers = std::env::var("TICKTAX_TESTS").unwrap_or_default();
-    let asked = tiers.split(',').any(|tier| tier == "kernels");
-    (!asked).then(|| "TICKTAX_TESTS=kernels runs them".to_owned())
-}
+/// The tier of the tests on kernels beyond the two of the default run.
+pub(crate) const TIER: &str = "kernels";
 
 /// The tests on all kernels. Kernels that do not boot here are ignored, and the reason is printed.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for kernel in [OLD].into_iter().chain(OTHERS) {
-        let why = why_not_asked_for().filter(|_| kernel != OLD);
+        let why = left_out(TIER).filter(|_| kernel != OLD);
         let why = why.or_else(|| why_not(kernel));
         if let Some(why) = &why {
             eprintln!("vm:: tests on {kernel} are ignored: {why}");

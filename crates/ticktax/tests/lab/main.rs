@@ -268,7 +268,7 @@ fn of_architectures() -> Vec<Trial> {
             .parse::<Wanted>()
             .ok()
             .and_then(|wanted| wanted.arch());
-        let why = kernels::why_not_asked_for();
+        let why = ticktax_fixture::left_out(kernels::TIER);
         let why = why.or_else(|| arm::why_not(arch.unwrap_or(Arch::HOST), kernel));
         if let Some(why) = &why {
             eprintln!("vm:: tests on {kernel} are ignored: {why}");

@@ -35,6 +35,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use checks::attached;
+use ticktax_fixture::left_out;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -391,6 +392,18 @@ const REAL_TIME: &[(&str, Test)] = &[
     ),
 ];
 
+/// Tests that need Prometheus.
+const PROMETHEUS: &[(&str, Test)] = &[
+    (
+        "agent::a_prometheus_scrapes_it_and_evaluates_the_rules",
+        agent::a_prometheus_scrapes_it_and_evaluates_the_rules,
+    ),
+    (
+        "agent::a_prometheus_takes_native_histograms",
+        agent::a_prometheus_takes_native_histograms,
+    ),
+];
+
 /// Those that look at a terminal, and disturb from above all programs.
 const SCREENS: &[(&str, Test)] = &[
     (
@@ -448,37 +461,23 @@ const SAMPLED: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests with a counterpart in `vm::scenario`, which calls the same checks with tighter bounds in a
-/// guest that no load can change. They run here with `TICKTAX_TESTS=live`, for several CPUs and a
-/// kernel in use.
-const ALSO_IN_A_GUEST: &[&str] = &[
-    "a_first_interrupt_still_prints_the_statement",
-    "spans_are_as_many_as_the_kernel_counts",
-    "injected::softirq_load",
-    "injected::timer_storm",
-    "injected::signal_timer_storm",
-    "injected::cgroup_quota",
-    "accounting::interrupts_that_are_not_measured_are_named",
-    "accounting::a_program_between_ticks_is_found",
-    "accounting::a_program_around_ticks_is_found",
-    "beats::a_thread_has_its_period_its_name_and_its_timer",
-    "beats::a_thread_at_random_has_none",
-    "victim::waits_behind_a_fifo_thread",
-    "victim::is_throttled_by_its_quota",
-    "victim::a_stopped_program_is_stopped",
-    "victim::sleeps",
-    "victim::ends_with_the_victim",
-    "incidents::a_lost_frame_is_caught_with_who_had_its_cpu",
-    "incidents::a_block_is_caught_with_what_woke_it",
-    "incidents::a_quota_that_is_used_up_is_caught",
-    "incidents::a_softirq_that_goes_on_is_caught_with_whom_it_interrupted",
+/// The tests that `cargo test` runs: what only this machine's own kernel can show, and what holds
+/// however busy the machine is. The others need a quiet machine; `vm::scenario` checks most of their
+/// disturbances in a guest that no load can change. They run here with `TICKTAX_TESTS=live`.
+const ON_A_BUSY_MACHINE: [&str; 12] = [
+    "books_balance_and_gaps_are_explained",
+    "a_killed_audit_leaves_no_program_behind",
+    "without_root_the_level_is_proc",
+    "injected::fifo_thread",
+    "victim::follows_children_and_threads",
+    "incidents::a_stall_is_caught_with_what_ran_instead",
+    "incidents::a_killed_recorder_leaves_a_folder_that_goes_on",
+    "net::a_killed_pair_leaves_nothing",
+    "agent::serves_what_it_counts_without_rights",
+    "agent::parents_of_its_folders_stay_roots",
+    "agent::links_in_place_of_its_folder_or_socket_lead_nowhere",
+    "agent::its_threads_are_filtered_and_have_no_bounding_set",
 ];
-
-/// Whether the tests of [`ALSO_IN_A_GUEST`] run here as well.
-fn runs_everything() -> bool {
-    let tiers = std::env::var("TICKTAX_TESTS").unwrap_or_default();
-    tiers.split(',').any(|tier| tier == "live")
-}
 
 fn main() -> ExitCode {
     // The same binary makes the disturbances, as the command that is audited.
@@ -489,10 +488,10 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let allowed = fixture::may_trace();
     // One that cannot run here is reported as ignored, with what it lacks.
-    let all = runs_everything();
+    let left_out = left_out("live");
     let trial = |&(name, test): &(&str, Test), lacks: Option<&str>| {
-        let elsewhere = !all && ALSO_IN_A_GUEST.contains(&name);
-        let lacks = lacks.or_else(|| elsewhere.then_some("in vm::scenario; xtask test live"));
+        let left_out = left_out.as_deref();
+        let lacks = lacks.or(left_out.filter(|_| !ON_A_BUSY_MACHINE.contains(&name)));
         let trial = Trial::test(format!("root::{name}"), test);
         match lacks {
             Some(lacks) => trial.with_kind(lacks).with_ignored_flag(true),
@@ -514,25 +513,16 @@ fn main() -> ExitCode {
             .with_kind(needs)
             .with_ignored_flag(!terminal)
     });
-    let prometheus = Trial::test(
-        "root::agent::a_prometheus_scrapes_it_and_evaluates_the_rules",
-        agent::a_prometheus_scrapes_it_and_evaluates_the_rules,
-    )
-    .with_ignored_flag(!(allowed && agent::has_prometheus()));
-    let native = Trial::test(
-        "root::agent::a_prometheus_takes_native_histograms",
-        agent::a_prometheus_takes_native_histograms,
-    )
-    .with_ignored_flag(!(allowed && agent::has_prometheus()));
+    let no_prometheus = (!agent::has_prometheus()).then_some("needs prometheus");
+    let prometheus = PROMETHEUS.iter().map(|named| trial(named, no_prometheus));
     let unit = Trial::test("agent::the_unit_is_sound", agent::the_unit_is_sound)
         .with_ignored_flag(!agent::has_systemd_analyze());
     let bounded = Trial::test(
         "agent::the_unit_has_room_for_a_recorder",
         agent::the_unit_has_room_for_a_recorder,
     );
-    let root = root
-        .chain(real_time)
-        .chain([prometheus, native, unit, bounded]);
+    let root = root.chain(real_time).chain(prometheus);
+    let root = root.chain([unit, bounded]);
     let trials = root.chain(sampled).chain(screens).chain(recorded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -13,11 +13,6 @@ use crate::fixture::{Place, QUIET, QUIET_FILE, Quiet, Running, check, verdict};
 use crate::{AS_SLEEPER, AS_WORKER, Test, own};
 
 pub(crate) const ALL: &[(&str, Test)] = &[
-    ("timer_slack_of_a_paced_loop", timer_slack_of_a_paced_loop),
-    (
-        "a_quota_of_a_cgroup_of_its_own",
-        a_quota_of_a_cgroup_of_its_own,
-    ),
     ("a_setting_that_does_nothing", a_setting_that_does_nothing),
     (
         "a_killed_trial_is_put_back_by_its_watchdog",
@@ -32,6 +27,15 @@ pub(crate) const ALL: &[(&str, Test)] = &[
     (
         "a_process_that_goes_on_is_watched",
         a_process_that_goes_on_is_watched,
+    ),
+];
+
+/// Tests that measure an effect.
+pub(crate) const EFFECTS: &[(&str, Test)] = &[
+    ("timer_slack_of_a_paced_loop", timer_slack_of_a_paced_loop),
+    (
+        "a_quota_of_a_cgroup_of_its_own",
+        a_quota_of_a_cgroup_of_its_own,
     ),
 ];
 

@@ -21,6 +21,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::geteuid;
+use ticktax_fixture::left_out;
 
 /// How this program is told to sleep 100 times for 100 µs.
 const AS_SLEEPER: &str = "--as-sleeper";
@@ -65,16 +66,30 @@ fn main() -> ExitCode {
     let of_root = machine::ALL.iter().map(|&(name, test)| {
         Trial::test(format!("root::{name}"), test).with_ignored_flag(!may_change)
     });
+    // They measure an effect, which takes minutes and a quiet machine.
+    let left_out = left_out("live");
+    let measuring = |name: String, run: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
+        Trial::test(name, run)
+            .with_kind(left_out.clone().unwrap_or_default())
+            .with_ignored_flag(!may_change || left_out.is_some())
+    };
+    let effects = machine::EFFECTS
+        .iter()
+        .map(|&(name, test)| measuring(format!("root::{name}"), Box::new(test)));
     let stories = stories::all().into_iter().map(|story| {
         let name = format!("root::story::{}", story.name);
-        Trial::test(name, move || story.check()).with_ignored_flag(!may_change)
+        measuring(name, Box::new(move || story.check()))
     });
     let of_anybody = anybody::ALL
         .iter()
         .map(|&(name, test)| Trial::test(name, test));
     libtest_mimic::run(
         &arguments,
-        of_root.chain(stories).chain(of_anybody).collect(),
+        of_root
+            .chain(effects)
+            .chain(stories)
+            .chain(of_anybody)
+            .collect(),
     )
     .exit_code()
 }

@@ -1,0 +1,240 @@
+//! Parts of recordings: what is cut, and what is refused.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use ticktax_analysis::{Cut, CutError};
+use ticktax_fixture::{books, process, row, watched_header, whole};
+use ticktax_model::limitation::Limitation;
+use ticktax_model::machine::ProgramTime;
+use ticktax_model::recording::{Header, Level, Loss, Row, Sum};
+use ticktax_model::statement::{Class, Statement};
+use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable};
+
+use crate::ledger::fixture::{Fixture, scripts};
+use crate::ledger::{statement, time_of};
+
+/// The statement of the part `from` one time after the begin `to` another.
+fn part(
+    rows: &[Row],
+    header: &Header,
+    sources: &SourceTable,
+    (from, to): (i64, i64),
+) -> Result<Statement, CutError> {
+    let mut cut = Cut::new(header, Some(Nanos(from)), Some(Nanos(to)))?;
+    let rows: Vec<Row> = rows
+        .iter()
+        .filter_map(|row| cut.row(sources, row))
+        .collect();
+    let header = cut.finish(header)?;
+    Ok(statement(&rows, &header, sources))
+}
+
+/// The time of each account; what a probe's gaps move from one to another is one.
+fn times(statement: &Statement) -> BTreeMap<String, i64> {
+    let mut times = BTreeMap::new();
+    for account in &statement.accounts {
+        let moved = matches!(
+            account.class,
+            Class::Probe | Class::EntryExit | Class::Outside | Class::Unexplained
+        );
+        let name = if moved {
+            "the probe's".to_owned()
+        } else {
+            format!("{:?} {} {:?}", account.class, account.name, account.pid)
+        };
+        *times.entry(name).or_default() += account.time.0;
+    }
+    times.retain(|_, time| *time != 0);
+    times
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn parts_balance_and_add_up_to_the_whole(scripts in scripts(), at in 0.0f64..1.0, then in 0.0f64..1.0) {
+        let fixture = Fixture::run(&scripts);
+        let (header, sources, rows) = (&fixture.header, &fixture.sources, fixture.rows());
+        let begin = header.books.iter().map(|books| books.begin).min().unwrap();
+        let end = header.books.iter().map(|books| books.end).max().unwrap();
+        let length = (end - begin).0;
+        #[expect(clippy::cast_possible_truncation, reason = "a part of a length")]
+        let point = |share: f64| (length as f64 * share) as i64;
+        let mut points = [0, point(at), point(then), length];
+        points.sort_unstable();
+        let mut sum: BTreeMap<String, i64> = BTreeMap::new();
+        for edges in points.windows(2).filter(|edges| edges[0] < edges[1]) {
+            let part = part(&rows, header, sources, (edges[0], edges[1])).unwrap();
+            prop_assert!(part.balance.balances(), "{:?}: {:?}", edges, part.balance);
+            for (name, time) in times(&part) {
+                *sum.entry(name).or_default() += time;
+            }
+        }
+        prop_assert_eq!(sum, times(&statement(&rows, header, sources)));
+    }
+}
+
+/// A program from 0 to 100, and an interrupt from 40 to 60 in which a function runs from 45 to 50.
+fn interrupted() -> (Vec<Row>, Header, SourceTable) {
+    let mut sources = SourceTable::default();
+    let timer = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
+    let function = sources.intern(Source::kernel(Kind::Irq, "local_timer", "wake"));
+    let game = sources.intern(process(Owner::Program, "game", 7));
+    let rows = vec![
+        row(0, 45, 5, 5, function),
+        row(0, 40, 20, 15, timer),
+        row(0, 0, 100, 80, game),
+    ];
+    let mut header = watched_header();
+    header.books.push(books(0, 0, 100));
+    (rows, header, sources)
+}
+
+#[test]
+fn what_runs_at_an_edge_is_cut_there_with_all_that_is_nested_in_it() {
+    let (rows, header, sources) = interrupted();
+    for (from, to, game, interrupt) in [
+        (0, 47, 40, 7),
+        (47, 100, 40, 13),
+        (47, 49, 0, 2),
+        (42, 58, 0, 16),
+        (10, 20, 10, 0),
+        (60, 70, 10, 0),
+    ] {
+        let part = part(&rows, &header, &sources, (from, to)).unwrap();
+        assert!(part.balance.balances(), "{from} to {to}");
+        assert_eq!(part.balance.elapsed, Nanos(to - from));
+        let told = (
+            time_of(&part, Class::Program).0,
+            time_of(&part, Class::Irq).0,
+        );
+        assert_eq!(told, (game, interrupt), "{from} to {to}");
+        let limitation = Limitation::PartOfRecording {
+            from: Nanos(from),
+            to: Nanos(to),
+        };
+        assert!(part.coverage.limitations.contains(&limitation));
+        assert_eq!(part.part.map(|part| part.whole), Some(Nanos(100)));
+    }
+}
+
+/// A quota held a thread from 20 to 50, and until 80 it waited for a CPU.
+#[test]
+fn of_a_wait_by_quota_what_the_quota_held_comes_first() {
+    let (_, header, mut sources) = interrupted();
+    let source = sources.intern(Source {
+        kind: Kind::Wait,
+        detail: "throttled".into(),
+        ..process(Owner::Program, "game", 7)
+    });
+    let wait = row(0, 20, 60, 30, source);
+    for (from, to, dur, held) in [
+        (0, 100, 60, 30),
+        (40, 100, 40, 10),
+        (0, 70, 50, 30),
+        (0, 40, 20, 20),
+        (60, 100, 20, 0),
+    ] {
+        let mut cut = Cut::new(&header, Some(Nanos(from)), Some(Nanos(to))).unwrap();
+        let kept = cut.row(&sources, &wait).unwrap();
+        let told = (kept.span().dur, kept.span().self_time);
+        assert_eq!(told, (Nanos(dur), Nanos(held)), "{from} to {to}");
+    }
+}
+
+/// Who was there at the end of the whole is known of a part as well, and of a part of that.
+#[test]
+fn a_part_knows_which_processes_were_there() {
+    let (_, mut header, _) = interrupted();
+    header.after.programs = [(7, ProgramTime::default())].into();
+    for _ in 0..2 {
+        let cut = Cut::new(&header, Some(Nanos(30)), Some(Nanos(80))).unwrap();
+        header = cut.finish(&header).unwrap();
+        assert_eq!(header.after.present(), Some([7].into()));
+        assert!(header.after.programs.is_empty());
+    }
+    header.after.pids = None;
+    assert_eq!(header.after.present(), None);
+}
+
+#[test]
+fn a_part_of_a_part_is_told_by_the_times_of_the_whole() {
+    let (rows, header, sources) = interrupted();
+    let mut cut = Cut::new(&header, Some(Nanos(30)), Some(Nanos(80))).unwrap();
+    let rows: Vec<Row> = rows
+        .iter()
+        .filter_map(|row| cut.row(&sources, row))
+        .collect();
+    let header = cut.finish(&header).unwrap();
+    let told = part(&rows, &header, &sources, (47, 70)).unwrap();
+    assert!(told.balance.balances());
+    let told = told.part.unwrap();
+    assert_eq!((told.from, told.to), (Nanos(47), Nanos(70)));
+    assert_eq!(told.whole, Nanos(100));
+    let (at, begin, end) = (Nanos(10), Nanos(30), Nanos(80));
+    assert_eq!(
+        part(&rows, &header, &sources, (10, 50)).unwrap_err(),
+        CutError::Before { at, begin, end }
+    );
+}
+
+#[test]
+fn what_was_lost_within_a_part_is_what_its_rows_leave() {
+    let (mut rows, mut header, sources) = interrupted();
+    // Another row of the game, from 130 to 200: what ran from 100 to 130 was lost.
+    rows.push(whole(0, 130, 70, rows[2].source()));
+    header.books = vec![books(0, 0, 200)];
+    header.coverage.lost = vec![Loss {
+        events: 3,
+        self_time: Nanos(30),
+        ..Loss::none(Cpu(0))
+    }];
+    for (from, to, lost) in [(0, 100, 0), (90, 110, 10), (110, 140, 20), (0, 200, 30)] {
+        let part = part(&rows, &header, &sources, (from, to)).unwrap();
+        assert!(part.balance.balances(), "{from} to {to}");
+        assert_eq!(time_of(&part, Class::Unexplained).0, lost, "{from} to {to}");
+        assert_eq!(part.coverage.events_lost() > 0, lost > 0, "{from} to {to}");
+    }
+}
+
+#[test]
+fn what_has_no_such_part_is_refused() {
+    let (rows, header, sources) = interrupted();
+    let refused =
+        |header: &Header, from, to| part(&rows, header, &sources, (from, to)).unwrap_err();
+    let empty = |from, to| CutError::Empty {
+        from: Nanos(from),
+        to: Nanos(to),
+    };
+    assert_eq!(refused(&header, 60, 40), empty(60, 40));
+    assert_eq!(refused(&header, 40, 40), empty(40, 40));
+    assert_eq!(refused(&header, 100, 105), empty(100, 100));
+    let at = Nanos::from_secs(1);
+    let (begin, end) = (Nanos(0), Nanos(100));
+    let beyond = CutError::Beyond { at, begin, end };
+    assert_eq!(refused(&header, at.0, at.0 + 5), beyond);
+    assert_eq!(refused(&header, 0, at.0), beyond);
+    let counters = Header {
+        level: Level::Proc,
+        ..header.clone()
+    };
+    assert_eq!(refused(&counters, 0, 50), CutError::Counters);
+    assert_eq!(
+        refused(&ticktax_fixture::header(), 0, 50),
+        CutError::NoTimes
+    );
+    let Row::Span(span) = rows[2] else {
+        panic!("{:?}", rows[2]);
+    };
+    let sum = Row::Sum(Sum {
+        span,
+        count: 1,
+        max: span.dur,
+        histogram: Histogram::default(),
+    });
+    assert_eq!(
+        part(&[sum], &header, &sources, (0, 50)).unwrap_err(),
+        CutError::Sums
+    );
+}

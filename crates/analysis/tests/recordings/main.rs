@@ -1,0 +1,11 @@
+//! Recordings made by hand, and what the analysis makes of them.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+mod causes;
+mod ledger;
+mod pace;
+mod packet_path;
+mod schema1;
+mod tick;
+mod victim;

@@ -1,0 +1,298 @@
+//! Another program's loop, made up: what is told of it must be what was put into it.
+
+mod causes;
+mod fixture;
+
+use ticktax_analysis::Auditor;
+use ticktax_fixture::SplitMix64;
+use ticktax_model::Nanos;
+use ticktax_model::pace::{FpsSeconds, FrameMark};
+use ticktax_model::recording::{Header, Level, World};
+use ticktax_model::victim::{HoldUp, Target, VictimHeader};
+
+use fixture::{BEGIN, Doing, PID, grid, tell_all, watch};
+
+/// 35 frames a second: 28 571 µs.
+const PERIOD: i64 = 28_571;
+
+#[test]
+fn a_loop_on_a_grid_is_told_as_it_is() {
+    let mut random = SplitMix64::new(1);
+    let late = |_| 60 + random.between(0, 40);
+    let told = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
+    assert_eq!(told.chosen, Some(0));
+    let rhythm = told.threads[0].rhythms[0];
+    assert!(
+        (rhythm.rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-5,
+        "{rhythm:?}"
+    );
+    assert!(!rhythm.rhythm.rearmed && rhythm.mark == FrameMark::Wakeups);
+    let figures = told.figures.unwrap();
+    // The last run is not known to have ended, the first not to have begun.
+    assert!((347..=349).contains(&figures.frames), "{}", figures.frames);
+    assert_eq!((figures.dropped, figures.overshot), (0, 0));
+    // 35 slots are 15 µs short of a second, so the first second has the begin of one more.
+    let fps = [(36, 1), (35, 8)].map(|(fps, seconds)| FpsSeconds { fps, seconds });
+    assert_eq!(figures.fps, fps);
+    assert_eq!(figures.wanted, None);
+    let wait = figures.wait.unwrap();
+    // What all wakeups share cannot be seen; the 40 µs of jitter and the 20 on the way can.
+    assert!(wait.max <= Nanos::from_micros(65), "{wait:?}");
+    assert_eq!(figures.work.unwrap().mean, Nanos::from_millis(3));
+    let wakeups = told.wakeups.unwrap();
+    assert_eq!(wakeups.count, figures.frames);
+    assert_eq!(wakeups.ended_idle.unwrap().count, figures.frames);
+}
+
+/// An audit of the process finds the same frames; asked for another, none.
+#[test]
+fn an_audit_finds_the_same_frames() {
+    let late = |k: i64| if k % 50 == 25 { 9_000 } else { 0 };
+    let threads = [("frames", grid(PERIOD, 349, 3_000, late))];
+    let watched = watch(10, &threads);
+    let begin = Nanos::from_micros(BEGIN);
+    let mut header = Header {
+        victim: Some(VictimHeader {
+            target: Target::Process,
+            name: "game".to_owned(),
+            pid: Some(PID),
+            begin,
+            followed: true,
+            incomplete: None,
+            before: None,
+            after: None,
+            threads: None,
+        }),
+        ..Header::new(World::Live, Level::Kernel, "test")
+    };
+    header.machine.hz_configured = Some(250);
+    header.after.at = begin + Nanos::from_secs(10);
+    let audit = |pid| {
+        let mut auditor = Auditor::books();
+        auditor.victim_since(begin);
+        auditor.frames_of(pid);
+        let sources = tell_all(&mut auditor, 10, &threads);
+        auditor.finish(&header, &sources, 1).victim.unwrap().frames
+    };
+    let frames = audit(PID).unwrap();
+    assert_eq!((frames.tid, &*frames.thread), (PID, "frames"));
+    assert_eq!(Some(frames.figures), watched.figures);
+    // Nobody else ran, so it was the loop's own sleep; `pace --pid` says the same.
+    let late = frames.late.unwrap();
+    assert_eq!((late.frames, late.lost, late.causes.len()), (7, 0, 1));
+    assert_eq!(
+        (late.causes[0].kind, late.causes[0].frames),
+        (HoldUp::OwnSleep, 7)
+    );
+    let mut auditor = Auditor::books();
+    auditor.frames_of(PID);
+    auditor.victim_since(begin);
+    let sources = tell_all(&mut auditor, 10, &threads);
+    assert_eq!(auditor.finish_pace(&header, &sources, 1).late, Some(late));
+    assert_eq!(audit(PID + 100), None);
+}
+
+/// One that looks after something twenty times a second, beside one that works at no regular times.
+#[test]
+fn a_thread_that_does_little_has_not_the_frames() {
+    let mut random = SplitMix64::new(3);
+    let mut at = BEGIN + 5_000;
+    let mut work: Vec<Doing> = Vec::new();
+    while at < BEGIN + 9_900_000 {
+        let (waits, works) = (random.between(0, 20_000), random.between(2_000, 30_000));
+        work.push((at, at + waits, at + waits + works));
+        at += waits + works + random.between(1_000, 40_000);
+    }
+    let looks = grid(50_000, 198, 50, |_| 0);
+    let told = watch(10, &[("work", work), ("looks", looks.clone())]);
+    assert_eq!((&told.chosen, told.frames.len()), (&None, 0));
+    let looking = told.threads.iter().find(|it| it.name == "looks").unwrap();
+    assert!(!looking.rhythms.is_empty());
+    let why = looking.why_none.as_deref();
+    assert_eq!(why, Some("it had little of the process' CPU time"));
+    let why = told.rhythm().unwrap_err();
+    assert!(why.contains("little of its CPU time"), "{why}");
+    // By itself it is the one that has them.
+    let alone = watch(10, &[("looks", looks)]);
+    assert_eq!(alone.chosen, Some(0));
+}
+
+#[test]
+fn late_frames_are_late_by_as_much_as_they_were() {
+    let late = |k: i64| if k % 50 == 25 { 9_000 } else { 0 };
+    let told = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
+    let figures = told.figures.unwrap();
+    // In time for their slots, and more than 4 ms late.
+    assert_eq!((figures.dropped, figures.overshot), (0, 0));
+    assert_eq!(
+        (figures.late, figures.late_from),
+        (7, Nanos::from_millis(4))
+    );
+    let max = figures.wait.unwrap().max;
+    assert!((max - Nanos::from_micros(9_020)).0.abs() < 50_000, "{max}");
+}
+
+/// Every hundredth frame takes 80 ms: it began in its slot, the next two get none, the one after
+/// begins at once, and late.
+#[test]
+fn a_stall_drops_the_slots_that_it_ran_over() {
+    let mut doings: Vec<Doing> = Vec::new();
+    let mut k = 0;
+    while k < 345 {
+        let due = BEGIN + 5_000 + k * PERIOD;
+        if k % 100 == 50 {
+            doings.push((due, due + 20, due + 80_000));
+            // Due again at once: it does not sleep before, so this is one long run.
+            k += 3;
+            continue;
+        }
+        doings.push((due, due + 20, due + 3_000));
+        k += 1;
+    }
+    let told = watch(10, &[("frames", doings)]);
+    let figures = told.figures.unwrap();
+    assert_eq!(figures.dropped, 2 * 3, "{figures:#?}");
+    assert_eq!(figures.slept_through, 0);
+}
+
+#[test]
+fn slots_without_any_wakeup_were_slept_through() {
+    let mut doings = grid(PERIOD, 345, 3_000, |_| 0);
+    doings.retain(|&(woken, ..)| (woken - BEGIN - 5_000) / PERIOD % 40 != 20);
+    let told = watch(10, &[("frames", doings)]);
+    let figures = told.figures.unwrap();
+    assert_eq!((figures.dropped, figures.slept_through), (9, 9));
+}
+
+/// Lateness that wanders slowly, as idle states do, is no reason to call a grid re-armed.
+#[test]
+fn a_grid_whose_lateness_wanders_is_a_grid() {
+    let mut random = SplitMix64::new(9);
+    let mut wander = 40;
+    let late = |_| {
+        wander = (wander + random.between(0, 9) - 4).clamp(20, 70);
+        wander + random.between(0, 12)
+    };
+    let told = watch(8, &[("frames", grid(20_000, 399, 3_000, late))]);
+    assert!(
+        !told.threads[0].rhythms[0].rhythm.rearmed,
+        "{:?}",
+        told.threads[0]
+    );
+    let period = told.figures.unwrap().period;
+    assert!((period - Nanos::from_millis(20)).0.abs() < 100, "{period}");
+}
+
+#[test]
+fn a_loop_that_arms_itself_anew_is_due_its_shortest_interval_after_the_last() {
+    let mut random = SplitMix64::new(7);
+    let mut at = BEGIN + 3_000;
+    let mut doings = Vec::new();
+    while at < BEGIN + 9_900_000 {
+        doings.push((at, at + 20, at + 3_000));
+        at += 27_000 + random.between(0, 2_000);
+    }
+    let told = watch(10, &[("frames", doings)]);
+    let rhythm = told.threads[0].rhythms[0];
+    assert!(rhythm.rhythm.rearmed, "{rhythm:?}");
+    assert!((rhythm.rhythm.period / 28e6 - 1.0).abs() < 0.01);
+    let figures = told.figures.unwrap();
+    assert!((figures.period - Nanos::from_micros(27_200)).0.abs() < 100_000);
+    assert_eq!((figures.dropped, figures.overshot), (0, 0));
+    assert!(figures.wait.unwrap().max <= Nanos::from_micros(2_000));
+}
+
+/// It naps for 1 ms, looks at the clock for 5 µs, and has a frame of 1 ms every 35th of a second.
+#[test]
+fn a_loop_that_polls_the_clock_has_its_frames_where_the_work_is() {
+    let mut random = SplitMix64::new(3);
+    let (mut at, mut due) = (BEGIN + 1_000, BEGIN + 20_000);
+    let mut doings = Vec::new();
+    while at < BEGIN + 9_900_000 {
+        let work = if at >= due { 1_000 } else { 5 };
+        if at >= due {
+            due += PERIOD;
+        }
+        doings.push((at, at + 3, at + 3 + work));
+        at += 3 + work + 1_060 + random.between(0, 30);
+    }
+    let told = watch(10, &[("frames", doings)]);
+    let rhythm = told.threads[0].rhythms[0];
+    assert_eq!(rhythm.mark, FrameMark::LongRuns);
+    assert!(
+        (rhythm.rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-3,
+        "{rhythm:?}"
+    );
+    let figures = told.figures.clone().unwrap();
+    assert!((figures.average_fps.unwrap() - 35.0).abs() < 0.1);
+    // It is late by up to a nap, and no frame after it is due later for that.
+    assert!(!rhythm.rhythm.rearmed);
+    assert!((figures.period.as_secs_f64() * 35.0 - 1.0).abs() < 1e-3);
+    assert!(told.wakeups.as_ref().unwrap().count > 20 * figures.frames);
+    // Who waits for the next frame tells it from a look at the clock.
+    let rhythm = told.rhythm().unwrap();
+    let long_from = rhythm.long_from.unwrap();
+    assert_eq!((rhythm.tid, &*rhythm.name), (PID, "frames"));
+    assert!(long_from > Nanos::from_micros(5) && long_from < Nanos::from_micros(1_000));
+    assert!((rhythm.rate_hz() - 35.0).abs() < 0.1 && !rhythm.rearmed);
+}
+
+#[test]
+fn who_waits_for_the_next_frame_learns_the_rhythm_or_why_there_is_none() {
+    let grid = watch(5, &[("frames", grid(PERIOD, 170, 3_000, |_| 0))]);
+    let rhythm = grid.rhythm().unwrap();
+    assert_eq!((rhythm.long_from, rhythm.rearmed), (None, false));
+    assert_eq!(rhythm.period, grid.figures.clone().unwrap().period);
+    assert_eq!(rhythm.due, grid.frames.last().unwrap().due);
+    let none = watch(5, &[]).rhythm().unwrap_err();
+    assert_eq!(none, "it did not run");
+    let spins = vec![(BEGIN, BEGIN, BEGIN + 4_900_000)];
+    let told = watch(5, &[("frames", spins.clone())]).rhythm().unwrap_err();
+    assert!(!told.is_empty());
+    let told = watch(5, &[("frames", spins.clone()), ("other", spins)]);
+    assert!(told.rhythm().unwrap_err().contains("none of its 2 threads"));
+}
+
+#[test]
+fn of_several_threads_the_one_with_the_work_has_the_frames() {
+    let mut random = SplitMix64::new(5);
+    let watchdog = grid(100_000, 99, 50, |_| 0);
+    let frames = grid(PERIOD, 345, 5_000, |_| random.between(0, 300));
+    let told = watch(10, &[("watchdog", watchdog), ("frames", frames)]);
+    assert_eq!(told.threads[0].name, "frames");
+    assert_eq!(told.threads[1].name, "watchdog");
+    assert!(!told.threads[1].rhythms.is_empty());
+    assert_eq!(told.cpus.to_string(), "1");
+}
+
+#[test]
+fn a_process_without_a_rhythm_says_what_was_seen() {
+    let mut random = SplitMix64::new(11);
+    let mut at = BEGIN;
+    let mut irregular = Vec::new();
+    while at < BEGIN + 9_500_000 {
+        // Exponential, nearly: as requests come.
+        at += 200 + random.between(0, 20_000);
+        while random.between(0, 2) == 0 {
+            at += 20_000;
+        }
+        irregular.push((at, at + 10, at + 150));
+    }
+    let count = irregular.len();
+    let few = vec![
+        (BEGIN + 10, BEGIN + 20, BEGIN + 30),
+        (BEGIN + 900, BEGIN + 910, BEGIN + 950),
+    ];
+    let told = watch(10, &[("requests", irregular), ("rare", few)]);
+    assert_eq!(told.chosen, None);
+    assert!(told.figures.is_none() && told.wakeups.is_none());
+    let why = |name: &str| {
+        let thread = told.threads.iter().find(|thread| thread.name == name);
+        thread.unwrap().why_none.clone().unwrap()
+    };
+    assert_eq!(
+        why("requests"),
+        format!("its {count} wakeups come at no regular times")
+    );
+    assert!(why("rare").contains("2 events"), "{}", why("rare"));
+}

@@ -1,0 +1,406 @@
+//! Ways of packets whose steps are known.
+
+use ticktax_analysis::Auditor;
+use ticktax_fixture::{books, header, process, replay, thread, whole};
+use ticktax_model::machine::{Machine, SoftnetCounts};
+use ticktax_model::packet_path::{PacketPaths, ReceivedIn, Step};
+use ticktax_model::recording::{Edge, Effect, Header, Row};
+use ticktax_model::victim::{Target, VictimHeader};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable};
+
+const US: i64 = 1_000;
+const MS: i64 = 1_000_000;
+
+/// A receiver, a program that keeps it waiting, the kernel's threads, and what interrupts them.
+struct Cast {
+    sources: SourceTable,
+    game: SourceId,
+    hog: SourceId,
+    ksoftirqd: SourceId,
+    idle: SourceId,
+    card: SourceId,
+    rx: SourceId,
+    timers: SourceId,
+}
+
+const GAME: i32 = 10;
+
+impl Cast {
+    fn new() -> Self {
+        let mut sources = SourceTable::default();
+        let mut kernel = |kind, name| sources.intern(Source::kernel(kind, name, ""));
+        let (card, rx) = (kernel(Kind::Irq, "eth0"), kernel(Kind::Softirq, "NET_RX"));
+        let timers = kernel(Kind::Softirq, "TIMER");
+        Self {
+            game: sources.intern(process(Owner::Program, "game", GAME)),
+            hog: sources.intern(process(Owner::Program, "hog", 20)),
+            ksoftirqd: sources.intern(process(Owner::Kernel, "ksoftirqd/0", 15)),
+            idle: sources.intern(Source::idle()),
+            card,
+            rx,
+            timers,
+            sources,
+        }
+    }
+
+    fn told(&self, rows: &[Row], header: &Header) -> Option<PacketPaths> {
+        let mut auditor = Auditor::new(&Machine::default()).without_beats();
+        if header.victim.is_some() {
+            auditor.victim_since(Nanos::ZERO);
+        }
+        replay(&self.sources, rows, &mut auditor);
+        auditor.finish(header, &self.sources, 1).packets
+    }
+
+    fn packets(&self, rows: &[Row]) -> PacketPaths {
+        self.told(rows, &traced()).unwrap()
+    }
+
+    /// On CPU 0 an interrupt of the card at `at` raises `NET_RX` 2 µs later, which begins after 4 µs and wakes
+    /// the game after 7 µs; it had interrupted idling.
+    fn packet(&self, at: i64) -> Vec<Row> {
+        vec![
+            raised(0, at + 2 * US, self.card),
+            whole(0, at, 3 * US, self.card),
+            woke(0, at + 7 * US, self.rx, GAME),
+            whole(0, at + 4 * US, 6 * US, self.rx),
+        ]
+    }
+}
+
+fn traced() -> Header {
+    let mut header = header();
+    header.books.push(books(0, 0, 1_000 * MS));
+    header.books.push(books(1, 0, 1_000 * MS));
+    header
+}
+
+fn raised(cpu: u32, at: i64, by: SourceId) -> Row {
+    let effect = Effect::Raised("NET_RX".into());
+    Row::Edge(Edge::new(Cpu(cpu), Nanos(at), by, effect))
+}
+
+fn woke(cpu: u32, at: i64, by: SourceId, tid: i32) -> Row {
+    Row::Edge(Edge::new(Cpu(cpu), Nanos(at), by, Effect::Woke(tid)))
+}
+
+fn ran(cpu: u32, from: i64, to: i64, source: SourceId) -> Row {
+    whole(cpu, from, to - from, source)
+}
+
+/// Each step of the longest way in ns.
+fn steps(packets: &PacketPaths) -> Vec<(Step, i64)> {
+    let longest = packets.longest.first().unwrap();
+    let steps = longest.steps.iter();
+    steps.map(|step| (step.step, step.time.0)).collect()
+}
+
+/// Who had the CPU in the step of the longest way that took longest.
+fn behind(packets: &PacketPaths) -> Vec<(&str, i64)> {
+    let by = packets.longest.first().unwrap().by.iter();
+    by.map(|it| (&*it.name, it.time.0)).collect()
+}
+
+#[test]
+fn a_way_has_four_steps_from_the_interrupt_to_the_run() {
+    let cast = Cast::new();
+    let mut rows = vec![ran(0, 0, 90 * US, cast.game)];
+    rows.extend(cast.packet(100 * US));
+    rows.push(ran(0, 90 * US, 115 * US, cast.idle));
+    rows.push(ran(0, 115 * US, 200 * US, cast.game));
+    let packets = cast.packets(&rows);
+    let (irq, raised) = (Step::Interrupt, Step::Raised);
+    let (receiving, woken) = (Step::Receiving, Step::Woken);
+    let expected = [
+        (irq, 2_000),
+        (raised, 2_000),
+        (receiving, 3_000),
+        (woken, 8_000),
+    ];
+    assert_eq!(steps(&packets), expected);
+    assert_eq!((packets.wakeups, packets.followed), (1, 1));
+    assert_eq!(packets.delay.max, Some(Nanos(15 * US)));
+    let longest = &packets.longest[0];
+    assert_eq!(longest.at, Nanos(100 * US));
+    assert_eq!(longest.longest, Step::Woken);
+    assert!(longest.by.is_empty(), "a short way is not looked at");
+    let way = &packets.ways[0];
+    let named = (way.raised_by.as_deref(), way.kind, way.received_in);
+    assert_eq!(named, (Some("eth0"), Some(Kind::Irq), ReceivedIn::Softirq));
+    let one = &packets.threads[0];
+    assert_eq!((&*one.name, one.pid, one.tid), ("game", GAME, GAME));
+}
+
+#[test]
+fn a_wait_for_the_cpu_is_told_with_whoever_had_it() {
+    let cast = Cast::new();
+    // A timer's softirq of 20 µs interrupts the hog.
+    let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
+    rows.extend(cast.packet(100 * US));
+    rows.push(whole(0, MS, 20 * US, cast.timers));
+    rows.push(ran(0, 50 * US, 5 * MS, cast.hog));
+    rows.push(ran(0, 5 * MS, 6 * MS, cast.game));
+    let packets = cast.packets(&rows);
+    let woken = packets
+        .steps
+        .iter()
+        .find(|it| it.step == Step::Woken)
+        .unwrap();
+    assert_eq!(woken.length.max, Some(Nanos(5 * MS - 107 * US)));
+    assert_eq!(woken.held, 1);
+    // The rest of NET_RX is its own.
+    let own = 5 * MS - 107 * US - 3 * US - 20 * US;
+    let expected = [("hog", own), ("TIMER", 20 * US), ("NET_RX", 3 * US)];
+    assert_eq!(behind(&packets), expected);
+    assert_eq!(packets.slowest().unwrap().step, Step::Woken);
+}
+
+#[test]
+fn a_softirq_that_is_held_up_is_told_with_whatever_ran_before_it() {
+    let cast = Cast::new();
+    let rows = [
+        ran(0, 0, 50 * US, cast.game),
+        raised(0, 102 * US, cast.card),
+        whole(0, 100 * US, 3 * US, cast.card),
+        whole(0, 105 * US, 4 * MS, cast.timers),
+        woke(0, 4 * MS + 110 * US, cast.rx, GAME),
+        whole(0, 4 * MS + 106 * US, 10 * US, cast.rx),
+        ran(0, 50 * US, 4 * MS + 120 * US, cast.idle),
+        ran(0, 4 * MS + 120 * US, 5 * MS, cast.game),
+    ];
+    let packets = cast.packets(&rows);
+    assert_eq!(packets.longest[0].longest, Step::Raised);
+    let expected = [("TIMER", 4 * MS), ("idle", 3 * US), ("eth0", US)];
+    assert_eq!(behind(&packets), expected);
+}
+
+/// Handed over: `ksoftirqd` waits behind the hog before it runs `NET_RX`.
+#[test]
+fn a_hand_over_to_ksoftirqd_is_told_apart() {
+    let cast = Cast::new();
+    let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
+    rows.extend(cast.packet(100 * US));
+    rows.push(ran(0, 50 * US, 120 * US, cast.idle));
+    rows.push(ran(0, 120 * US, 200 * US, cast.game));
+    rows.extend([
+        raised(0, 302 * US, cast.rx),
+        ran(0, 200 * US, 3 * MS, cast.hog),
+        woke(0, 3 * MS + 5 * US, cast.rx, GAME),
+        whole(0, 3 * MS + US, 10 * US, cast.rx),
+        ran(0, 3 * MS, 3 * MS + 20 * US, cast.ksoftirqd),
+        ran(0, 3 * MS + 20 * US, 4 * MS, cast.game),
+    ]);
+    let packets = cast.packets(&rows);
+    let of = |it| {
+        packets
+            .ways
+            .iter()
+            .find(|way| way.received_in == it)
+            .unwrap()
+    };
+    let handed = of(ReceivedIn::Ksoftirqd);
+    assert_eq!(handed.raised_by.as_deref(), Some("NET_RX"));
+    assert_eq!(handed.delay.max, Some(Nanos(3 * MS + 20 * US - 302 * US)));
+    assert_eq!(of(ReceivedIn::Softirq).delay.count, 1);
+    assert_eq!(packets.longest[0].received_in, ReceivedIn::Ksoftirqd);
+    let expected = [("hog", 3 * MS - 302 * US), ("ksoftirqd/0", US)];
+    assert_eq!(behind(&packets), expected);
+}
+
+/// Over loopback and veth a thread's own call raises `NET_RX`: there is no interrupt.
+#[test]
+fn what_a_thread_raised_begins_there() {
+    let mut cast = Cast::new();
+    let peer = |tid| thread(Owner::Program, "worker", "peer", (30, tid));
+    let peers = [cast.sources.intern(peer(31)), cast.sources.intern(peer(32))];
+    let mut rows = Vec::new();
+    for (number, &peer) in (0..).zip(&peers) {
+        let at = number * MS;
+        rows.extend([
+            ran(1, at, at + 50 * US, cast.game),
+            raised(0, at + 102 * US, peer),
+            woke(0, at + 104 * US, cast.rx, GAME),
+            whole(0, at + 103 * US, 4 * US, cast.rx),
+            ran(0, at, at + 200 * US, peer),
+            ran(1, at + 50 * US, at + 108 * US, cast.idle),
+            ran(1, at + 108 * US, at + MS, cast.game),
+        ]);
+    }
+    let packets = cast.packets(&rows);
+    assert_eq!(packets.ways.len(), 1, "threads of a program are one");
+    let way = &packets.ways[0];
+    let told = (way.raised_by.as_deref(), way.kind, way.delay.count);
+    assert_eq!(told, (Some("peer"), Some(Kind::Task), 2));
+    let (raised, receiving) = ((Step::Raised, US), (Step::Receiving, US));
+    assert_eq!(steps(&packets), [raised, receiving, (Step::Woken, 4 * US)]);
+}
+
+#[test]
+fn what_has_no_edge_is_no_step_and_what_has_no_row_is_not_followed() {
+    let cast = Cast::new();
+    let rows = [
+        ran(0, 0, 50 * US, cast.game),
+        // Nothing raised this one.
+        woke(0, 107 * US, cast.rx, GAME),
+        whole(0, 104 * US, 6 * US, cast.rx),
+        ran(0, 50 * US, 115 * US, cast.idle),
+        ran(0, 115 * US, 200 * US, cast.game),
+        // The row of this one was lost.
+        woke(0, 250 * US, cast.rx, GAME),
+        ran(0, 200 * US, 260 * US, cast.idle),
+        ran(0, 260 * US, 300 * US, cast.game),
+        // After this one it never ran.
+        woke(0, 407 * US, cast.rx, GAME),
+        whole(0, 404 * US, 6 * US, cast.rx),
+        ran(0, 300 * US, 1_000 * MS, cast.hog),
+    ];
+    let packets = cast.packets(&rows);
+    let not = packets.not_followed;
+    assert_eq!((not.not_run, not.no_softirq, not.no_room), (1, 1, 0));
+    assert_eq!((packets.wakeups, packets.followed), (3, 1));
+    let first = [(Step::Receiving, 3 * US), (Step::Woken, 8 * US)];
+    assert_eq!(steps(&packets), first);
+    assert_eq!(packets.ways[0].raised_by, None);
+    // What woke nobody, or something else did, is nothing.
+    let others = [woke(0, 5, cast.timers, GAME), ran(0, 10, 20, cast.game)];
+    assert_eq!(cast.told(&others, &traced()), None);
+}
+
+/// The rows of another CPU come late, in both orders.
+#[test]
+fn in_which_order_the_rows_of_cpus_come_does_not_matter() {
+    let cast = Cast::new();
+    let mut receiving = Vec::new();
+    let mut running = vec![ran(1, 0, 50 * US, cast.game)];
+    for number in 0..40 {
+        let at = 100 * US + number * MS;
+        receiving.extend(cast.packet(at));
+        receiving.push(ran(0, at - 100 * US, at + 900 * US, cast.idle));
+        let left = if number == 0 { 50 * US } else { at - 900 * US };
+        running.push(ran(1, left, at + 27 * US, cast.idle));
+        running.push(ran(1, at + 27 * US, at + 100 * US, cast.game));
+    }
+    let first: Vec<Row> = receiving.iter().chain(&running).cloned().collect();
+    // A thread is known by its first packet: what it did before that came is of no use.
+    let split = receiving.len() / 2;
+    let (early, late) = receiving.split_at(split);
+    let mixed: Vec<Row> = early.iter().chain(&running).chain(late).cloned().collect();
+    let told = cast.packets(&first);
+    assert_eq!(told.followed, 40);
+    assert_eq!(told.delay.max, Some(Nanos(27 * US)));
+    assert_eq!(told.delay.median, cast.packets(&mixed).delay.median);
+    assert_eq!(cast.packets(&mixed), told);
+}
+
+/// Woken by its own CPU's interrupt while it ran, it goes on; from another CPU right before it left, it comes
+/// back, unless something else woke it before it did.
+#[test]
+fn a_thread_that_had_its_cpu_goes_on() {
+    let cast = Cast::new();
+    let mut rows = cast.packet(100 * US);
+    rows.extend([
+        ran(0, 0, 105 * US + 10 * US, cast.game),
+        ran(0, 115 * US, 500 * US, cast.idle),
+        ran(0, 500 * US, 600 * US, cast.game),
+    ]);
+    let packets = cast.packets(&rows);
+    assert_eq!(packets.longest[0].steps.last().unwrap().time, Nanos::ZERO);
+
+    let elsewhere = |again: bool| {
+        let mut rows = cast.packet(100 * US);
+        rows.push(ran(0, 0, 900 * US, cast.idle));
+        rows.push(ran(1, 0, 109 * US, cast.game));
+        if again {
+            rows.push(woke(1, 490 * US, cast.timers, GAME));
+        }
+        rows.push(ran(1, 109 * US, 500 * US, cast.idle));
+        rows.push(ran(1, 500 * US, 600 * US, cast.game));
+        cast.packets(&rows).longest[0].steps.last().unwrap().time
+    };
+    assert_eq!(elsewhere(false), Nanos(393 * US));
+    assert_eq!(elsewhere(true), Nanos::ZERO);
+}
+
+/// It waited behind the hog on the CPU that it came from, and moved to one that idled.
+#[test]
+fn who_had_the_cpu_that_it_came_from_is_told_where_the_other_idled() {
+    let cast = Cast::new();
+    // A thread is looked at from its first packet on; rows of other CPUs may come late.
+    let mut rows = cast.packet(100 * US);
+    rows.extend([
+        ran(1, 0, 50 * US, cast.game),
+        ran(0, 0, 3 * MS, cast.idle),
+        ran(0, 3 * MS, 4 * MS, cast.game),
+        ran(1, 50 * US, 9 * MS, cast.hog),
+    ]);
+    let packets = cast.packets(&rows);
+    assert_eq!(behind(&packets), [("hog", 3 * MS - 107 * US)]);
+}
+
+#[test]
+fn of_equal_ways_the_first_is_told_first() {
+    let cast = Cast::new();
+    let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
+    for number in 0..12 {
+        let at = 100 * US + number * MS;
+        rows.extend(cast.packet(at));
+        let left = if number == 0 { 50 * US } else { at - 900 * US };
+        rows.push(ran(0, left, at + 15 * US, cast.idle));
+        rows.push(ran(0, at + 15 * US, at + 100 * US, cast.game));
+    }
+    let packets = cast.packets(&rows);
+    let at: Vec<i64> = packets.longest.iter().map(|it| it.at.0 / MS).collect();
+    assert_eq!(at, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+/// Of a program that is watched only its own packets are told.
+#[test]
+fn a_watched_program_has_its_own_packets() {
+    let cast = Cast::new();
+    let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
+    rows.extend(cast.packet(100 * US));
+    rows.push(woke(0, 108 * US, cast.rx, 20));
+    // The softirq's row comes last.
+    rows.swap(4, 5);
+    rows.push(ran(0, 50 * US, 115 * US, cast.idle));
+    rows.push(ran(0, 115 * US, 200 * US, cast.game));
+    rows.push(ran(0, 200 * US, 300 * US, cast.hog));
+    let mut header = traced();
+    let told = |header: &Header| {
+        let packets = cast.told(&rows, header)?;
+        let threads = packets.threads.iter().map(|it| it.name.clone());
+        Some(threads.collect::<Vec<_>>())
+    };
+    assert_eq!(told(&header).unwrap().len(), 2);
+    header.victim = Some(VictimHeader {
+        target: Target::Process,
+        name: "hog".to_owned(),
+        pid: Some(20),
+        begin: Nanos::ZERO,
+        followed: true,
+        incomplete: None,
+        before: None,
+        after: None,
+        threads: None,
+    });
+    assert_eq!(told(&header).unwrap(), ["hog"]);
+}
+
+#[test]
+fn what_the_kernel_counted_is_told_even_where_no_packet_was_seen() {
+    let cast = Cast::new();
+    let mut header = traced();
+    let counts = |processed, squeezed| SoftnetCounts {
+        processed,
+        squeezed,
+        ..SoftnetCounts::default()
+    };
+    header.before.softnet = [(0, counts(5, 1)), (1, counts(0, 0))].into();
+    header.after.softnet = [(0, counts(9, 1)), (1, counts(0, 0))].into();
+    assert_eq!(cast.told(&[], &header), None, "nothing to tell");
+    header.after.softnet.insert(0, counts(90, 4));
+    let packets = cast.told(&[], &header).unwrap();
+    let cpu = packets.cpus[0];
+    assert_eq!((cpu.processed, cpu.squeezed, cpu.dropped), (85, 3, 0));
+    assert_eq!((packets.cpus.len(), packets.wakeups), (1, 0));
+}

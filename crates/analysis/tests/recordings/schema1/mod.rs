@@ -1,0 +1,61 @@
+//! Recordings of schema 1, which a ticktax of that time made, give the figures that it gave.
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use ticktax_analysis::Auditor;
+use ticktax_model::recording::{RecordingReader, RowSink, World};
+use ticktax_model::statement::Statement;
+
+/// A recording of `crates/model/tests/fixtures/schema1`, and what its program said of it.
+fn fixture(name: &str) -> (Statement, Value) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/schema1");
+    let mut recording = RecordingReader::open(folder.join(format!("{name}.parquet"))).unwrap();
+    let mut auditor = Auditor::new(&recording.header().machine);
+    if let Some(victim) = &recording.header().victim {
+        auditor.victim_since(victim.begin);
+    }
+    let sources = recording
+        .replay(&mut |sources, row| auditor.row(sources, row))
+        .unwrap();
+    let statement = auditor.finish(recording.header(), &sources, 1);
+    let told = fs::read(folder.join(format!("{name}.json"))).unwrap();
+    (statement, serde_json::from_slice(&told).unwrap())
+}
+
+#[test]
+fn the_books_balance_with_the_sums_of_then() {
+    for name in ["spans", "sums", "simulated"] {
+        let (statement, told) = fixture(name);
+        assert!(statement.balance.off.is_empty(), "{name}");
+        assert_eq!(statement.balance.elapsed.0, told["elapsed_ns"], "{name}");
+        let accounts: Vec<Value> = statement
+            .accounts
+            .iter()
+            .map(|account| {
+                serde_json::json!({
+                    "class": account.class,
+                    "name": account.name,
+                    "pid": account.pid,
+                    "count": account.intervals.count,
+                    "time_ns": account.time.0,
+                })
+            })
+            .collect();
+        assert_eq!(Value::from(accounts), told["accounts"], "{name}");
+    }
+}
+
+#[test]
+fn what_the_headers_say_is_there() {
+    let (spans, _) = fixture("spans");
+    let command = spans.command.as_ref().unwrap();
+    assert_eq!(command.argv, ["sleep", "0.01"]);
+    assert!(spans.victim.is_some_and(|victim| victim.threads.is_some()));
+    assert!(!spans.probes.is_empty() && spans.gaps.is_some() && spans.clock.is_some());
+    let (sums, _) = fixture("sums");
+    assert!(!sums.soakers.is_empty() && sums.accounting.is_some());
+    assert!(!sums.coverage.limitations.is_empty());
+    let (simulated, _) = fixture("simulated");
+    assert_eq!(simulated.world, World::Simulated);
+}

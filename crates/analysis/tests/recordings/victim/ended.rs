@@ -1,0 +1,43 @@
+//! Whether a program is there still, by what a recording says of its end.
+
+use ticktax_analysis::Auditor;
+use ticktax_fixture::{process, replay, whole};
+use ticktax_model::recording::{CommandReport, EndedEarly, Header};
+use ticktax_model::victim::Target;
+use ticktax_model::{Nanos, Owner, SourceTable};
+
+use crate::victim::fixture::followed;
+
+const BEGIN: i64 = 1_000_000_000;
+
+/// Whether a program is said to have ended of which the header says this.
+fn has_ended(target: Target, change: impl Fn(&mut Header)) -> bool {
+    let mut sources = SourceTable::default();
+    let game = sources.intern(process(Owner::Program, "game", 10));
+    let mut header = followed(target, "game", Some(10), BEGIN);
+    change(&mut header);
+    let mut auditor = Auditor::books();
+    auditor.victim_since(Nanos(BEGIN - 1));
+    replay(&sources, &[whole(0, BEGIN, 1_000, game)], &mut auditor);
+    auditor.finish(&header, &sources, 1).victim.unwrap().ended
+}
+
+#[test]
+fn a_program_has_ended_where_the_recording_says_so() {
+    let with = |why| move |header: &mut Header| header.ended_early = Some(why);
+    assert!(has_ended(Target::Process, with(EndedEarly::ProgramEnded)));
+    assert!(!has_ended(Target::Process, with(EndedEarly::Interrupted)));
+    let ran = |exit| {
+        move |header: &mut Header| {
+            header.command = Some(CommandReport {
+                argv: vec!["game".to_owned()],
+                pid: 10,
+                exit,
+            });
+        }
+    };
+    assert!(has_ended(Target::Command, ran(Some(0))));
+    assert!(!has_ended(Target::Command, ran(None)), "it runs on");
+    // A command beside a process that was named is not what was asked for.
+    assert!(!has_ended(Target::Process, ran(Some(0))));
+}

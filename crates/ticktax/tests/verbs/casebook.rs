@@ -1,0 +1,198 @@
+//! The casebook as a user sees it: every page as it is in `docs/casebook`, a case of one's own, and
+//! files that are none.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::{complaint, text};
+
+fn case(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
+    command.arg("case").args(arguments).output().unwrap()
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// `UPDATE_DOCS=1 cargo test -p ticktax --test verbs casebook` writes them.
+#[test]
+fn every_page_is_as_it_is_documented() {
+    let list = text(&case(&["list"]).stdout);
+    let names = list.lines().filter_map(|line| line.split(' ').next());
+    let mut other = Vec::new();
+    let mut count = 0;
+    for name in names {
+        let output = case(&["run", name]);
+        assert!(output.status.success(), "{name}");
+        let page = text(&output.stdout);
+        let file = docs().join("casebook").join(format!("{name}.txt"));
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::create_dir_all(docs().join("casebook")).unwrap();
+            fs::write(&file, &page).unwrap();
+        } else if fs::read_to_string(&file).unwrap_or_default() != page {
+            other.push(name.to_owned());
+        }
+        count += 1;
+    }
+    assert_eq!(count, 6, "{list}");
+    assert!(other.is_empty(), "not as in docs/casebook: {other:?}");
+}
+
+/// The files of the worked example, as the page has them: a scenario and a case.
+fn worked_example(folder: &Path) -> PathBuf {
+    let page = fs::read_to_string(docs().join("casebook.md")).unwrap();
+    let blocks = page.split("```toml\n").skip(1);
+    let files: Vec<&str> = blocks.map(|it| it.split_once("```").unwrap().0).collect();
+    assert_eq!(files.len(), 2);
+    fs::write(folder.join("server.toml"), files[0]).unwrap();
+    let case = folder.join("my-server.toml");
+    fs::write(&case, files[1]).unwrap();
+    case
+}
+
+#[test]
+fn the_worked_example_does_what_the_page_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = worked_example(folder.path());
+    let example = example.to_str().unwrap();
+    let output = case(&["run", example]);
+    let page = text(&output.stdout);
+    assert!(output.status.success(), "{page}");
+    assert!(page.contains("4 of 4 predicted rows are met"), "{page}");
+    let fitted = case(&["fit", example]);
+    assert!(fitted.status.success());
+    let fitted = text(&fitted.stdout);
+    assert!(
+        fitted.contains("5.03") && fitted.contains("the file has 5"),
+        "{fitted}"
+    );
+    let shown = case(&["show", example, "--format", "json"]);
+    assert!(shown.status.success());
+}
+
+#[test]
+fn the_scenario_that_is_documented_runs() {
+    let page = fs::read_to_string(docs().join("scenario.md")).unwrap();
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (scenario, _) = rest.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("documented.toml");
+    fs::write(&path, scenario).unwrap();
+    let results = folder.path().join("points.parquet");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
+    let command = command
+        .arg("sweep")
+        .arg(&path)
+        .arg("--results")
+        .arg(&results);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(results.exists());
+}
+
+#[test]
+fn tcp_is_measured_on_this_machine_where_that_is_asked_for() {
+    let output = case(&["run", "tcp-cpu-cost", "--here"]);
+    let page = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let (_, measured) = page.split_once("Measured on this machine").unwrap();
+    assert!(
+        measured.trim_start().starts_with("TCP over loopback: "),
+        "{page}"
+    );
+    assert!(measured.contains(" a byte"), "{page}");
+    let output = case(&["run", "silent-rtc", "--here"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(error.contains("leave out --here"), "{error}");
+}
+
+/// No row of traffic without traffic: a folder, no JSON, another document, another case.
+#[test]
+fn what_is_no_result_of_traffic_adds_no_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("text"), "once upon a time").unwrap();
+    let list = case(&["list", "--format", "json"]).stdout;
+    fs::write(path("list"), list).unwrap();
+    for (name, hint) in [
+        ("nowhere", "no such file"),
+        ("", "folder"),
+        ("text", "not what `ticktax net` writes"),
+        ("list", "not what `ticktax net` writes"),
+    ] {
+        let output = case(&["run", "tcp-cpu-cost", "--net", &path(name)]);
+        let error = complaint(&output);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(
+            error.contains(hint) && error.contains("--format json"),
+            "{error}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn what_is_no_case_is_said_in_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = fs::read_to_string(worked_example(folder.path())).unwrap();
+    let broken = [
+        ("", "missing field `name`"),
+        ("name = ", "my.toml:1: "),
+        ("title", "missing field `title`"),
+        ("[model]", "no [model]"),
+        ("hz", "herz"),
+        ("task.game.fps", "no column `nothing`"),
+        ("value = 31.3", "a value"),
+        ("sets = \"task.game.work\"", "`sets` nothing"),
+        ("100 / 8", "is no formula"),
+        ("server.toml", "no such file"),
+        ("5ms ± 500us", "is longer than 24h"),
+        ("rows = [", "rows: at most 1000"),
+    ];
+    for (place, (from, what)) in broken.into_iter().enumerate() {
+        let text_of = match from {
+            "" => String::new(),
+            "name = " => "name = ".to_owned(),
+            "title" => example.replace("title = ", "# "),
+            "[model]" => {
+                let (before, after) = example.split_once("[model]").unwrap();
+                let (_, after) = after.split_once("row = \"hz\"").unwrap();
+                format!("{before}{after}").replace("measure", "# measure")
+            }
+            "hz" => example.replace("row = \"hz\"", "row = \"herz\""),
+            "task.game.fps" => example.replace(from, "nothing"),
+            "value = 31.3" => example.replace(from, "value = 31.3, range = [1, 2]"),
+            "sets = \"task.game.work\"" => example.replace(from, ""),
+            "100 / 8" => example.replace(from, "100 /"),
+            "5ms ± 500us" => {
+                let scenario = fs::read_to_string(folder.path().join("server.toml")).unwrap();
+                let long = scenario.replace("20s", "1000h");
+                fs::write(folder.path().join("long.toml"), long).unwrap();
+                example.replace("server.toml", "long.toml")
+            }
+            "rows = [" => {
+                let row = |n| format!("  {{ at = \"{n}\" }},\n");
+                let rows: Vec<String> = (1_001..21_001).map(row).collect();
+                let rows = rows.concat();
+                example.replacen(from, &format!("{from}\n{rows}"), 1)
+            }
+            _ => example.replace(from, "gone.toml"),
+        };
+        let path = folder.path().join("my.toml");
+        fs::write(&path, text_of).unwrap();
+        let output = case(&["run", path.to_str().unwrap()]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{place}: {error}");
+        assert!(error.contains(what), "{place}: {error}");
+        assert_eq!(error.lines().count(), 1, "{place}: {error}");
+    }
+    let error = text(&case(&["run", "frame-rate"]).stderr);
+    assert!(error.contains("unknown case `frame-rate`"), "{error}");
+    let error = text(&case(&["run", folder.path().to_str().unwrap()]).stderr);
+    assert!(error.contains("is a folder"), "{error}");
+    let error = text(&case(&["run", "gone.toml"]).stderr);
+    assert!(error.contains("gone.toml: no such file"), "{error}");
+}

@@ -1,0 +1,295 @@
+//! `ticktax knob` and `ticktax undo` as people type them. What is changed here is a child of the test's own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use crate::common::{complaint, text, ticktax};
+use serde_json::Value;
+use tempfile::TempDir;
+use ticktax_fixture::Sleeper;
+use ticktax_knobs::{Consent, Session, Step, System, Target, registry};
+
+const POLICY: &str = "proc.policy";
+
+/// A child that sleeps, and whose policy is changed.
+struct Subject(Sleeper);
+
+impl Subject {
+    fn start() -> Self {
+        Self(Sleeper::start().unwrap())
+    }
+
+    fn policy(&self) -> String {
+        let knob = registry::find(POLICY).unwrap();
+        let target = Target::Task(self.0.pid());
+        knob.read(&System::default(), &target).unwrap()
+    }
+
+    /// Has a session make it a batch job: it is one until that ends.
+    fn becomes_batch(&self, session: &mut Session) {
+        let knob = registry::find(POLICY).unwrap();
+        let target = Target::Task(self.0.pid());
+        let set = session.set(knob, &target, "batch", Consent::Withheld);
+        set.unwrap();
+    }
+}
+
+/// The journal of a session that makes a child a batch job, as it was while that was so. Nobody but root
+/// is needed for that, nor for the way back.
+fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
+    let (whole, copy) = (folder.join("whole"), folder.join("copy"));
+    let (from, to) = (whole.clone(), copy.clone());
+    let keep = move |step| {
+        if step == Step::Set {
+            fs::copy(&from, &to).unwrap();
+        }
+    };
+    let begun = Session::begin_observed(&System::default(), &whole, "a test", Box::new(keep));
+    let mut session = begun.unwrap().0;
+    subject.becomes_batch(&mut session);
+    drop(session);
+    assert_eq!(subject.policy(), "other");
+    copy
+}
+
+fn undo(journal: &Path, format: &str) -> Output {
+    ticktax(&[
+        "undo",
+        "--journal",
+        journal.to_str().unwrap(),
+        "--format",
+        format,
+    ])
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn what_is_listed_can_be_shown_and_read() {
+    let list = json(&ticktax(&["knob", "list", "--format", "json"]));
+    let knobs = list["knobs"].as_array().unwrap();
+    assert!(knobs.len() > 50, "{}", knobs.len());
+    assert_eq!(list["known"].as_u64(), Some(knobs.len() as u64));
+    let of = json(&ticktax(&[
+        "knob", "list", "--of", "swap", "--format", "json",
+    ]));
+    let some = of["knobs"].as_array().unwrap();
+    assert!(some.iter().any(|it| it["id"] == "vm.swappiness"));
+    assert!(some.len() < knobs.len());
+    let page = text(&ticktax(&["knob", "show", "vm.swappiness"]).stdout);
+    // What it is, which takes more than a line, is told whole.
+    let words: Vec<&str> = page.split_whitespace().collect();
+    let about = knobs.iter().find(|it| it["id"] == "vm.swappiness");
+    let about = about.unwrap()["about"].as_str().unwrap();
+    assert!(words.join(" ").contains(about), "{page}");
+    for word in ["0 to 200", "/proc/sys/vm/swappiness", "Trades", "safe"] {
+        assert!(page.contains(word), "{page}");
+    }
+    let get = ticktax(&["knob", "get", "boot.isolcpus"]);
+    assert_eq!(get.status.code(), Some(0));
+    assert!(text(&get.stdout).starts_with("boot.isolcpus of the machine: "));
+}
+
+#[test]
+fn a_list_about_nothing_says_so() {
+    let page = text(&ticktax(&["knob", "list", "--of", "no such word"]).stdout);
+    assert!(
+        page.starts_with("No knob is about `no such word`, of "),
+        "{page}"
+    );
+}
+
+#[test]
+fn the_policy_of_a_process_is_read() {
+    let sleeper = Sleeper::start().unwrap();
+    let pid = sleeper.pid().to_string();
+    let get = ["knob", "get", POLICY, "--pid", &pid, "--format", "json"];
+    let reading = &json(&ticktax(&get))["readings"][0];
+    assert_eq!(reading["value"], "other");
+    assert_eq!(reading["target"], format!("task {pid}"));
+}
+
+#[test]
+fn what_makes_no_sense_is_said_in_a_line() {
+    for (arguments, code, hint) in [
+        (
+            &["knob", "show", "vm.swapiness"][..],
+            2,
+            "did you mean vm.swappiness",
+        ),
+        (&["knob", "get", "nice"], 2, "proc.nice"),
+        (&["knob", "get", "zzz"], 2, "knob list"),
+        (&["knob", "get", "proc.nice"], 2, "--pid N"),
+        (&["knob", "get", "cgroup.cpu_quota"], 2, "--cgroup PATH"),
+        (
+            &["knob", "get", "vm.swappiness", "--cpu", "0"],
+            2,
+            "the machine",
+        ),
+        (
+            &["knob", "get", "proc.nice", "--pid", "8388608"],
+            1,
+            "it has ended",
+        ),
+        (
+            &["knob", "get", "disk.scheduler", "--disk", "../x"],
+            1,
+            "/sys/block",
+        ),
+        (
+            &["knob", "get", "cpu.governor", "--cpu", "8000"],
+            1,
+            "CPU 8000",
+        ),
+        (
+            &["undo", "--journal", "/proc/version/x"],
+            1,
+            "/proc/version/x",
+        ),
+        (&["undo", "--journal", "/dev/full"], 1, "/dev"),
+    ] {
+        let output = ticktax(arguments);
+        let complaint = complaint(&output);
+        assert!(complaint.contains(hint), "{arguments:?}: {complaint}");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    }
+    let both = ticktax(&["knob", "get", "proc.nice", "--pid", "1", "--cpu", "0"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn what_a_killed_run_left_is_put_back_once() {
+    let (subject, folder) = (Subject::start(), TempDir::new().unwrap());
+    let journal = journal_of(&subject, folder.path());
+    // As the killed run did.
+    let begun = Session::begin(&System::default(), &folder.path().join("other"), "another");
+    let mut session = begun.unwrap().0;
+    subject.becomes_batch(&mut session);
+    assert_eq!(subject.policy(), "batch");
+    let output = undo(&journal, "text");
+    let page = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{page}");
+    assert!(page.starts_with("Changed by a test:"), "{page}");
+    assert!(page.contains("other again, was batch"), "{page}");
+    assert_eq!(subject.policy(), "other");
+    let again = undo(&journal, "text");
+    assert_eq!(again.status.code(), Some(0));
+    assert!(text(&again.stdout).starts_with("Nothing to undo in "));
+}
+
+#[test]
+fn what_has_ended_since_is_told_and_no_failure() {
+    let folder = TempDir::new().unwrap();
+    let journal = journal_of(&Subject::start(), folder.path());
+    let output = undo(&journal, "json");
+    assert_eq!(output.status.code(), Some(0));
+    let statement = json(&output);
+    assert_eq!(statement["document"], "undo");
+    let outcomes: Vec<&Value> = statement["settings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["outcome"])
+        .collect();
+    assert!(
+        !outcomes.is_empty() && outcomes.iter().all(|it| *it == "gone"),
+        "{statement}"
+    );
+}
+
+#[test]
+fn without_a_journal_there_is_nothing_to_undo() {
+    let folder = TempDir::new().unwrap();
+    let output = undo(&folder.path().join("none"), "text");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).starts_with("Nothing to undo in "));
+}
+
+/// A run stops at such a file before it changes anything, and an undo does not empty it.
+#[test]
+fn a_recording_in_the_place_of_the_journal_stays_as_it_is() {
+    let folder = TempDir::new().unwrap();
+    let recording = folder.path().join("recording.parquet");
+    let bytes: Vec<u8> = b"PAR1"
+        .iter()
+        .copied()
+        .chain((0..=255).cycle().take(588_000))
+        .collect();
+    fs::write(&recording, &bytes).unwrap();
+    let name = recording.to_str().unwrap();
+    let setting = ["try", "proc.nice=now,5", "--journal", name, "--", "true"];
+    for output in [undo(&recording, "text"), ticktax(&setting)] {
+        assert_eq!(output.status.code(), Some(1));
+        let complaint = complaint(&output);
+        assert!(
+            complaint.contains("not a journal of ticktax and was left unchanged"),
+            "{complaint}"
+        );
+        assert!(fs::read(&recording).unwrap() == bytes);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_journal_with_a_damaged_line_is_no_success_and_stays_as_it_is() {
+    let (subject, folder) = (Subject::start(), TempDir::new().unwrap());
+    let journal = journal_of(&subject, folder.path());
+    let mut bytes = fs::read(&journal).unwrap();
+    let first = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    bytes.splice(first..first, b"no line of ours\n".iter().copied());
+    fs::write(&journal, &bytes).unwrap();
+    let output = undo(&journal, "text");
+    assert_eq!(output.status.code(), Some(1));
+    let page = text(&output.stdout);
+    assert!(page.contains("1 line of "), "{page}");
+    assert!(page.contains("left unchanged"), "{page}");
+    assert!(fs::read(&journal).unwrap() == bytes);
+}
+
+#[test]
+fn a_cut_journal_is_copied_and_the_page_names_the_copy() {
+    let folder = TempDir::new().unwrap();
+    let journal = journal_of(&Subject::start(), folder.path());
+    let mut bytes = fs::read(&journal).unwrap();
+    bytes.extend_from_slice(b"half a li");
+    fs::write(&journal, &bytes).unwrap();
+    let output = undo(&journal, "text");
+    assert_eq!(output.status.code(), Some(0));
+    let page = text(&output.stdout);
+    let words: Vec<&str> = page.split_whitespace().collect();
+    assert!(
+        words.join(" ").contains("unreadable end was cut off"),
+        "{page}"
+    );
+    let copy = fs::read(folder.path().join("copy.damaged.1")).unwrap();
+    assert_eq!(copy, b"half a li");
+}
+
+#[test]
+fn a_run_that_goes_on_keeps_its_settings() {
+    let folder = TempDir::new().unwrap();
+    let journal = folder.path().join("journal");
+    let begun = Session::begin(&System::default(), &journal, "somebody (PID 7)");
+    let session = begun.unwrap().0;
+    let output = undo(&journal, "text");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("somebody (PID 7)"));
+    drop(session);
+    assert_eq!(undo(&journal, "text").status.code(), Some(0));
+}
+
+#[test]
+fn the_schemas_are_those_of_what_is_printed() {
+    for (of, title) in [
+        ("knobs", "KnobList"),
+        ("knob", "KnobSheet"),
+        ("knob-readings", "KnobReadings"),
+        ("undo", "UndoStatement"),
+    ] {
+        let schema = json(&ticktax(&["schema", of]));
+        assert_eq!(schema["title"], title);
+    }
+}

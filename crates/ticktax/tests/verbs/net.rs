@@ -1,0 +1,203 @@
+//! `ticktax net` as people type it: between two processes over loopback. Nothing here needs root, and nothing is timed.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_model::net::{End, EndedBy, Link, NetStatement, Protocol};
+
+use crate::common::traffic::{receiver, wait_for_call};
+use crate::common::{complaint, let_children_hear_ctrl_c, text, ticktax};
+
+fn net(arguments: &[&str]) -> Output {
+    ticktax(&[&["net"], arguments].concat())
+}
+
+fn statement(output: &Output) -> NetStatement {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
+    for (arguments, hint) in [
+        (&["pair", "--mtu", "127"][..], "choose 128 to 65535"),
+        (&["pair", "--mtu", "70000"], "choose 128 to 65535"),
+        (&["pair", "--size", "0"], "choose 1 to"),
+        (&["pair", "--udp", "--size", "20"], "choose 24 to 65507"),
+        (&["pair", "--rate", "-5M"], "invalid rate"),
+        (&["pair", "--rate", "fast"], "100M"),
+        (&["pair", "--for", "0"], "10ms to 7d"),
+        (&["pair", "--link-rate", "64k"], "1M to 100G"),
+        (&["pair", "--link-rate", "wide"], "invalid rate"),
+        (&["pair", "--delay", "301ms"], "0 to 300ms"),
+        (&["pair", "--delay", "-1ms"], "such as 20ms"),
+        (&["pair", "--loss", "21%"], "0 to 20 %"),
+        (&["pair", "--loss", "0.1"], "such as 0.1%"),
+        (&["pair", "--soak", "--untraced"], "cannot be used with"),
+        (&["send", "server:99999"], "no address of a host and a port"),
+        (&["send"], "HOST"),
+        (
+            &["recv", "--listen", "here"],
+            "no address of a host and a port",
+        ),
+    ] {
+        let output = net(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(
+            said.contains(hint) && !said.contains("os error"),
+            "{arguments:?}: {said}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn both_ends_tell_the_same() {
+    for udp in [false, true] {
+        let (child, address) = receiver(&[]);
+        let mut arguments = vec![
+            "send",
+            &address,
+            "--untraced",
+            "--for",
+            "300ms",
+            "--format",
+            "json",
+        ];
+        arguments.extend(udp.then_some("--udp"));
+        let sent = net(&arguments);
+        let received = child.wait_with_output().unwrap();
+        for output in [&sent, &received] {
+            assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        }
+        let (sent, received) = (statement(&sent), statement(&received));
+        assert_eq!(
+            (&sent.here[..], &received.here[..]),
+            (&[End::Sender][..], &[End::Receiver][..])
+        );
+        assert_eq!(sent.sender, received.sender);
+        assert_eq!(sent.receiver, received.receiver);
+        assert!(matches!(&sent.link, Link::Network { peer } if *peer == address));
+        let (out, back) = (sent.sender.unwrap(), sent.receiver.unwrap());
+        assert!(out.bytes > 0 && out.ended_early.is_none());
+        match sent.spec.protocol {
+            Protocol::Tcp => assert_eq!(out.bytes, back.bytes),
+            Protocol::Udp => {
+                let told = back.datagrams.unwrap();
+                assert_eq!(told.sent, Some(out.calls));
+                assert_eq!(told.arrived + told.lost().unwrap(), out.calls);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = net(&["recv", "--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains(&address));
+}
+
+#[test]
+fn nobody_at_the_address_is_named() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let output = net(&["send", &address, "--untraced"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = complaint(&output);
+    assert!(
+        said.contains(&address) && said.contains("net recv"),
+        "{said}"
+    );
+}
+
+/// A sender that goes on for an hour, unless something ends it.
+fn sender(address: &str, more: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_ticktax"))
+        .args(["net", "send", address, "--untraced", "--for", "1h"])
+        .args(["--format", "json"])
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_receiver_that_is_killed_ends_the_sender_with_what_was_done() {
+    let (mut child, address) = receiver(&[]);
+    let sender = sender(&address, &["--rate", "1M"]);
+    wait_for_traffic(&sender);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let output = sender.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("went away"));
+    let told = statement(&output);
+    assert_eq!(told.sender.unwrap().ended_early, Some(EndedBy::PeerGone));
+    assert_eq!(told.receiver, None);
+}
+
+#[test]
+fn ctrl_c_at_the_sender_ends_both_with_what_was_done() {
+    let_children_hear_ctrl_c();
+    let (child, address) = receiver(&[]);
+    let sender = sender(&address, &["--rate", "1k", "--udp"]);
+    wait_for_traffic(&sender);
+    kill(
+        Pid::from_raw(sender.id().try_into().unwrap()),
+        Signal::SIGINT,
+    )
+    .unwrap();
+    let (sent, received) = (
+        sender.wait_with_output().unwrap(),
+        child.wait_with_output().unwrap(),
+    );
+    for output in [sent, received] {
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let told = statement(&output);
+        let (out, back) = (told.sender.unwrap(), told.receiver.unwrap());
+        assert_eq!(out.ended_early, Some(EndedBy::Interrupted));
+        assert_eq!(out.bytes, back.bytes);
+    }
+}
+
+#[test]
+fn ctrl_c_at_a_receiver_that_waits_ends_it() {
+    let_children_hear_ctrl_c();
+    let (child, _) = receiver(&[]);
+    kill(
+        Pid::from_raw(child.id().try_into().unwrap()),
+        Signal::SIGINT,
+    )
+    .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+}
+
+#[test]
+fn a_stranger_at_the_port_changes_nothing() {
+    let (child, address) = receiver(&[]);
+    drop(TcpStream::connect(&address).unwrap());
+    let sent = net(&["send", &address, "--untraced", "--for", "100ms"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    assert!(child.wait_with_output().unwrap().status.success());
+}
+
+#[test]
+fn the_schema_is_that_of_what_is_printed() {
+    let output = ticktax(&["schema", "net"]);
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(schema["title"], "NetStatement");
+}
+
+/// Waits until the sender sends at its rate: then its thread sleeps between its calls, and before that it only ever
+/// waits for what the receiver says.
+fn wait_for_traffic(sender: &Child) {
+    wait_for_call(sender, "ttx-net-send", nix::libc::SYS_clock_nanosleep);
+}

@@ -1,0 +1,257 @@
+//! `ticktax pace` as people type it. Nothing here needs root, and nothing here is timed.
+
+use std::process::Output;
+
+use ticktax_model::Nanos;
+use ticktax_model::pace::{CpuClock, PaceComparison, PaceStatement, Subject};
+
+use crate::common::{complaint, text, ticktax};
+
+fn pace(arguments: &[&str]) -> Output {
+    ticktax(&[&["pace"], arguments].concat())
+}
+
+#[test]
+fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
+    for (arguments, hint) in [
+        (&["--rate", "0"][..], "1 to 50000"),
+        (&["--rate", "-5"], "1 to 50000"),
+        (&["--rate", "1e9"], "1 to 50000"),
+        (&["--rate", "fast"], "invalid rate"),
+        (&["--work", "much"], "500ms"),
+        (&["--sleep", "nap"], "nanosleep"),
+        (&["--rule", "sometimes"], "deadline"),
+        (&["--policy", "fifo:0"], "fifo:1"),
+        (&["--vary", "nanosleep"], "NAME=LIST"),
+        (&["--vary", "sleep=nap"], "clock_nanosleep-abs"),
+        (&["--vary", "speed=3"], "sleep, rule, rate and work"),
+        (&["--rounds", "0", "--vary", "rate=35"], "1..=1000"),
+        (&["--rounds", "3"], "--vary"),
+        (&["--pid", "1", "--rate", "35"], "--pid"),
+        (
+            &["--rate", "400", "--work", "3ms"],
+            "3.00 ms of work do not fit into a frame of 2.50 ms",
+        ),
+        (&["--vary", "rate=35,400", "--work", "3ms"], "do not fit"),
+        (&["--work", "-3ms"], "invalid duration `-3ms`"),
+        (&["--for", "-1s"], "20s, 500ms"),
+        (&["--pid", "abc"], "invalid PID"),
+        (&["--pid", "-5"], "invalid PID"),
+        (
+            &["--rate", "1", "--for", "500ms"],
+            "before the first frame is due",
+        ),
+    ] {
+        let output = pace(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(hint), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
+    let output = pace(&["--cpu", "8000", "--for", "50ms"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = complaint(&output);
+    assert!(said.contains("CPU 8000 is not online"), "{said}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_named() {
+    let output = pace(&["--pid", "4194304", "--for", "50ms"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("no process 4194304"));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_stops_it_before_it_begins() {
+    let output = pace(&["--for", "7d", "--output", "/nonexistent/page"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("/nonexistent/page"));
+}
+
+#[test]
+fn a_short_loop_says_what_became_of_it() {
+    let arguments = [
+        "--rate", "100", "--work", "1ms", "--for", "300ms", "--format", "json",
+    ];
+    let output = pace(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    let figures = told.figures.unwrap();
+    assert!(figures.frames > 0);
+    assert_eq!(figures.wanted, Some(figures.frames + figures.dropped));
+    assert_eq!(figures.slipped, Some(0), "frames on a grid do not slip");
+    assert!(figures.work.unwrap().min >= Nanos::from_millis(1));
+    let asked = Nanos::from_millis(1);
+    assert!(matches!(told.subject, Subject::Loop(report) if report.spec.work == asked));
+    let clocks: Vec<CpuClock> = told
+        .cpu
+        .readings
+        .iter()
+        .map(|reading| reading.clock)
+        .collect();
+    assert_eq!(clocks[0], CpuClock::Thread);
+    assert!(clocks.contains(&CpuClock::Stat) && clocks.contains(&CpuClock::Machine));
+}
+
+/// A hybrid tries out how late its sleeps are before the loop begins: none of that is the loop's.
+#[test]
+fn a_hybrids_trials_are_not_among_its_wakeups() {
+    let output = pace(&[
+        "--rate", "50", "--work", "1ms", "--sleep", "hybrid", "--for", "400ms", "--format", "json",
+    ]);
+    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    let frames = told.figures.unwrap().frames;
+    let woken = told.wakeups.unwrap().count;
+    assert!(
+        woken <= frames + 10,
+        "woken {woken} times for {frames} frames"
+    );
+}
+
+/// Every tick finds a loop that never sleeps.
+#[test]
+fn a_spinning_loop_has_no_phase_of_the_tick() {
+    let output = pace(&[
+        "--rate", "50", "--work", "1ms", "--sleep", "spin", "--for", "800ms", "--format", "json",
+    ]);
+    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told.cpu.alias, None);
+}
+
+#[test]
+fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
+    let output = pace(&["--for", "200ms", "--work", "0ms"]);
+    for printed in [text(&output.stdout), text(&output.stderr)] {
+        assert!(
+            !printed.contains('\x1b') && !printed.contains('\r'),
+            "{printed}"
+        );
+    }
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains(" FPS, ") && printed.contains(" dropped, "),
+        "{printed}"
+    );
+    assert!(printed.lines().count() <= 24, "{printed}");
+    let full = text(&pace(&["--for", "200ms", "--work", "0ms", "--full"]).stdout);
+    for word in ["\nThe frames\n", "\ndropped: slots in which", "[dropped "] {
+        assert!(full.contains(word), "{full}");
+    }
+    assert!(
+        printed.lines().all(|line| line.chars().count() <= 80),
+        "{printed}"
+    );
+}
+
+#[test]
+fn a_comparison_has_a_row_for_every_combination_and_a_choice_for_every_rate() {
+    let (sleeps, rates) = ("sleep=nanosleep,timerfd", "rate=100,200");
+    let arguments = [
+        "--vary", sleeps, "--vary", rates, "--work", "100us", "--rounds", "2", "--for", "100ms",
+    ];
+    let output = pace(&[&arguments[..], &["--format", "json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told: PaceComparison = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told.rows.len(), 4);
+    assert!(told.rows.iter().all(|row| row.turns == 2));
+    let rates: Vec<f64> = told.choices.iter().map(|choice| choice.rate).collect();
+    assert_eq!(rates, [100.0, 200.0]);
+    assert!(told.choices.iter().all(|choice| !choice.best.is_empty()));
+}
+
+#[test]
+fn the_schemas_are_those_of_what_is_printed() {
+    for (of, title) in [
+        ("pace", "PaceStatement"),
+        ("pace-comparison", "PaceComparison"),
+        ("sweep", "GridStatement"),
+        ("beats", "BeatStatement"),
+        ("case-on-kernels", "KernelsStatement"),
+        ("kernel-comparison", "KernelComparison"),
+        ("kernel-build", "KernelBuild"),
+    ] {
+        let output = ticktax(&["schema", of]);
+        let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(schema["title"], title);
+    }
+}
+
+#[test]
+fn a_saved_loop_is_reported_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("frames.parquet");
+    let file = file.to_str().unwrap();
+    let short = ["--rate", "100", "--work", "1ms", "--for", "300ms"];
+    let live = pace(&[&short[..], &["--format", "json", "--save", file]].concat());
+    assert_eq!(live.status.code(), Some(0), "{}", text(&live.stderr));
+    let again = ticktax(&["report", file, "--format", "json"]);
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+    assert_eq!(text(&again.stdout), text(&live.stdout));
+}
+
+#[test]
+fn a_recording_that_cannot_be_made_stops_it_before_it_begins() {
+    let output = pace(&["--for", "7d", "--save", "/nonexistent/frames.parquet"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("/nonexistent/frames.parquet"));
+}
+
+#[test]
+fn frames_are_in_a_trace_live_and_from_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, live, again) = (path("x.parquet"), path("live.pftrace"), path("x.pftrace"));
+    let short = ["--rate", "100", "--work", "1ms", "--for", "300ms"];
+    let output = pace(&[&short[..], &["--save", &file, "--perfetto", &live]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = ticktax(&["report", &file, "--perfetto", &again]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let [live, again] = [live, again].map(|file| std::fs::read(file).unwrap());
+    assert!(live == again, "{} and {} bytes", live.len(), again.len());
+    let frames = live.windows(7).filter(|bytes| bytes == b"late_ns").count();
+    assert!(frames > 10, "{frames} frames");
+}
+
+#[test]
+fn a_run_that_fails_leaves_no_trace_and_what_was_there_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, trace) = (path("x.parquet"), path("x.pftrace"));
+    let output = pace(&["--rate", "100", "--for", "100ms", "--save", &file]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // In the rows, behind a header that can be read.
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[10] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    std::fs::write(&trace, "before").unwrap();
+    let output = ticktax(&["report", &file, "--perfetto", &trace]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("is damaged"));
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), "before");
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 2, "a part of a trace is left");
+}
+
+#[test]
+fn variants_are_compared_again_from_their_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.parquet").to_str().unwrap().to_owned();
+    let vary = ["--vary", "rate=50,100", "--vary", "sleep=nanosleep,timerfd"];
+    let short = [
+        "--work", "1ms", "--for", "100ms", "--rounds", "2", "--format", "json",
+    ];
+    let output = pace(&[&vary[..], &short, &["--save", &file]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let live: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(live["document"], "pace-comparison");
+    assert_eq!(live["rows"].as_array().unwrap().len(), 4);
+    assert_eq!(live["rows"][3]["turns"], 2);
+    let output = ticktax(&["report", &file, "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let again: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(live, again);
+}

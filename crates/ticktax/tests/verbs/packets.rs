@@ -1,0 +1,173 @@
+//! `ticktax pace --udp` as people type it: between two processes over loopback. Nothing here needs root, and nothing is
+//! timed.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use ticktax_model::net::{End, EndedBy};
+use ticktax_model::packets::PacketStatement;
+
+use crate::common::traffic::{listening, wait_for_call};
+use crate::common::{complaint, let_children_hear_ctrl_c, text, ticktax};
+
+fn pace(arguments: &[&str]) -> Output {
+    ticktax(&[&["pace", "--udp"], arguments].concat())
+}
+
+/// A receiver that waits, and where.
+fn receiver(arguments: &[&str]) -> (Child, String) {
+    listening(&["pace", "--udp"], arguments)
+}
+
+fn statement(output: &Output) -> PacketStatement {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
+    for (arguments, hint) in [
+        (&["--udp", "--size", "20"][..], "choose 24 to 65507"),
+        (&["--udp", "--size", "70000"], "choose 24 to 65507"),
+        (&["--udp", "--rate", "0"], "60k"),
+        (&["--udp", "--rate", "fast"], "60k"),
+        (&["--udp", "--for", "0"], "10ms to 7d"),
+        (&["--udp", "--rcvbuf", "0"], "1..=536870912"),
+        (&["--udp", "--work", "3ms"], "cannot be used with"),
+        (&["--udp", "--pid", "1"], "cannot be used with"),
+        (
+            &["--udp", "--to", "a", "--listen", "b:1"],
+            "cannot be used with",
+        ),
+        (
+            &["--udp", "--to", "a", "--rcvbuf", "9"],
+            "cannot be used with",
+        ),
+        (&["--udp", "--to", "server:99999"], "no address of a host"),
+        (&["--udp", "--listen", "here"], "no address of a host"),
+        (&["--size", "200"], "--udp"),
+        (&["--rate", "60k"], "invalid rate"),
+        (&["--rate", "max"], "invalid rate"),
+    ] {
+        let output = ticktax(&[&["pace"], arguments].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(
+            said.contains(hint) && !said.contains("os error"),
+            "{arguments:?}: {said}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn between_hosts_the_receiver_tells_all_but_delays() {
+    let (child, address) = receiver(&[]);
+    let sent = pace(&[
+        "--to", &address, "--rate", "1k", "--for", "300ms", "--format", "json",
+    ]);
+    let received = child.wait_with_output().unwrap();
+    for output in [&sent, &received] {
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    let (sent, received) = (statement(&sent), statement(&received));
+    assert_eq!(
+        (&sent.here[..], &received.here[..]),
+        (&[End::Sender][..], &[End::Receiver][..])
+    );
+    assert_eq!(sent.receiver, received.receiver);
+    assert_eq!(
+        sent.places.map(|it| it.lost),
+        received.places.map(|it| it.lost)
+    );
+    assert!(sent.buffer.is_none() && received.buffer.is_some());
+    let arrived: u64 = received.by_time.iter().map(|slot| slot.arrived).sum();
+    let told = received.receiver.unwrap().datagrams.unwrap();
+    assert_eq!(arrived, told.arrived);
+    assert_eq!(told.sent, Some(sent.sender.unwrap().calls));
+    // The clocks of two hosts need not agree.
+    assert_eq!(received.delays, None);
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = pace(&["--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains(&address));
+}
+
+#[test]
+fn a_sender_that_is_killed_leaves_the_receiver_what_was_done() {
+    let (child, address) = receiver(&[]);
+    let mut sender = Command::new(env!("CARGO_BIN_EXE_ticktax"))
+        .args(["pace", "--udp", "--to", &address, "--for", "1h"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until_read(&child);
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("went away"));
+    let it = statement(&output);
+    assert_eq!(it.receiver.unwrap().ended_early, Some(EndedBy::PeerGone));
+    // How many it had sent is not known, and so nothing is said to be lost.
+    assert_eq!(it.places, None);
+}
+
+#[test]
+fn ctrl_c_at_the_receiver_ends_both_with_what_was_done() {
+    let_children_hear_ctrl_c();
+    let (child, address) = receiver(&[]);
+    let sender = Command::new(env!("CARGO_BIN_EXE_ticktax"))
+        .args(["pace", "--udp", "--to", &address, "--for", "1h"])
+        .args(["--format", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until_read(&child);
+    let pid = Pid::from_raw(child.id().try_into().unwrap());
+    kill(pid, Signal::SIGINT).unwrap();
+    let received = statement(&child.wait_with_output().unwrap());
+    let early = received.receiver.unwrap().ended_early;
+    assert_eq!(early, Some(EndedBy::Interrupted));
+    let sent = statement(&sender.wait_with_output().unwrap());
+    assert!(sent.sender.unwrap().calls > 0);
+}
+
+#[test]
+fn a_stream_is_not_what_is_waited_for() {
+    let (child, address) = receiver(&[]);
+    let sent = ticktax(&["net", "send", &address, "--untraced", "--for", "100ms"]);
+    assert_ne!(sent.status.code(), Some(0));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("pace --udp --to"));
+}
+
+#[test]
+fn a_page_for_people_says_where_the_bursts_stand() {
+    let (child, address) = receiver(&["--rcvbuf", "2304"]);
+    let sent = pace(&["--to", &address, "--rate", "max", "--for", "200ms"]);
+    assert!(child.wait_with_output().unwrap().status.success());
+    let said = text(&sent.stdout);
+    assert!(said.contains("of 200 B for"), "{said}");
+}
+
+#[test]
+fn the_schema_is_that_of_what_is_printed() {
+    let output = ticktax(&["schema", "packets"]);
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(schema["title"], "PacketStatement");
+}
+
+/// Waits until the receiver reads: before that its thread only ever waits for what the sender says, a little at a time.
+fn wait_until_read(receiver: &Child) {
+    wait_for_call(receiver, "ttx-net-recv", nix::libc::SYS_recvmsg);
+}
