@@ -20,7 +20,7 @@ use parquet::record::Field;
 use parquet::schema::types::{Type, TypePtr};
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Bounds, Excess, Fetch, Footer, Temporary, decode, parquet_words, words};
+use crate::disk::{Bounds, Excess, Fetch, Footer, Temporary, decode, error_words, parquet_words};
 
 /// What the values of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +100,7 @@ impl TableError {
     fn io(verb: &'static str, path: &Path, error: &io::Error) -> Self {
         let why = match error.kind() {
             io::ErrorKind::InvalidInput => "it is a device or a pipe, not a file".to_owned(),
-            kind => words(kind),
+            _ => error_words(error),
         };
         Self::new(verb, path, why)
     }

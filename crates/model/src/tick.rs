@@ -72,7 +72,8 @@ impl Ticks {
     /// All of these together.
     pub fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, ticks| Self {
-            count: sum.count + ticks.count,
+            // A statement in a file can hold any number.
+            count: sum.count.saturating_add(ticks.count),
             time: sum.time + ticks.time,
         })
     }
@@ -188,4 +189,19 @@ pub struct Fleet {
     pub guests: u32,
     /// What the ticks of all of them cost, in cores of the host.
     pub cores: Estimate,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ticks;
+    use crate::Nanos;
+
+    #[test]
+    fn sums_of_any_numbers_do_not_overflow() {
+        let most = Ticks {
+            count: u64::MAX,
+            time: Nanos(i64::MAX),
+        };
+        assert_eq!(Ticks::sum([most, most].into_iter()), most);
+    }
 }

@@ -56,7 +56,7 @@ fn refused(error: &clap::Error, terminal: &Terminal) -> ExitCode {
     } else {
         styled.to_string()
     };
-    terminal.remark(text.trim_end());
+    terminal.usage(text.trim_end());
     ExitCode::from(2)
 }
 

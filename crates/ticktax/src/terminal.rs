@@ -162,7 +162,7 @@ impl Terminal {
     /// Says on standard error why something was not done. The words may come from a file or the
     /// kernel.
     pub(crate) fn complain(&self, why: &dyn std::fmt::Display) {
-        self.remark(&clean(&format!("ticktax: {why}")));
+        self.remark(&format!("ticktax: {why}"));
     }
 
     /// Warns of a recording without checksums, for every section and format.
@@ -173,10 +173,26 @@ impl Terminal {
         }
     }
 
-    /// Says something on standard error; a failure to write it is ignored.
+    /// Says something in one line on standard error. A failure to write it is ignored.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn remark(&self, text: &str) {
-        drop(writeln!(io::stderr(), "{}", clean_page(text)));
+        drop(writeln!(io::stderr(), "{}", clean(text)));
+    }
+
+    /// Prints an error of the arguments on standard error: several lines, with colours, which
+    /// repeat arguments.
+    #[expect(clippy::unused_self, reason = "output goes through the terminal")]
+    pub(crate) fn usage(&self, text: &str) {
+        let mut text = text.to_owned();
+        for argument in std::env::args_os().skip(1) {
+            let argument = argument.to_string_lossy();
+            // The error has no control characters of the argument but its line breaks.
+            for line in argument.split('\n').skip(1) {
+                let shown = line.split(char::is_control).next().unwrap_or_default();
+                text = text.replace(&format!("\n{shown}"), &format!("\u{fffd}{shown}"));
+            }
+        }
+        drop(writeln!(io::stderr(), "{}", clean_page(&text)));
     }
 
     /// How far something has come, on a terminal; nothing in a pipe.

@@ -239,9 +239,14 @@ fn locked(path: &Path, name: &OsStr) -> Result<(Folder, LockedFile), TryLockErro
         let file = LockedFile::lock(file.map_err(TryLockError::Error)?)?;
         // The process that had the lock before may have removed the file.
         let ours = file.metadata().map_err(TryLockError::Error)?;
-        let there = folder.read(name).and_then(|there| there.metadata());
-        if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-            return Ok((folder, file));
+        match folder.read(name).and_then(|there| there.metadata()) {
+            Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
+                return Ok((folder, file));
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(TryLockError::Error(error));
+            }
+            _ => {}
         }
     }
 }

@@ -10,7 +10,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use nix::fcntl::OFlag;
-use nix::sys::stat::Mode;
 use nix::unistd::geteuid;
 
 use super::folder::{Distrust, or_here};
@@ -76,18 +75,14 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     Ok(Some(stream))
 }
 
-/// Refuses a pipe that another user put into a shared folder to read what is written there.
+/// Refuses a pipe of another user, who could wait for what is written, or never read it.
 fn check_pipe(path: &Path, found: &Metadata) -> io::Result<()> {
     let owner = found.uid();
     if !found.file_type().is_fifo() || owner == 0 || owner == geteuid().as_raw() {
         return Ok(());
     }
-    let folder = fs::metadata(or_here(path.parent().unwrap_or(Path::new(""))))?;
-    if Mode::from_bits_truncate(folder.mode()).contains(Mode::S_ISVTX) {
-        let path = path.to_owned();
-        return Err(Distrust::Owner { path, owner }.into());
-    }
-    Ok(())
+    let path = path.to_owned();
+    Err(Distrust::Owner { path, owner }.into())
 }
 
 #[cfg(test)]
@@ -168,6 +163,8 @@ mod tests {
 
     mod root {
         use std::os::unix::fs::{chown, lchown};
+
+        use nix::sys::stat::Mode;
 
         use super::*;
 

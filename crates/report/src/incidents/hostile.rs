@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use ticktax_fixture::header;
-use ticktax_model::SourceTable;
 use ticktax_model::disk::Folder;
 use ticktax_model::incident::{
     Incident, IncidentEntry, IncidentIndex, IndexLine, LossCause, TriggerKind,
 };
 use ticktax_model::recording::RecordingWriter;
+use ticktax_model::{Nanos, SourceTable};
 
 use super::index::NAME;
 use super::{Budget, IncidentFolder, IncidentStore, read_incidents};
@@ -290,5 +290,33 @@ mod root {
             one_line(&refused);
             place.read();
         }
+    }
+}
+
+#[test]
+fn impossible_times_are_damage() {
+    let place = Place::new();
+    for (at, lasted, damaged) in [
+        (NOON, 0, 0),
+        (i64::MAX, 0, 1),
+        (i64::MIN, 0, 1),
+        (NOON, i64::MAX, 1),
+        (NOON, -1, 1),
+    ] {
+        let incident = Incident {
+            lasted: Nanos(lasted),
+            ..Incident::new(TriggerKind::Wait, at)
+        };
+        let entry = IncidentEntry {
+            number: 1,
+            recording: None,
+            bytes: 0,
+            not_kept: None,
+            incident,
+        };
+        let line = IndexLine::Incident(Box::new(entry));
+        let line = serde_json::to_string(&line).expect("JSON") + "\n";
+        fs::write(place.index(), line).expect("written");
+        assert_eq!(place.read().damaged, damaged, "{at} {lasted}");
     }
 }

@@ -19,6 +19,11 @@ pub(super) const NAME: &str = "index.jsonl";
 /// The first bytes of every line.
 const LINE_START: &[u8] = br#"{"line":""#;
 
+/// The latest time of an incident: in the year 2242.
+const LATEST_UNIX_MS: u64 = 1_000 << 33;
+/// The longest incident, in ns: 9 years.
+const LONGEST: i64 = 1 << 58;
+
 /// Why an index cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IndexError {
@@ -202,18 +207,28 @@ fn complete_lines(bytes: &[u8]) -> &[u8] {
     &bytes[..end.map_or(0, |end| end + 1)]
 }
 
-/// Reads all complete lines. A line that names anything but a recording of this folder counts as
-/// damaged.
+/// Reads all complete lines. A line that names anything but a recording of this folder, or whose
+/// time is impossible, counts as damaged.
 pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
     let mut contents = IncidentIndex::default();
     let lines = complete_lines(bytes).split(|&byte| byte == b'\n');
     for line in lines.filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {
-            Ok(line) if names_our_recording(&line) => contents.add(line),
+            Ok(line) if names_our_recording(&line) && is_possible(&line) => contents.add(line),
             _ => contents.damaged += 1,
         }
     }
     contents
+}
+
+/// Whether an incident's time and length can be added to others without overflow.
+fn is_possible(line: &IndexLine) -> bool {
+    let IndexLine::Incident(entry) = line else {
+        return true;
+    };
+    let incident = &entry.incident;
+    incident.at_unix_ms.unsigned_abs() <= LATEST_UNIX_MS
+        && (0..=LONGEST).contains(&incident.lasted.0)
 }
 
 /// Whether a line names no recording, or one with a name of our own form.

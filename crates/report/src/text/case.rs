@@ -8,6 +8,7 @@ use ticktax_model::case::{
 };
 
 use super::block::Written;
+use super::page::clean;
 use super::{Paged, TextStyle};
 
 impl Paged for CaseList {
@@ -343,7 +344,7 @@ pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
 /// A paragraph of at most 100 columns, the lines after the first indented further.
 fn wrapped(page: &mut String, text: &str, indent: usize) {
     let mut column = 0;
-    for word in text.split(' ') {
+    for word in text.split(' ').map(clean) {
         let width = word.chars().count();
         if column == 0 {
             let _ = write!(page, "{:indent$}{word}", "");
@@ -360,8 +361,29 @@ fn wrapped(page: &mut String, text: &str, indent: usize) {
     page.push('\n');
 }
 
-/// A line without what trails it.
+/// A line without trailing spaces, and with an empty line above it if its text begins with one.
 pub(super) fn line(page: &mut String, text: &str) {
-    page.push_str(text.trim_end_matches(' '));
+    let text = text.strip_prefix('\n').map_or(text, |text| {
+        page.push('\n');
+        text
+    });
+    page.push_str(clean(text).trim_end_matches(' '));
     page.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{line, wrapped};
+
+    /// A remark can have the host's name of a file from elsewhere.
+    #[test]
+    fn no_word_of_a_file_makes_a_line_or_a_colour() {
+        let mut page = String::new();
+        line(&mut page, "\nhost\u{1b}[31mRED\nFAKE");
+        wrapped(&mut page, "on host\u{9b}\nFAKE LINE", 2);
+        assert_eq!(
+            page,
+            "\nhost\u{fffd}[31mRED\u{fffd}FAKE\n  on host\u{fffd}\u{fffd}FAKE LINE\n"
+        );
+    }
 }
