@@ -175,9 +175,10 @@ fn stopper(scenario: &Scenario) -> Result<(), Failed> {
     check(runs == due, || format!("{runs} runs: {truth:?}"))?;
     GUEST.count("runs", runs, truth.events)?;
     let ran = truth.injected.as_ref().ok_or("no truth")?.time;
-    // The kernel charges a thread from its wake-up on.
+    // The kernel charges a thread with the switches to it and from it, which are some 2 µs of the
+    // 14 µs of a run here.
     let share = time.share_of(ran);
-    check((0.9..1.1).contains(&share), || format!("{time}: {truth:?}"))
+    check((0.8..1.0).contains(&share), || format!("{time}: {truth:?}"))
 }
 
 fn periodic(scenario: &Scenario) -> Result<(), Failed> {
