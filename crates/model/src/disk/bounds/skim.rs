@@ -26,6 +26,8 @@ pub(super) struct Skimmer<'b> {
     at: usize,
     structures: u64,
     path: Vec<i16>,
+    /// Whether a field may have this type.
+    fits: fn(Path<'_>, u8) -> bool,
 }
 
 impl<'b> Skimmer<'b> {
@@ -35,6 +37,7 @@ impl<'b> Skimmer<'b> {
             at: 0,
             structures: 0,
             path: Vec::with_capacity(DEPTH),
+            fits: |_, _| true,
         }
     }
 
@@ -64,6 +67,9 @@ impl<'b> Skimmer<'b> {
                 step => id.checked_add(step.into()).ok_or(Stop::Nonsense)?,
             };
             self.path.push(id);
+            if !(self.fits)(&self.path, kind) {
+                return Err(Stop::Nonsense);
+            }
             // A field's type says whether it is true.
             if !matches!(kind, TRUE | FALSE) {
                 self.value(kind, most, see)?;
@@ -79,7 +85,10 @@ impl<'b> Skimmer<'b> {
         see: &mut dyn FnMut(Path<'_>, i64),
     ) -> Result<(), Stop> {
         match kind {
-            TRUE | FALSE | BYTE => self.skip(1),
+            // Elements of a list or map. The format gives each a byte, and the library none, so it
+            // would read on elsewhere, where nothing was checked. No footer or page header has any.
+            TRUE | FALSE => Err(Stop::Nonsense),
+            BYTE => self.skip(1),
             SHORT..=LONG => {
                 let value = self.integer()?;
                 see(&self.path, value);
@@ -180,6 +189,7 @@ impl PageHeader {
     pub(super) fn read(bytes: &[u8]) -> Result<(Self, usize), Stop> {
         let mut header = Self::default();
         let mut skimmer = Skimmer::new(bytes);
+        skimmer.fits = Self::fits;
         skimmer.structure(Self::STRUCTURES, &mut |path, value| match path {
             [1] => header.kind = value,
             [2] => header.unpacked = value,
@@ -190,6 +200,18 @@ impl PageHeader {
             _ => {}
         })?;
         Ok((header, skimmer.at))
+    }
+
+    /// Whether a field has the type by which the library reads it. The library goes by the field's
+    /// number: it would read on elsewhere, where nothing was checked, and looks for up to 2^31 values
+    /// behind the end of a file.
+    fn fits(path: Path<'_>, kind: u8) -> bool {
+        match path {
+            [1..=4] | [5, 1..=4] | [7, 1..=2] | [8, 1..=6] => matches!(kind, SHORT..=LONG),
+            [5..=8] => kind == STRUCTURE,
+            [7, 3] | [8, 7] => matches!(kind, TRUE | FALSE),
+            _ => true,
+        }
     }
 
     pub(super) fn is_dictionary(&self) -> bool {
@@ -222,6 +244,21 @@ mod tests {
         assert!(!read.is_dictionary() && read.has_bounded_encoding());
         for end in 0..header.len() {
             assert_eq!(PageHeader::read(&header[..end]), Err(Stop::Short), "{end}");
+        }
+    }
+
+    /// A fuzzer found a table whose reading did not end: a number stood where the library reads a
+    /// structure.
+    #[test]
+    fn a_page_header_has_no_field_that_the_library_reads_otherwise() {
+        for header in [
+            // Field 6, an index page, as a number; field 2 as a structure.
+            &[0x65, 0x15, 0, 0][..],
+            &[0x15, 0, 0x1c, 0, 0],
+            // A list of a truth value in field 9.
+            &[0x99, 0x11, 1, 0],
+        ] {
+            assert_eq!(PageHeader::read(header), Err(Stop::Nonsense), "{header:x?}");
         }
     }
 
