@@ -2,35 +2,37 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use nix::unistd::geteuid;
-
-use super::folder::Distrust;
+use super::error_words;
+use super::output::{check_pipe, names_descriptor};
 
 /// Opens a path for reading. A named pipe of another user is refused: opening it would wait until
-/// that user writes, which may be never. The pipes of a shell's `<(command)` belong to the caller.
+/// that user writes, which may be never. Open descriptors, such as `/dev/stdin` and the shell's
+/// `<(command)`, can be anybody's.
 ///
 /// # Errors
-/// Those of the system, and a [`Distrust`].
+/// Those of the system, and a [`Distrust`](super::Distrust).
 pub fn open_input(path: &Path) -> io::Result<File> {
-    let found = fs::metadata(path)?;
-    let owner = found.uid();
-    if found.file_type().is_fifo() && owner != geteuid().as_raw() {
-        let path = path.to_owned();
-        return Err(Distrust::Owner { path, owner }.into());
+    if !names_descriptor(path) {
+        check_pipe(path, &fs::metadata(path)?)?;
     }
     File::open(path)
 }
 
-/// Reads at most `most` bytes, and one more if there are more: the caller refuses what is longer.
+/// Reads a file of at most `most` MiB.
 ///
 /// # Errors
-/// As [`open_input`].
-pub fn read_input(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+/// The reason and the remedy: it cannot be read, or is longer.
+pub fn read_input(path: &Path, most: u32) -> Result<Vec<u8>, String> {
+    let limit = u64::from(most) << 20;
     let mut bytes = Vec::new();
-    open_input(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    open_input(path)
+        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
+        .map_err(|error| error_words(&error))?;
+    if bytes.len() as u64 > limit {
+        return Err(format!("it is longer than {most} MiB"));
+    }
     Ok(bytes)
 }
 
@@ -45,12 +47,12 @@ mod tests {
     fn input_is_read_up_to_its_limit() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("input");
-        fs::write(&path, "12345").expect("written");
-        for (most, expected) in [(3, "1234"), (4, "12345"), (9, "12345")] {
-            assert_eq!(read_input(&path, most).expect("read"), expected.as_bytes());
+        for (length, is_read) in [(5, true), (1 << 20, true), ((1 << 20) + 1, false)] {
+            fs::write(&path, vec![b'1'; length]).expect("written");
+            assert_eq!(read_input(&path, 1).is_ok(), is_read, "{length}");
         }
-        let endless = read_input(Path::new("/dev/zero"), 1 << 16).expect("read");
-        assert_eq!(endless.len(), (1 << 16) + 1);
+        let endless = read_input(Path::new("/dev/zero"), 1).expect_err("it has no end");
+        assert_eq!(endless, "it is longer than 1 MiB");
     }
 
     mod root {
@@ -67,8 +69,21 @@ mod tests {
             let path = folder.path().join("pipe");
             nix::unistd::mkfifo(&path, Mode::S_IRWXU).expect("a pipe");
             std::os::unix::fs::chown(&path, Some(65_534), None).expect("root gives it away");
-            let refused = read_input(&path, 9).expect_err("theirs").to_string();
+            let refused = read_input(&path, 1).expect_err("theirs");
             assert!(refused.contains("belongs to user 65534"), "{refused}");
+        }
+
+        /// Standard input under `sudo` is a pipe of the user's.
+        #[test]
+        fn an_open_descriptor_is_read_whoever_made_it() {
+            if !nix::unistd::geteuid().is_root() {
+                return;
+            }
+            let (reader, writer) = nix::unistd::pipe().expect("a pipe");
+            std::os::unix::fs::fchown(&reader, Some(65_534), None).expect("root gives it away");
+            drop(writer);
+            let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+            assert_eq!(read_input(Path::new(&path), 1), Ok(Vec::new()));
         }
     }
 
@@ -79,7 +94,7 @@ mod tests {
         nix::unistd::write(&writer, b"1 2 3").expect("written");
         drop(writer);
         let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
-        let read = read_input(Path::new(&path), 100).expect("read");
+        let read = read_input(Path::new(&path), 1).expect("read");
         assert_eq!(read, b"1 2 3");
     }
 }

@@ -75,8 +75,8 @@ fn open_stream(path: &Path, truncate: bool) -> io::Result<Option<File>> {
     Ok(Some(stream))
 }
 
-/// Refuses a pipe of another user, who could wait for what is written, or never read it.
-fn check_pipe(path: &Path, found: &Metadata) -> io::Result<()> {
+/// Refuses a named pipe of another user, who might never open it.
+pub(super) fn check_pipe(path: &Path, found: &Metadata) -> io::Result<()> {
     let owner = found.uid();
     if !found.file_type().is_fifo() || owner == 0 || owner == geteuid().as_raw() {
         return Ok(());

@@ -203,8 +203,8 @@ impl PageHeader {
     }
 
     /// Whether a field has the type by which the library reads it. The library goes by the field's
-    /// number: it would read on elsewhere, where nothing was checked, and looks for up to 2^31 values
-    /// behind the end of a file.
+    /// number: it would read on elsewhere, where nothing was checked, and looks for up to 2^31
+    /// values behind the end of a file.
     fn fits(path: Path<'_>, kind: u8) -> bool {
         match path {
             [1..=4] | [5, 1..=4] | [7, 1..=2] | [8, 1..=6] => matches!(kind, SHORT..=LONG),
