@@ -29,8 +29,8 @@ const LIVE: Looks = Looks {
 };
 
 /// A look takes a guest longer, and it has one CPU, which the tracer needs to attach. Sleeping
-/// costs nothing there, so this waits for 4 s after the last program: what an unoptimised build does
-/// between loading its programs and watching took more than 1.2 s on Linux 5.10.
+/// costs nothing there, so this waits for 4 s after the last program: what an unoptimised build
+/// does between loading its programs and watching took more than 1.2 s on Linux 5.10.
 const GUEST: Looks = Looks {
     pause: Duration::from_millis(400),
     settled: 10,
@@ -58,8 +58,8 @@ fn alive(programs: &BTreeSet<u32>) -> usize {
         .count()
 }
 
-/// Waits until a process that is just starting has attached its tracer, and a second longer: then it
-/// watches. Returns its programs.
+/// Waits until a process that is just starting has attached its tracer, and a second longer: then
+/// it watches. Returns its programs.
 pub(crate) fn wait_for_all(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(LIVE, pid)
 }

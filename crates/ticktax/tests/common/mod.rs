@@ -1,9 +1,6 @@
 //! What the tests of the command have in common.
 
-#![allow(
-    dead_code,
-    reason = "each file of tests is a program of its own, and needs a part of this"
-)]
+#![allow(dead_code, reason = "each program of tests needs a part of this")]
 
 pub(crate) mod incidents;
 pub(crate) mod traffic;
@@ -53,6 +50,18 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Output {
         .args(arguments)
         .output()
         .unwrap()
+}
+
+/// Checks that arguments after `verb` exit with 2, print nothing, and say what would be right.
+pub(crate) fn refused_as_usage(verb: &[&str], cases: &[(&[&str], &str)]) {
+    for (arguments, hint) in cases {
+        let output = ticktax(&[verb, arguments].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        let is_clear = said.contains(hint) && !said.contains("os error");
+        assert!(is_clear, "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
 }
 
 /// Saves the recording of a scenario as `recording`.

@@ -445,7 +445,8 @@ const RECORDED: &[(&str, Test)] = &[
     ),
 ];
 
-/// Those that need a CPU whose columns are sampled at the tick, and a program that comes before all others there.
+/// Tests that need a CPU whose columns are sampled at the tick, and a program that outranks all
+/// others there.
 const SAMPLED: &[(&str, Test)] = &[
     (
         "accounting::a_program_between_ticks_is_found",
@@ -462,8 +463,8 @@ const SAMPLED: &[(&str, Test)] = &[
 ];
 
 /// The tests that `cargo test` runs: what only this machine's own kernel can show, and what holds
-/// however busy the machine is. The others need a quiet machine; `vm::scenario` checks most of their
-/// disturbances in a guest that no load can change. They run here with `TICKTAX_TESTS=live`.
+/// however busy the machine is. The others need a quiet machine; `vm::scenario` checks most of
+/// their disturbances in a guest that no load can change. They run here with `TICKTAX_TESTS=live`.
 const ON_A_BUSY_MACHINE: [&str; 12] = [
     "books_balance_and_gaps_are_explained",
     "a_killed_audit_leaves_no_program_behind",

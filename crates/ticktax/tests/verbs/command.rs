@@ -5,41 +5,36 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{complaint, text, ticktax};
+use crate::common::{complaint, refused_as_usage, text, ticktax};
 
 #[test]
 fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
-    for (arguments, hint) in [
-        (&["audit", "--for", "soon"][..], "20s"),
-        (&["audit", "--for", "1us"], "10ms"),
-        (&["audit", "--cpus", "0-"], "0-3"),
-        (&["audit", "--probe", "jump"], "spin"),
-        (&["audit", "--probe-policy", "fifo:0"], "fifo:1"),
-        (
-            &["audit", "--probe", "soak", "--probe-policy", "fifo:50"],
-            "lowest priority",
-        ),
-        (&["audit", "--probe-policy", "fifo:50"], "with --cpus"),
-        (&["audit", "--pid", "abc"], "invalid PID"),
-        (&["audit", "--for", "-1s"], "20s, 500ms"),
-        (&["audit", "--section", "times"], "repeats"),
-        (&["report", "x", "--section", "time,noises"], "noise"),
-        (&["audit", "--section", "time", "--full"], "--full"),
-        (&["audit", "--by", "user"], "process"),
-        (&["audit", "-p", "1", "--comm", "x"], "--comm"),
-        (&["beats", "x", "--section", "time"], "repeats"),
-        (&["pace", "--section", "time"], "frames"),
-        (&["audti"], "audit"),
-        (&["report"], "<FILE>"),
-    ] {
-        let output = ticktax(arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(
-            text(&output.stderr).contains(hint),
-            "{arguments:?}: {}",
-            text(&output.stderr)
-        );
-    }
+    refused_as_usage(
+        &[],
+        &[
+            (&["audit", "--for", "soon"], "20s"),
+            (&["audit", "--for", "1us"], "10ms"),
+            (&["audit", "--cpus", "0-"], "0-3"),
+            (&["audit", "--probe", "jump"], "spin"),
+            (&["audit", "--probe-policy", "fifo:0"], "fifo:1"),
+            (
+                &["audit", "--probe", "soak", "--probe-policy", "fifo:50"],
+                "lowest priority",
+            ),
+            (&["audit", "--probe-policy", "fifo:50"], "with --cpus"),
+            (&["audit", "--pid", "abc"], "invalid PID"),
+            (&["audit", "--for", "-1s"], "20s, 500ms"),
+            (&["audit", "--section", "times"], "repeats"),
+            (&["report", "x", "--section", "time,noises"], "noise"),
+            (&["audit", "--section", "time", "--full"], "--full"),
+            (&["audit", "--by", "user"], "process"),
+            (&["audit", "-p", "1", "--comm", "x"], "--comm"),
+            (&["beats", "x", "--section", "time"], "repeats"),
+            (&["pace", "--section", "time"], "frames"),
+            (&["audti"], "audit"),
+            (&["report"], "<FILE>"),
+        ],
+    );
 }
 
 #[test]
@@ -242,9 +237,32 @@ fn the_page_explains_itself() {
             "{shell}"
         );
     }
-    let schema: serde_json::Value =
-        serde_json::from_slice(&ticktax(&["schema"]).stdout).expect("a schema in JSON");
-    assert_eq!(schema["title"], "Statement");
+}
+
+#[test]
+fn a_schema_is_that_of_the_document() {
+    let of = |words: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&ticktax(words).stdout).expect("a schema in JSON")
+    };
+    assert_eq!(of(&["schema"])["title"], "Statement");
+    for (document, title) in [
+        ("pace", "PaceStatement"),
+        ("pace-comparison", "PaceComparison"),
+        ("sweep", "GridStatement"),
+        ("beats", "BeatStatement"),
+        ("case-on-kernels", "KernelsStatement"),
+        ("kernel-comparison", "KernelComparison"),
+        ("kernel-build", "KernelBuild"),
+        ("prediction", "PredictionStatement"),
+        ("net", "NetStatement"),
+        ("packets", "PacketStatement"),
+        ("knobs", "KnobList"),
+        ("knob", "KnobSheet"),
+        ("knob-readings", "KnobReadings"),
+        ("undo", "UndoStatement"),
+    ] {
+        assert_eq!(of(&["schema", document])["title"], title);
+    }
 }
 
 /// What a shell is offered after these words, of which the last is being typed.

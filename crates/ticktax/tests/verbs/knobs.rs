@@ -1,4 +1,4 @@
-//! `ticktax knob` and `ticktax undo` as people type them. What is changed here is a child of the test's own.
+//! `ticktax knob` and `ticktax undo` as people type them. The tests change only their own child.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,7 @@ impl Subject {
     }
 }
 
-/// The journal of a session that makes a child a batch job, as it was while that was so. Nobody but root
-/// is needed for that, nor for the way back.
+/// Returns a journal that was copied while its session had made a child a batch job.
 fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
     let (whole, copy) = (folder.join("whole"), folder.join("copy"));
     let (from, to) = (whole.clone(), copy.clone());
@@ -279,17 +278,4 @@ fn a_run_that_goes_on_keeps_its_settings() {
     assert!(complaint(&output).contains("somebody (PID 7)"));
     drop(session);
     assert_eq!(undo(&journal, "text").status.code(), Some(0));
-}
-
-#[test]
-fn the_schemas_are_those_of_what_is_printed() {
-    for (of, title) in [
-        ("knobs", "KnobList"),
-        ("knob", "KnobSheet"),
-        ("knob-readings", "KnobReadings"),
-        ("undo", "UndoStatement"),
-    ] {
-        let schema = json(&ticktax(&["schema", of]));
-        assert_eq!(schema["title"], title);
-    }
 }

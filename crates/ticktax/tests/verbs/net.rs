@@ -1,4 +1,5 @@
-//! `ticktax net` as people type it: between two processes over loopback. Nothing here needs root, and nothing is timed.
+//! `ticktax net` as people type it: between two processes over loopback. Nothing here needs root,
+//! and nothing is timed.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
@@ -8,7 +9,7 @@ use nix::unistd::Pid;
 use ticktax_model::net::{End, EndedBy, Link, NetStatement, Protocol};
 
 use crate::common::traffic::{receiver, wait_for_call};
-use crate::common::{complaint, let_children_hear_ctrl_c, text, ticktax};
+use crate::common::{complaint, let_children_hear_ctrl_c, refused_as_usage, text, ticktax};
 
 fn net(arguments: &[&str]) -> Output {
     ticktax(&[&["net"], arguments].concat())
@@ -20,37 +21,31 @@ fn statement(output: &Output) -> NetStatement {
 
 #[test]
 fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
-    for (arguments, hint) in [
-        (&["pair", "--mtu", "127"][..], "choose 128 to 65535"),
-        (&["pair", "--mtu", "70000"], "choose 128 to 65535"),
-        (&["pair", "--size", "0"], "choose 1 to"),
-        (&["pair", "--udp", "--size", "20"], "choose 24 to 65507"),
-        (&["pair", "--rate", "-5M"], "invalid rate"),
-        (&["pair", "--rate", "fast"], "100M"),
-        (&["pair", "--for", "0"], "10ms to 7d"),
-        (&["pair", "--link-rate", "64k"], "1M to 100G"),
-        (&["pair", "--link-rate", "wide"], "invalid rate"),
-        (&["pair", "--delay", "301ms"], "0 to 300ms"),
-        (&["pair", "--delay", "-1ms"], "such as 20ms"),
-        (&["pair", "--loss", "21%"], "0 to 20 %"),
-        (&["pair", "--loss", "0.1"], "such as 0.1%"),
-        (&["pair", "--soak", "--untraced"], "cannot be used with"),
-        (&["send", "server:99999"], "no address of a host and a port"),
-        (&["send"], "HOST"),
-        (
-            &["recv", "--listen", "here"],
-            "no address of a host and a port",
-        ),
-    ] {
-        let output = net(arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(
-            said.contains(hint) && !said.contains("os error"),
-            "{arguments:?}: {said}"
-        );
-        assert!(output.stdout.is_empty());
-    }
+    refused_as_usage(
+        &["net"],
+        &[
+            (&["pair", "--mtu", "127"], "choose 128 to 65535"),
+            (&["pair", "--mtu", "70000"], "choose 128 to 65535"),
+            (&["pair", "--size", "0"], "choose 1 to"),
+            (&["pair", "--udp", "--size", "20"], "choose 24 to 65507"),
+            (&["pair", "--rate", "-5M"], "invalid rate"),
+            (&["pair", "--rate", "fast"], "100M"),
+            (&["pair", "--for", "0"], "10ms to 7d"),
+            (&["pair", "--link-rate", "64k"], "1M to 100G"),
+            (&["pair", "--link-rate", "wide"], "invalid rate"),
+            (&["pair", "--delay", "301ms"], "0 to 300ms"),
+            (&["pair", "--delay", "-1ms"], "such as 20ms"),
+            (&["pair", "--loss", "21%"], "0 to 20 %"),
+            (&["pair", "--loss", "0.1"], "such as 0.1%"),
+            (&["pair", "--soak", "--untraced"], "cannot be used with"),
+            (&["send", "server:99999"], "no address of a host and a port"),
+            (&["send"], "HOST"),
+            (
+                &["recv", "--listen", "here"],
+                "no address of a host and a port",
+            ),
+        ],
+    );
 }
 
 #[test]
@@ -189,15 +184,8 @@ fn a_stranger_at_the_port_changes_nothing() {
     assert!(child.wait_with_output().unwrap().status.success());
 }
 
-#[test]
-fn the_schema_is_that_of_what_is_printed() {
-    let output = ticktax(&["schema", "net"]);
-    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(schema["title"], "NetStatement");
-}
-
-/// Waits until the sender sends at its rate: then its thread sleeps between its calls, and before that it only ever
-/// waits for what the receiver says.
+/// Waits until the sender sends at its rate: then its thread sleeps between its calls, and before
+/// that it only ever waits for what the receiver says.
 fn wait_for_traffic(sender: &Child) {
     wait_for_call(sender, "ttx-net-send", nix::libc::SYS_clock_nanosleep);
 }

@@ -1,6 +1,6 @@
 //! The README's picture of a terminal, `docs/picture.svg`: the first screen about the scenario
-//! `docs/picture.toml`, which is the same on every machine. `cargo xtask picture` draws it; this test
-//! says whether it is what the page looks like now.
+//! `docs/picture.toml`, which is the same on every machine. `cargo xtask picture` draws it; this
+//! test says whether it is what the page looks like now.
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};

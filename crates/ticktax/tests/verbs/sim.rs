@@ -8,7 +8,7 @@ use ticktax_model::recording::{Header, Level, RecordingWriter, Row, RowSink, Sum
 use ticktax_model::statement::Statement;
 use ticktax_model::{Cpu, Histogram, Nanos, Source, SourceId, SourceTable, Span};
 
-use crate::common::{GAME, text, ticktax};
+use crate::common::{GAME, refused_as_usage, text, ticktax};
 
 fn predict(load: &Path, arguments: &[&str]) -> PredictionStatement {
     let load = load.to_str().unwrap();
@@ -278,23 +278,15 @@ fn settings_without_sense_are_refused_in_one_line() {
         is_refused(game, arguments, code, hint);
     }
     // What the parser of arguments refuses has its usage behind it.
-    for (arguments, hint) in [
-        (&["sim"][..], "--load"),
-        (&["sim", "--load", game, "--resample", "0"], "1..=10000"),
-        (&["sim", "--load", game, "--vary", "hz"], "NAME=LIST"),
-        (&["sim", "--load", game, "--for", "0s"], "10ms"),
-    ] {
-        let output = ticktax(arguments);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(told.contains(hint), "{told}");
-    }
-}
-
-#[test]
-fn the_schema_describes_a_prediction() {
-    let output = ticktax(&["schema", "prediction"]);
-    assert!(text(&output.stdout).contains("PredictionStatement"));
+    refused_as_usage(
+        &["sim"],
+        &[
+            (&[], "--load"),
+            (&["--load", game, "--resample", "0"], "1..=10000"),
+            (&["--load", game, "--vary", "hz"], "NAME=LIST"),
+            (&["--load", game, "--for", "0s"], "10ms"),
+        ],
+    );
 }
 
 /// A simulated recording says what machine it is of: predicting it anew takes that, and no default.
@@ -327,8 +319,8 @@ fn a_recorded_slice_is_predicted_with() {
     );
 }
 
-/// The frames of a simulated loop are rows: its recording prints the page that `pace` prints of a real
-/// one, with the figures of the prediction.
+/// The frames of a simulated loop are rows: its recording prints the page that `pace` prints of a
+/// real one, with the figures of the prediction.
 #[test]
 fn a_simulated_loop_is_reported_as_a_real_one() {
     let (_folder, recording, told) = recorded();

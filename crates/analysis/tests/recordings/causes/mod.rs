@@ -113,8 +113,8 @@ impl Recording {
         now - US
     }
 
-    /// The softirq TIMER after the tick at `at`, with these functions. Returns when the last of them
-    /// is in the middle of its work.
+    /// The softirq TIMER after the tick at `at`, with these functions. Returns when the last of
+    /// them is in the middle of its work.
     fn wheel(&mut self, cpu: u32, at: i64, functions: &[&str]) -> i64 {
         let tick = frame(Kind::Irq, "local_timer", "tick_nohz_handler");
         self.edge(tick, cpu, at + 2 * US, Effect::Raised("TIMER".into()));

@@ -1,4 +1,5 @@
-//! Random recordings whose books are known: properly nested time lines, with a probe that is robbed.
+//! Random recordings whose books are known: properly nested time lines, with a probe that is
+//! robbed.
 
 use std::collections::BTreeMap;
 
@@ -101,8 +102,8 @@ pub(crate) struct Truth {
     /// Own time by account, the probe's loop apart.
     pub(crate) accounts: BTreeMap<Key, i64>,
     pub(crate) probe: i64,
-    /// Of gaps of at least 1 µs, of shorter ones, and of those in which the probe yielded to programs:
-    /// how many, named, entry and exit, empty, of nobody known.
+    /// Of gaps of at least 1 µs, of shorter ones, and of those in which the probe yielded to
+    /// programs: how many, named, entry and exit, empty, of nobody known.
     pub(crate) gaps: [(u64, i64, i64, i64, i64); 3],
 }
 

@@ -53,7 +53,11 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn parts_balance_and_add_up_to_the_whole(scripts in scripts(), at in 0.0f64..1.0, then in 0.0f64..1.0) {
+    fn parts_balance_and_add_up_to_the_whole(
+        scripts in scripts(),
+        at in 0.0f64..1.0,
+        then in 0.0f64..1.0,
+    ) {
         let fixture = Fixture::run(&scripts);
         let (header, sources, rows) = (&fixture.header, &fixture.sources, fixture.rows());
         let begin = header.books.iter().map(|books| books.begin).min().unwrap();

@@ -75,7 +75,9 @@ proptest! {
         let known: BTreeMap<_, _> = known.filter(|&(_, time)| time != 0).collect();
         prop_assert_eq!(by_key(&statement), known);
         prop_assert_eq!(time_of(&statement, Class::Probe).0, truth.probe);
-        let of_gaps = |part: fn(&(u64, i64, i64, i64, i64)) -> i64| truth.gaps.iter().map(part).sum::<i64>();
+        let of_gaps = |part: fn(&(u64, i64, i64, i64, i64)) -> i64| {
+            truth.gaps.iter().map(part).sum::<i64>()
+        };
         prop_assert_eq!(time_of(&statement, Class::EntryExit).0, of_gaps(|side| side.2));
         prop_assert_eq!(time_of(&statement, Class::Outside).0, of_gaps(|side| side.3));
         prop_assert_eq!(time_of(&statement, Class::Unexplained).0, truth.unreported());
@@ -118,7 +120,8 @@ proptest! {
         let begin = fixture.header.begin().unwrap_or_default();
         for account in book(&fixture).accounts {
             let made = MADE_BY_THE_LEDGER.contains(&account.class) && account.class != Class::Probe;
-            prop_assert_eq!(account.longest.is_some(), account.intervals.count > 0 && !made, "{:?}", account);
+            let has_longest = account.intervals.count > 0 && !made;
+            prop_assert_eq!(account.longest.is_some(), has_longest, "{:?}", account);
             let Some(longest) = account.longest else {
                 continue;
             };
@@ -223,7 +226,8 @@ proptest! {
         let sums = statement(&summed(&rows), &fixture.header, &fixture.sources);
         prop_assert!(sums.balance.balances());
         // But for when their longest intervals were.
-        let accounts = spans.accounts.into_iter().map(|account| Account { longest: None, ..account });
+        let accounts = spans.accounts.into_iter();
+        let accounts = accounts.map(|account| Account { longest: None, ..account });
         prop_assert_eq!(accounts.collect::<Vec<_>>(), sums.accounts);
         prop_assert_eq!(spans.cpus, sums.cpus);
     }

@@ -398,7 +398,8 @@ fn cpu_0() -> CpuList {
     [Cpu(0)].into_iter().collect()
 }
 
-/// A probe that ticks interrupt: `usual` ns around each of 100, then `late` ns around each of the others.
+/// A probe that ticks interrupt: `usual` ns around each of 100, then `late` ns around each of the
+/// others.
 fn ticking(late: &[i64]) -> Desk {
     const PERIOD: i64 = 1_000_000;
     let count = 100 + i64::try_from(late.len()).expect("a few");

@@ -1,5 +1,5 @@
-//! Every fiftieth frame of a loop is made 9 ms late, each time by something else: the statement must
-//! name it, and nothing else.
+//! Every fiftieth frame of a loop is made 9 ms late, each time by something else: the statement
+//! must name it, and nothing else.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, off_cpu, process, row, thread};

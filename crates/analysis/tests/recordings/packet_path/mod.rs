@@ -56,8 +56,8 @@ impl Cast {
         self.told(rows, &traced()).unwrap()
     }
 
-    /// On CPU 0 an interrupt of the card at `at` raises `NET_RX` 2 µs later, which begins after 4 µs and wakes
-    /// the game after 7 µs; it had interrupted idling.
+    /// On CPU 0 an interrupt of the card at `at` raises `NET_RX` 2 µs later, which begins after 4
+    /// µs and wakes the game after 7 µs; it had interrupted idling.
     fn packet(&self, at: i64) -> Vec<Row> {
         vec![
             raised(0, at + 2 * US, self.card),
@@ -292,8 +292,8 @@ fn in_which_order_the_rows_of_cpus_come_does_not_matter() {
     assert_eq!(cast.packets(&mixed), told);
 }
 
-/// Woken by its own CPU's interrupt while it ran, it goes on; from another CPU right before it left, it comes
-/// back, unless something else woke it before it did.
+/// Woken by its own CPU's interrupt while it ran, it goes on; from another CPU right before it
+/// left, it comes back, unless something else woke it before it did.
 #[test]
 fn a_thread_that_had_its_cpu_goes_on() {
     let cast = Cast::new();

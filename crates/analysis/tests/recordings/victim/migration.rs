@@ -16,12 +16,13 @@ const BEGIN: i64 = 1_000 * MS;
 enum Order {
     Cpu0First,
     Cpu1First,
-    /// The compiler's row comes when it leaves its CPU, long after the wait, and that of an interrupt of it before.
+    /// The compiler's row comes when it leaves its CPU, long after the wait, and that of an
+    /// interrupt of it before.
     CompilerLast,
 }
 
-/// The thread is preempted on CPU 0 by `compiler` for 20 ms, and runs on CPU 1 then, which idled for the
-/// first 15 ms of that and ran `other` from then on.
+/// The thread is preempted on CPU 0 by `compiler` for 20 ms, and runs on CPU 1 then, which idled
+/// for the first 15 ms of that and ran `other` from then on.
 fn audit(order: Order) -> ThreadTimes {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid));
@@ -91,8 +92,8 @@ fn waited_behind_both(threads: &ThreadTimes) {
     assert_eq!(lost, ["compiler", "other"]);
 }
 
-/// A row that comes more than 200 ms late is not waited for, and nothing is claimed of where the thread
-/// ran before.
+/// A row that comes more than 200 ms late is not waited for, and nothing is claimed of where the
+/// thread ran before.
 #[test]
 fn where_it_ran_before_is_not_guessed() {
     let threads = audit(Order::Cpu1First);

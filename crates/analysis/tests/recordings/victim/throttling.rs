@@ -11,8 +11,8 @@ use crate::victim::fixture::followed;
 const MS: i64 = 1_000_000;
 
 /// Thread 11 of process 10 uses 20 ms of each 100, never sleeps, and is known by nothing but its
-/// throttling; after each it waits 5 ms for another program. The timer runs on the other CPU, and its
-/// row comes after all others.
+/// throttling; after each it waits 5 ms for another program. The timer runs on the other CPU, and
+/// its row comes after all others.
 fn audit(target: Target, pid: Option<i32>) -> Option<ThreadTimes> {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid + 1));
