@@ -66,6 +66,8 @@ impl Budget {
             return budget;
         };
         let (terminal, most) = (*terminal, budget.most());
+        let names: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
+        let files = names.join(" and ");
         let guard = move || {
             while memory
                 .resident()
@@ -76,7 +78,7 @@ impl Budget {
                 }
                 thread::sleep(INTERVAL);
             }
-            end(&terminal, most, advice);
+            end(&terminal, &files, most, advice);
         };
         // Without the guard there are still the reader's limits.
         drop(
@@ -103,10 +105,10 @@ impl Budget {
     clippy::exit,
     reason = "the thread that takes the memory cannot be stopped"
 )]
-fn end(terminal: &Terminal, most: u64, advice: &str) -> ! {
+fn end(terminal: &Terminal, files: &str, most: u64, advice: &str) -> ! {
     let most = most / MIB;
     terminal.complain(&format_args!(
-        "refusing to take more than {most} MiB of memory for a file of this size: {advice}"
+        "{files} would take more than {most} MiB of memory, the limit for this size: {advice}"
     ));
     std::process::exit(1);
 }

@@ -174,7 +174,8 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => no_recorder(&socket),
             _ if is_other => no_recorder(&socket),
             io::ErrorKind::WouldBlock => format!(
-                "the recorder at {socket} did not take the mark within {} s: restart it",
+                "the recorder at {socket} did not take the mark within {} s, so nothing was kept: if \
+                 the recorder hangs, restart it",
                 PATIENCE.as_secs()
             ),
             _ => format!(

@@ -41,7 +41,7 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     let length = plan.length.unwrap_or(loaded.length);
     if plan.length.is_none() && length > LONGEST {
         return Err(Failure::Arguments(format!(
-            "{} is {length} long: choose the length of each run with --for",
+            "{} lasts {length}: if that is right, choose the length of each simulated run with --for",
             loaded.file
         )));
     }
