@@ -1,6 +1,6 @@
 //! What `/proc/PID` says of a program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
@@ -117,6 +117,26 @@ impl Proc {
         }
         let pids = self.processes().into_iter();
         Some(pids.filter_map(|pid| self.autogroup(pid)).collect())
+    }
+
+    /// Processes by cgroup: paths in the hierarchy that has the CPU controller. Its root, where all kernel threads
+    /// are, is left out. `None` if `/proc` cannot be read.
+    pub fn cgroups(&self) -> Option<BTreeMap<String, BTreeSet<i32>>> {
+        self.text("proc/self/cgroup")?;
+        let mut cgroups: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
+        for pid in self.processes() {
+            if let Some(path) = self.cgroup(pid) {
+                cgroups.entry(path).or_default().insert(pid);
+            }
+        }
+        Some(cgroups)
+    }
+
+    /// Path of the cgroup of process `pid` in the hierarchy that has the CPU controller. `None` if that is its root,
+    /// or the process has ended.
+    pub fn cgroup(&self, pid: i32) -> Option<String> {
+        let path = cpu_cgroup(&self.text(&format!("proc/{pid}/cgroup"))?)?.to_owned();
+        (path != "/").then_some(path)
     }
 
     /// Whether CPU time is shared between the session of process `pid` and others first, whatever priorities its
@@ -305,6 +325,26 @@ fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }
 
+/// The path in the hierarchy that has the CPU controller, from the text of `/proc/PID/cgroup`: that of version 1 if
+/// there is one, else that of version 2.
+fn cpu_cgroup(text: &str) -> Option<&str> {
+    let lines = text.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        Some((parts.next()?, parts.next()?))
+    });
+    let has_cpu = |controllers: &str| controllers.split(',').any(|name| name == "cpu");
+    let mut unified = None;
+    for (controllers, path) in lines {
+        if has_cpu(controllers) {
+            return Some(path);
+        }
+        if controllers.is_empty() {
+            unified = Some(path);
+        }
+    }
+    unified
+}
+
 fn state(stat: &str) -> Option<char> {
     words(stat)?.next()?.chars().next()
 }
@@ -366,6 +406,7 @@ fn nice(stat: &str) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fs;
 
     use ticktax_model::Nanos;
@@ -469,6 +510,30 @@ mod tests {
         fs::remove_file(root.path().join("proc/7/cgroup")).unwrap();
         fs::write(switch, "0\n").unwrap();
         assert_eq!(proc.autogroups(), Some(Vec::new()));
+    }
+
+    #[test]
+    fn processes_are_listed_by_the_cgroup_that_shares_cpu_time() {
+        let root = tempfile::tempdir().unwrap();
+        let proc = Proc::at(root.path());
+        assert_eq!(proc.cgroups(), None);
+        for (pid, cgroups) in [
+            ("self", "0::/\n"),
+            ("2", "8:pids:/\n1:cpu,cpuacct:/\n0::/\n"),
+            ("7", "8:pids:/x\n1:cpu,cpuacct:/pods/a:b\n0::/ignored\n"),
+            ("9", "1:cpu,cpuacct:/pods/a:b\n"),
+            ("11", "0::/system.slice/db.service\n"),
+        ] {
+            let folder = root.path().join("proc").join(pid);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("cgroup"), cgroups).unwrap();
+        }
+        let expected = [
+            ("/pods/a:b", vec![7, 9]),
+            ("/system.slice/db.service", vec![11]),
+        ];
+        let expected = expected.map(|(path, pids)| (path.to_owned(), BTreeSet::from_iter(pids)));
+        assert_eq!(proc.cgroups(), Some(expected.into()));
     }
 
     #[test]

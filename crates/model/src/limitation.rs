@@ -86,6 +86,12 @@ pub enum Limitation {
     },
     /// Sums of intervals do not tell what happened to one program.
     ProgramNotFollowed,
+    /// Threads that the tracer did not follow: what they did while off their CPUs is derived from their runs and
+    /// wake-ups.
+    WaitsDerived {
+        /// How many.
+        threads: u64,
+    },
     /// Threads of the followed program for which there was no room.
     ThreadsNotFollowed {
         /// How many.

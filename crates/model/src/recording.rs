@@ -1,5 +1,7 @@
 //! A recording: what one world (live machine, lab guest, simulator) did, on disk or in passing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -173,6 +175,10 @@ pub struct Header {
     /// are off, `None` where they are not known.
     #[serde(default)]
     pub autogroups: Option<Vec<ProcessAutogroup>>,
+    /// Processes by cgroup, at the begin or at the end: paths in the hierarchy that has the CPU controller, its root
+    /// left out. `None` if they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroups: Option<BTreeMap<String, BTreeSet<i32>>>,
     /// The soakers that ran, one a CPU.
     #[serde(default)]
     pub soakers: Vec<SoakReport>,
@@ -294,6 +300,7 @@ impl Header {
             victim: None,
             policies: Vec::new(),
             autogroups: None,
+            cgroups: None,
             soakers: Vec::new(),
             ended_early: None,
             paced: None,

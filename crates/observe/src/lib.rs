@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod autogroups;
+mod cgroups;
 mod collector;
 mod command;
 mod error;

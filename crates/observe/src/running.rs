@@ -14,6 +14,7 @@ use ticktax_probes::clock::now;
 use ticktax_trace::{Counted, TraceError, Tracer};
 
 use crate::autogroups::Autogroups;
+use crate::cgroups::Cgroups;
 use crate::collector::Collector;
 use crate::command::Audited;
 use crate::error::ObserveError;
@@ -52,6 +53,7 @@ pub(crate) struct Running {
     collector: Collector,
     policies: Vec<ThreadPolicy>,
     autogroups: Autogroups,
+    cgroups: Cgroups,
     run_queue: RunQueue,
     /// When the watching began.
     begin: Nanos,
@@ -78,6 +80,7 @@ impl Running {
         let (mut probe, unprobed) = prepare_probe(&settings, &full)?;
         let policies = proc.special_policies();
         let mut autogroups = Autogroups::at_begin(&proc);
+        let mut cgroups = Cgroups::at_begin(&proc);
         let began_unix = unix_time();
         let cpu_before = own_thread_cpu_time();
         let mut before = proc.counters(now());
@@ -110,6 +113,7 @@ impl Running {
         }
         if let Some(command) = &command {
             autogroups.started(&proc, command.pid());
+            cgroups.started(&proc, command.pid());
         }
         // After the command has been started, which would inherit where it may run.
         let mut collector = Collector::new();
@@ -135,6 +139,7 @@ impl Running {
             collector,
             policies,
             autogroups,
+            cgroups,
             run_queue: RunQueue::default(),
             begin,
             looked: false,
@@ -323,6 +328,7 @@ impl Running {
         header.command = command;
         header.policies = with_new(self.policies, Proc::default().special_policies());
         header.autogroups = self.autogroups.at_end(&Proc::default());
+        header.cgroups = self.cgroups.at_end(&Proc::default());
         header.ended_early = self.ended_early;
         if let (Some(asked), None) = (asked, self.ended_early) {
             let watched = header.books.iter().map(Books::elapsed).max();

@@ -42,6 +42,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::ProbePolicyRefused { .. }
         | Limitation::OutsideNotSeparated { .. } => probes(limitation),
         Limitation::ThreadsNotFollowed { .. }
+        | Limitation::WaitsDerived { .. }
         | Limitation::InterruptsNotTraced { .. }
         | Limitation::SwitchesMissed { .. }
         | Limitation::ProcessNotTraced { .. }
@@ -208,6 +209,11 @@ fn events(limitation: &Limitation) -> Words {
         Limitation::ThreadsNotFollowed { threads } => say(
             format!("{threads} of its threads"),
             "there was no room to follow them",
+        ),
+        Limitation::WaitsDerived { threads } => say(
+            format!("why {threads} of its threads slept, and how long quotas throttled them"),
+            "the tracer did not follow them: sleep, disk, locks and stops are one state, throttled time \
+             counts as waiting, and waits that cross either end of the recording are missing",
         ),
         Limitation::InterruptsNotTraced {
             cpu,

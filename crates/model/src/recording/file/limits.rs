@@ -5,6 +5,7 @@
 
 mod json;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::disk::{Bounds, Excess};
@@ -96,11 +97,14 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
         soakers,
         policies,
         autogroups,
+        cgroups,
         replayed,
         triggers,
         ..
     } = header;
     let autogroups = autogroups.as_ref().map_or(0, Vec::len);
+    let in_cgroups = cgroups.iter().flat_map(BTreeMap::values);
+    let in_cgroups = in_cgroups.map(BTreeSet::len).sum();
     let replayed = replayed.as_ref().map_or(0, Vec::len);
     for (length, most, of) in [
         (books.len(), PER_CPU, "CPUs with books"),
@@ -112,6 +116,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
         (triggers.len(), PER_CPU, "triggers"),
         (policies.len(), PER_THREAD, "threads with a policy"),
         (autogroups, PER_THREAD, "processes with a session"),
+        (in_cgroups, PER_THREAD, "processes in cgroups"),
         (replayed, PER_THREAD, "replayed threads"),
     ] {
         if length > most {
