@@ -157,7 +157,7 @@ pub struct Bias {
     pub program: Option<String>,
     /// Process id of the program.
     pub pid: Option<i32>,
-    /// Time for which the program or activity was on the CPU.
+    /// Time that the program or activity spent on the CPU.
     #[serde(rename = "ran_ns")]
     pub ran: Nanos,
     /// The part of `ran` that the columns count.

@@ -31,7 +31,7 @@ pub enum Advice {
         /// CPUs on which these threads ran.
         cpus: CpuList,
         /// CPUs to move it to: online, not isolated, and without long waits of the watched program;
-        /// `None` if there are no such CPUs.
+        /// `None` if no CPU qualifies.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         other_cpus: Option<CpuList>,
         /// Time that these threads ran while the watched program waited.
@@ -228,7 +228,7 @@ pub enum Advice {
     },
 }
 
-/// Processes of a program for which raising the nice value does not help.
+/// Processes of a program that a higher nice value would not slow down.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Standing {
     /// Processes that had exited when the recording ended.
@@ -265,7 +265,7 @@ pub struct CrowdingProgram {
     /// between autogroups first, so a process's nice value has no effect across them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub autogroup_pids: Vec<i32>,
-    /// Processes for which a nice value does not help.
+    /// Processes that a higher nice value would not slow down.
     #[serde(flatten)]
     pub standing: Standing,
     /// Time that it ran while the watched program waited, or in total.

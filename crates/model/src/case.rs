@@ -98,8 +98,8 @@ pub struct Line {
     pub modelled: Option<f64>,
     /// Relation of the model's result to the published figure.
     pub kind: RowKind,
-    /// Deviation of the model from the derived number or, if there is none, from the published one;
-    /// 0 within a range.
+    /// Deviation of the model from the derived number or, without one, from the published number; 0
+    /// within a range.
     pub residual: Option<f64>,
     /// Largest acceptable deviation.
     pub allowed: f64,

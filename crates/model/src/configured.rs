@@ -266,7 +266,7 @@ impl Offload {
         matches!(self, Self::ReceiveChecksum | Self::GenericReceive)
     }
 
-    /// Kernel features of which any one provides the offload.
+    /// Alternative kernel features that provide the offload.
     pub const fn features(self) -> &'static [&'static str] {
         match self {
             Self::Checksum => &[

@@ -93,7 +93,7 @@ pub enum Confidence {
     Certain,
 }
 
-/// How much a finding matters. Pages list the most severe first.
+/// Importance of a finding. Pages list the most severe first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

@@ -29,7 +29,7 @@ pub struct Incident {
     pub thread: Option<IncidentThread>,
     /// CPU on which it was detected: where the thread then ran, or where the stretch occurred.
     pub cpu: Option<Cpu>,
-    /// CPU for which the thread waited first, if the rows show that it was another one.
+    /// CPU that the thread waited for first, if the rows show that it was another one.
     pub waited_on: Option<Cpu>,
     /// Length of the delay; 0 for a signal or mark.
     #[serde(rename = "lasted_ns")]
@@ -106,10 +106,10 @@ pub struct RanInstead {
 pub struct Signature {
     /// Kind of delay.
     pub kind: TriggerKind,
-    /// Program that was delayed; empty if there is none.
+    /// Program that was delayed; empty if no program was.
     pub program: String,
     /// Main cause: the activity that used most of the time, or that woke a blocked thread; empty if
-    /// unknown or if there is none.
+    /// unknown or if the CPU was idle.
     pub by: String,
 }
 

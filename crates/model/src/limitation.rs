@@ -82,7 +82,7 @@ pub enum Limitation {
     },
     /// The time of the hypervisor, and of kernel entry and exit, is contained in other accounts.
     OutsideNotSeparated {
-        /// Why there are no gaps to separate it.
+        /// Why gaps are missing, which would separate that time.
         reason: NoGaps,
     },
     /// Intervals were only summed, so a single program could not be followed.
@@ -187,7 +187,7 @@ pub enum Limitation {
         /// Number of events.
         count: u64,
     },
-    /// Some intervals had sources for which the table of sums had no room.
+    /// The table of sums had no room for the sources of some intervals.
     SourcesFolded {
         /// Number of intervals.
         intervals: u64,
@@ -202,7 +202,7 @@ pub enum Limitation {
     HostTime,
     /// A paced process made more context switches than fit into memory.
     FollowingCutShort {
-        /// Time up to which it was followed.
+        /// Time after which following stopped.
         #[serde(rename = "after_ns")]
         after: Nanos,
     },
@@ -306,7 +306,7 @@ pub enum Limitation {
     NotVerified,
     /// A limitation from a recording of schema 1, which has only text.
     Other {
-        /// What could not be observed.
+        /// Missing observation.
         what: String,
         /// Reason.
         why: String,
@@ -379,7 +379,7 @@ pub enum Unreadable {
     Failed(String),
 }
 
-/// Reason why there are no gaps.
+/// Reason why a recording has no gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoGaps {

@@ -389,8 +389,8 @@ impl Counters {
         self.pids.clone().or_else(listed)
     }
 
-    /// Removes programs whose time did not change since `before` from both readings, if there are
-    /// so many that they would fill a file.
+    /// Removes programs whose time did not change since `before` from both readings. Short lists
+    /// are left as they are; a long one would fill the file.
     pub fn keep_what_ran(&mut self, before: &mut Self) {
         const FEW: usize = 1_000;
         if self.programs.len() <= FEW {

@@ -163,7 +163,7 @@ pub struct ProtocolCounters {
     /// UDP datagrams dropped because UDP's total memory was used up.
     #[serde(default)]
     pub memory_drops: u64,
-    /// Packets for which a network card's ring had no room, on the whole host, if its cards are
+    /// Packets dropped because a network card's ring was full, on the whole host, if its cards are
     /// visible.
     #[serde(default)]
     pub ring_drops: u64,

@@ -133,8 +133,7 @@ pub struct ExperimentCell {
     pub values: Vec<usize>,
     /// Settings in effect, as read back.
     pub facts: Vec<Fact>,
-    /// Index of the first cell with the same settings in effect; its own index if there is no
-    /// earlier one.
+    /// Index of the first cell with the same settings in effect. It can be the cell's own index.
     pub same_as: usize,
     /// Runs in completed blocks.
     pub runs: u64,
@@ -298,8 +297,8 @@ pub struct UnitCosts {
     pub bound: Vec<BoundUnit>,
     /// Number of equations: cells with different settings in effect.
     pub equations: usize,
-    /// Root mean square of the residual CPU time per byte, as a share; `None` if there are no
-    /// degrees of freedom left.
+    /// Root mean square of the residual CPU time per byte, as a share; `None` without remaining
+    /// degrees of freedom.
     #[serde(rename = "misfit_share")]
     pub misfit: Option<f64>,
     /// Why no costs could be determined.
@@ -328,9 +327,9 @@ pub struct NetExperiment {
     pub tool_version: String,
     /// Host name.
     pub host: String,
-    /// Link, as far as it is not varied.
+    /// Link, without the varied settings.
     pub link: Link,
-    /// Traffic, as far as it is not varied.
+    /// Traffic, without the varied settings.
     pub spec: TrafficSpec,
     /// Varied factors.
     pub factors: Vec<VariedFactor>,

@@ -113,7 +113,7 @@ impl SleepMethod {
         }
     }
 
-    /// Unit of its system call's timeout, to which the remaining time is rounded up. 1 ns for calls
+    /// Unit of its system call's timeout. The remaining time is rounded up to it. 1 ns for calls
     /// that take a `timespec` and for reading the clock.
     pub const fn unit(self) -> Nanos {
         match self {

@@ -34,7 +34,7 @@ pub struct PacketStatement {
     pub sender: Option<EndReport>,
     /// Report of the receiver.
     pub receiver: Option<EndReport>,
-    /// CPU to which the receiver was pinned.
+    /// CPU that the receiver was pinned to.
     pub receiver_cpu: Option<u32>,
     /// Buffer of the receiving socket; `None` on the sender's host.
     pub buffer: Option<SocketBuffer>,
@@ -46,7 +46,7 @@ pub struct PacketStatement {
     pub drop_reasons: Option<Vec<DropReason>>,
     /// Bursts of losses, in order; `None` on the sender's host.
     pub bursts: Option<Vec<Burst>>,
-    /// Datagrams lost in bursts for which there was no room.
+    /// Datagrams lost in bursts that did not fit into the log.
     pub lost_in_no_burst: u64,
     /// Causes that delayed the receiver while its buffer filled, largest loss first.
     pub causes: Vec<BurstCause>,
@@ -64,7 +64,7 @@ pub struct PacketStatement {
     pub slot: Nanos,
     /// Why the causes of the receiver's delays are unknown.
     pub no_trace: Option<String>,
-    /// Trace events for which there was no room. A cause may be missing.
+    /// Trace events that did not fit into the buffers. A cause may be missing.
     pub events_lost: u64,
 }
 

@@ -150,7 +150,7 @@ pub struct Header {
     pub part: Option<RecordingPart>,
     /// Interval over which each CPU's time is accounted for.
     pub books: Vec<Books>,
-    /// What could and could not be observed.
+    /// Coverage and limitations of the observation.
     pub coverage: Coverage,
     /// How the probes' clock was checked and aligned with the tracer's.
     pub clock: Option<ClockReport>,
@@ -180,7 +180,7 @@ pub struct Header {
     /// Why the recording ended before the requested time, if it did.
     #[serde(default)]
     pub ended_early: Option<EndedEarly>,
-    /// The frames for which it was made, if it comes from `pace`.
+    /// Kind of frames or datagrams in the recording, if it comes from `pace`.
     #[serde(default)]
     pub paced: Option<Paced>,
     /// Result of each replayed thread, if it is a replay of programs.
@@ -201,7 +201,7 @@ pub struct Header {
     pub triggers: Vec<Trigger>,
 }
 
-/// The frames for which a recording was made.
+/// The frames or datagrams that a recording of `pace` is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Paced {
@@ -241,8 +241,8 @@ impl Header {
         books.unwrap_or(self.after.at)
     }
 
-    /// Stolen time of all CPUs with accounts, according to the hypervisor's steal clock; `None` if
-    /// there is no such clock, or if it never advanced in a guest.
+    /// Stolen time of all CPUs with accounts, according to the hypervisor's steal clock; `None`
+    /// without such a clock, or if it never advanced in a guest.
     pub fn stolen(&self) -> Option<Nanos> {
         let mut books = self.books.iter();
         let first = books.next()?;
@@ -252,7 +252,7 @@ impl Header {
         is_reported.then_some(all)
     }
 
-    /// Time from which the watched program was followed; `None` if there is none.
+    /// Time from which the watched program was followed; `None` without a watched program.
     pub fn followed_since(&self) -> Option<Nanos> {
         let begin = self.victim.as_ref()?.begin;
         Some(self.part.map_or(begin, |part| begin.max(part.start())))
@@ -326,7 +326,7 @@ impl Books {
     }
 }
 
-/// What the observer could and could not see.
+/// Coverage of the observation and its limitations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     /// Hooks that the tracer watched; empty without a tracer.

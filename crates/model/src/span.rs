@@ -134,8 +134,8 @@ pub struct Source {
     pub owner: Owner,
     /// Name, such as `local_timer`, `virtio0-req.0`, `NET_RX`, `kworker/0:1` or a thread's name.
     pub name: Arc<str>,
-    /// Function or cause within the source, such as a timer's function or a work item; empty if
-    /// there is none.
+    /// Function or cause within the source, such as a timer's function or a work item; may be
+    /// empty.
     pub detail: Arc<str>,
     /// The thread, if the source is one.
     pub thread: Option<Thread>,

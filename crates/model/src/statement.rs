@@ -57,7 +57,7 @@ pub struct Statement {
     /// Periodic sources, if they were searched for.
     #[serde(default)]
     pub beats: Option<crate::beats::BeatStatement>,
-    /// What could and could not be observed.
+    /// Coverage and limitations of the observation.
     pub coverage: Coverage,
     /// Check of the probes' clock.
     pub clock: Option<ClockReport>,
@@ -77,8 +77,7 @@ pub struct Statement {
     #[serde(default)]
     pub pressure: BTreeMap<String, Pressure>,
     /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock. It
-    /// can be part of any account. `None` if there is no such clock, or if it never advanced in a
-    /// guest.
+    /// can be part of any account. `None` without such a clock, or if it never advanced in a guest.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
     /// Number of threads that ran or waited for a CPU, on the whole machine.
@@ -116,7 +115,7 @@ pub struct Account {
     /// Intervals that make up the time.
     #[serde(flatten)]
     pub intervals: Intervals,
-    /// The longest interval; `None` if it has no row of its own.
+    /// The longest interval; `None` if it has no separate row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Moment>,
     /// Breakdown by function, work item or thread, largest first. The parts add up to at most

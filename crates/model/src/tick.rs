@@ -47,7 +47,7 @@ pub enum Basis {
     /// known.
     Sums,
     /// All local timer interrupts, because no timer function was observed. Kernels without
-    /// high-resolution timers have none. Some of the interrupts may not have been ticks.
+    /// high-resolution timers have none. Some of the interrupts were possibly not ticks.
     Interrupts,
     /// The kernel's count of local timer interrupts. It includes other timers, so it is an upper
     /// bound for the ticks.

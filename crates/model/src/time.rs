@@ -1,4 +1,4 @@
-//! Time as the whole project counts it: signed nanoseconds in a type of their own, never a bare
+//! Time as the whole project counts it: signed nanoseconds in a dedicated type, never a bare
 //! integer.
 
 use std::fmt;
@@ -226,8 +226,8 @@ impl<'a> Sum<&'a Nanos> for Nanos {
 
 /// Formatting for people: three significant digits and a unit from `ns` to `s`.
 impl Nanos {
-    /// Formats the time with two significant digits and a unit. A quantile of a
-    /// [`Histogram`](crate::Histogram) is no more precise than that.
+    /// Formats the time with two significant digits and a unit. That is the precision of a quantile
+    /// of a [`Histogram`](crate::Histogram).
     pub fn rough(self) -> String {
         const UNITS: [(u64, &str); 4] = [
             (1_000_000_000, "s"),

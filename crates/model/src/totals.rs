@@ -74,7 +74,7 @@ pub struct Totals {
     pub hz_configured: Option<u32>,
     /// Start, in ms since 1970 by the wall clock.
     pub began_unix_ms: i64,
-    /// Time up to which rows are included, in ms since 1970 by the wall clock.
+    /// Time up to the last included row, in ms since 1970 by the wall clock.
     pub updated_unix_ms: i64,
     /// CPU time by account.
     pub accounts: AccountSums,

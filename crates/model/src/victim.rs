@@ -23,9 +23,9 @@ use crate::{Cpu, CpuList, Kind, Lengths, Moment, Nanos};
 /// Suffix of a wait's detail if the wait ended on another CPU than it started on.
 pub const MOVED: &str = ", moved";
 
-/// Name of ticktax in place of a program's name.
+/// Name of ticktax where it ran instead of a program.
 pub const TOOL: &str = "ticktax";
-/// Name of ticktax's probes in place of a program's name.
+/// Name of ticktax's probes where they ran instead of a program.
 pub const PROBE: &str = "ticktax's probe";
 
 /// Reason why a thread was off its CPU. It is the `detail` of a recording's wait rows.
@@ -188,7 +188,7 @@ pub struct VictimStatement {
     /// Counters of its cgroup's CPU quota, for the time of the audit.
     pub throttling: Option<Throttling>,
     /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock;
-    /// `None` if there is no such clock or it never advanced.
+    /// `None` without such a clock, or if it never advanced.
     #[serde(rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
     /// Its frames, if it is a process with a thread that wakes periodically.

@@ -64,7 +64,7 @@ pub struct CpuProof {
     pub doubts: Vec<Doubt>,
 }
 
-/// How far an empty gap proves that the kernel ran nothing in it.
+/// Strength of the proof that an empty gap gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
@@ -118,7 +118,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Upper bound of the unseen kernel entries that this allows; `None` if there is no bound.
+    /// Upper bound of the unseen kernel entries that this allows; `None` for unlimited.
     pub const fn unseen(self) -> Option<u64> {
         match self {
             Self::EntriesNotWatched

@@ -107,7 +107,7 @@ pub struct Trigger {
     /// Thread id of the delayed thread or, for a stretch, of the running thread. 0 if it is not a
     /// thread, such as an interrupt.
     pub tid: i32,
-    /// Process id of that thread; 0 if there is none.
+    /// Process id of that thread; 0 without a thread.
     pub pid: i32,
     /// Name of that thread or interrupt. For a mark, its text; may be empty.
     pub comm: String,

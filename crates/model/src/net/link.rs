@@ -21,7 +21,7 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// Whether there are no restrictions.
+    /// Whether the link is unrestricted.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }

@@ -16,7 +16,7 @@ pub enum Doing {
     Sender,
     /// The receiving thread.
     Receiver,
-    /// A softirq, whatever it interrupted.
+    /// A softirq, regardless of the thread that it interrupted.
     Softirq,
     /// A hardware interrupt.
     Irq,
@@ -37,7 +37,7 @@ impl Doing {
         Self::Left,
     ];
 
-    /// The activity to which an account belongs.
+    /// The activity that contains an account.
     pub const fn of(account: TrafficAccount) -> Self {
         match account {
             TrafficAccount::SenderUser | TrafficAccount::SenderCall => Self::Sender,
@@ -100,7 +100,7 @@ pub struct Sampled {
     pub period: Nanos,
     /// Counts by activity. Both numbers add up to all samples.
     pub counts: Vec<SampleCount>,
-    /// Samples for which there was no room.
+    /// Samples that did not fit into the buffer.
     pub samples_lost: u64,
 }
 

@@ -37,8 +37,8 @@ pub struct PaceComparison {
     pub rounds: u64,
     /// Variants, in the order of the command line.
     pub rows: Vec<PaceVariant>,
-    /// Quantile of the waits that is shown and compared: the highest for which every row has enough
-    /// frames. `None` if a row has too few for any.
+    /// Quantile of the waits that is shown and compared: the highest one that every row has enough
+    /// frames for. `None` if a row has too few for any.
     pub quantile: Option<f64>,
     /// Recommendation for each rate and work.
     pub choices: Vec<Choice>,
@@ -65,8 +65,8 @@ pub struct PaceVariant {
     /// CPU time over all turns, by each clock.
     #[serde(default)]
     pub readings: Vec<CpuReading>,
-    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before a frame was due:
-    /// the mean over its turns, each of which was calibrated separately.
+    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before a frame was due,
+    /// averaged over the turns. Each turn is calibrated separately.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,
     /// Results of each turn, which allow differences to be tested against chance.

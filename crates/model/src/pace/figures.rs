@@ -107,7 +107,7 @@ pub struct Distribution {
     pub max: Nanos,
     /// Whether the quantiles are exact; otherwise they are accurate to ±11 %.
     pub exact: bool,
-    /// Quantiles for which there are enough values: those whose 95 % upper bound is among the
+    /// Quantiles that the number of values supports: those whose 95 % upper bound is among the
     /// values.
     pub quantiles: Vec<Quantile>,
     /// Histogram without empty buckets.
@@ -241,8 +241,8 @@ pub struct EndedIdle {
     /// Number of such wake-ups.
     pub count: u64,
     /// Whether they are the loop's own. Otherwise the count is the number of exits of its CPU from
-    /// energy-saving idle states, whoever caused them. That is an upper bound, except for idle
-    /// periods that no sleep of the loop ended.
+    /// energy-saving idle states, for any reason. That is an upper bound, except for idle periods
+    /// that no sleep of the loop ended.
     pub own: bool,
 }
 

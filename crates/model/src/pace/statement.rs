@@ -166,8 +166,7 @@ pub struct ThreadReport {
     pub cpu: Nanos,
     /// Periodic events in it, strongest first.
     pub rhythms: Vec<RhythmReport>,
-    /// Why there are none, why none could be found, or why they are not taken as the process's
-    /// frames.
+    /// Why no periodic events were found, or why they are not taken as the process's frames.
     pub why_none: Option<String>,
 }
 

@@ -76,7 +76,7 @@ pub fn frame_source(turn: Option<u64>) -> Source {
     }
 }
 
-/// The turn to which frames of this source belong. The inverse of [`frame_source`].
+/// The turn that frames of this source belong to. The inverse of [`frame_source`].
 pub fn turn_of(source: &Source) -> Option<u64> {
     let ours = source.kind == Kind::Frame && &*source.name == NAME;
     ours.then(|| source.detail.parse().ok()).flatten()

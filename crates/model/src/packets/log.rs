@@ -27,13 +27,13 @@ pub struct PacketRun {
     pub drop_reasons: Option<Vec<DropReason>>,
     /// Process id and thread id of the receiver, if it ran on this host and was traced.
     pub thread: Option<(i32, i32)>,
-    /// CPU to which the receiver was pinned.
+    /// CPU that the receiver was pinned to.
     pub receiver_cpu: Option<u32>,
     /// Why nothing was traced.
     pub no_trace: Option<String>,
 }
 
-/// A reason for which the kernel dropped datagrams.
+/// A reason of the kernel for dropping datagrams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DropReason {
     /// The kernel's name without `SKB_DROP_REASON_` (`include/net/dropreason-core.h`).
@@ -49,7 +49,7 @@ pub struct PacketLog {
     pub buffer: SocketBuffer,
     /// Bursts of losses, in order.
     pub bursts: Vec<LossBurst>,
-    /// Datagrams lost in bursts for which there was no room.
+    /// Datagrams lost in bursts that did not fit into the log.
     pub not_kept: u64,
     /// Arrivals and pauses around the bursts, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

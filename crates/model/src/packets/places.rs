@@ -22,8 +22,8 @@ const QUEUE: &str = "QDISC_";
 /// backlog, a card's ring) may include other traffic, so they account for at most the remaining
 /// losses.
 ///
-/// Devices on both sides of a veth pair count a full backlog again, and a device counts a full ring
-/// again. Those counts are subtracted from the devices' counts.
+/// A full backlog is counted again by the devices on both sides of a veth pair, and a full ring by
+/// its device. The devices' counts are reduced accordingly.
 ///
 /// The kernel's drop `reasons` cover only this stream, but only on this host. Reasons of queueing
 /// disciplines are used if they exceed the disciplines' counters. Other reasons are used if no
@@ -43,7 +43,7 @@ pub fn places(
     };
     let here = &receiver.counters;
     let never_read = take(log.map_or(0, |log| log.never_read));
-    // The socket's drop counter includes datagrams for which UDP had no memory.
+    // The socket's drop counter includes datagrams dropped because UDP's memory was used up.
     let dropped = log.map_or(here.buffer_drops + here.memory_drops, |log| {
         log.socket_drops
     });

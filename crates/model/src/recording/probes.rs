@@ -59,7 +59,7 @@ impl ProbeKind {
         }
     }
 
-    /// The probe to which the gaps of `source` belong; `None` if they are not gaps.
+    /// The probe that produced the gaps of `source`; `None` if they are not gaps.
     pub fn of_gaps(source: &Source) -> Option<Self> {
         (source.kind == Kind::Gap).then(|| Self::of_gap(&source.name))
     }
@@ -71,7 +71,7 @@ impl ProbeKind {
 pub enum ProbeFailure {
     /// The kernel moved its thread to another CPU.
     Moved {
-        /// CPU to which it was moved.
+        /// New CPU of the thread.
         to: Cpu,
     },
     /// Its thread did not stop in time, so its results are lost.
@@ -161,8 +161,8 @@ impl SoakReport {
         Nanos((self.blocks as f64 * self.block.fastest_ns()) as i64)
     }
 
-    /// CPU time of its work between two times, at the speed of its own undisturbed blocks; `None`
-    /// if its progress at either time is unknown.
+    /// CPU time of its work between two times, at the speed of its undisturbed blocks; `None` if
+    /// its progress at either time is unknown.
     pub fn time_between(&self, begin: Nanos, end: Nanos) -> Option<Nanos> {
         let blocks = self.done_at(end)? - self.done_at(begin)?;
         Some(Nanos(1).times(blocks * self.block.block_fast_ns?))

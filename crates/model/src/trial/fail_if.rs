@@ -48,7 +48,7 @@ pub enum Outcome {
     Holds,
     /// False: no part of the interval lies beyond the bound.
     DoesNotHold,
-    /// Undecided: the bound lies within the interval, or there is no interval.
+    /// Undecided: the bound lies within the interval, or the interval is unknown.
     CannotTell,
 }
 

@@ -25,8 +25,8 @@ pub struct LateFrames {
     /// is ruled out as the cause.
     pub by_kind: Vec<LateTime>,
     /// Upper bound of the delay due to stolen time: the time stolen from the loop's CPUs during the
-    /// whole recording, by the steal clock or the probe's gaps, whichever is larger. `None` if the
-    /// machine is not virtual, or if neither the clock ever advanced nor such a gap was seen.
+    /// whole recording, by the steal clock or the probe's gaps, the larger of the two. `None` if
+    /// the machine is not virtual, or if neither the clock ever advanced nor such a gap was seen.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
     /// Frames with the longest delay, longest first.

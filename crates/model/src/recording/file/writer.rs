@@ -98,7 +98,7 @@ impl RecordingWriter {
     }
 
     /// Writes `header` and the remaining rows, syncs the file to disk and moves it to its final
-    /// name. The schema version written is this program's, whatever the header contains.
+    /// name. The schema version written is always this program's.
     ///
     /// # Errors
     /// The first error since the recording started: [`RecordingError::Write`], or
