@@ -248,7 +248,10 @@ pub struct Standing {
     pub apart: Vec<i32>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde requires this signature"
+)]
 fn is_false(value: &bool) -> bool {
     !value
 }

@@ -192,6 +192,9 @@ mod tests {
         assert_eq!(line(Some(-0.5), None).met(), Some(true));
         assert!(!line(Some(0.6), None).as_expected());
         assert!(line(Some(0.6), Some("known")).as_expected());
-        assert!(!line(Some(0.1), Some("known")).as_expected(), "a known miss that is met is unexpected");
+        assert!(
+            !line(Some(0.1), Some("known")).as_expected(),
+            "a known miss that is met is unexpected"
+        );
     }
 }

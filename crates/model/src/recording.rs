@@ -247,7 +247,9 @@ impl Header {
         let mut books = self.books.iter();
         let first = books.next()?;
         let stolen_from = |books: &Books| self.after.steal_since(&self.before, books.cpu);
-        let all = books.try_fold(stolen_from(first)?, |sum, books| Some(sum + stolen_from(books)?))?;
+        let all = books.try_fold(stolen_from(first)?, |sum, books| {
+            Some(sum + stolen_from(books)?)
+        })?;
         let is_reported = self.machine.hypervisor.is_none() || self.after.tells_steal();
         is_reported.then_some(all)
     }

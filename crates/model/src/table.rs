@@ -157,7 +157,10 @@ impl TableWriter {
     pub fn group(&mut self, rows: &[Vec<Cell>]) -> Result<(), TableError> {
         let error =
             |error: &ParquetError| TableError::new("write", &self.path, parquet_words(error));
-        let mut group = self.file.next_row_group().map_err(|source| error(&source))?;
+        let mut group = self
+            .file
+            .next_row_group()
+            .map_err(|source| error(&source))?;
         for (place, column) in self.columns.iter().enumerate() {
             let cells = rows.iter().map(|row| row.get(place));
             let required = place == 0;

@@ -384,7 +384,10 @@ mod tests {
     #[test]
     fn overlap_is_zero_for_disjoint_intervals() {
         let interval = |a, b| (Nanos(a), Nanos(b));
-        assert_eq!(Nanos::overlap(interval(0, 10), interval(10, 20)), Nanos::ZERO);
+        assert_eq!(
+            Nanos::overlap(interval(0, 10), interval(10, 20)),
+            Nanos::ZERO
+        );
         assert_eq!(Nanos::overlap(interval(0, 10), interval(4, 6)), Nanos(2));
         assert_eq!(Nanos::overlap(interval(4, 20), interval(0, 6)), Nanos(2));
     }

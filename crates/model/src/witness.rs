@@ -169,6 +169,9 @@ mod tests {
             margin: 7,
         };
         let unreported = |counted| switches(counted).unreported();
-        assert_eq!([unreported(90), unreported(107), unreported(110)], [0, 0, 3]);
+        assert_eq!(
+            [unreported(90), unreported(107), unreported(110)],
+            [0, 0, 3]
+        );
     }
 }

@@ -234,7 +234,8 @@ mod tests {
         let names: BTreeSet<&str> = Table::EVERY.iter().map(|table| table.name()).collect();
         assert_eq!(names.len(), Table::EVERY.len());
         for table in Table::EVERY {
-            let columns: BTreeSet<&str> = table.columns().iter().map(|column| column.name).collect();
+            let columns: BTreeSet<&str> =
+                table.columns().iter().map(|column| column.name).collect();
             assert_eq!(columns.len(), table.columns().len(), "{}", table.name());
             assert!(
                 table.columns()[..table.sorted()]

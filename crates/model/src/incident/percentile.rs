@@ -48,8 +48,9 @@ impl FromStr for Percentile {
     fn from_str(text: &str) -> Result<Self, PercentileError> {
         let digits = text.strip_prefix('p').ok_or(PercentileError)?;
         let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
-        let is_number =
-            |text: &str| (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number = |text: &str| {
+            (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
         if !is_number(whole) || !is_number(part) {
             return Err(PercentileError);
         }
@@ -58,7 +59,9 @@ impl FromStr for Percentile {
         let part: u32 = format!("{part:0<4}").parse().map_err(|_| PercentileError)?;
         let millionths = whole * 10_000 + part;
         let in_range = (MILLION / 2..MILLION).contains(&millionths);
-        in_range.then_some(Self { millionths }).ok_or(PercentileError)
+        in_range
+            .then_some(Self { millionths })
+            .ok_or(PercentileError)
     }
 }
 

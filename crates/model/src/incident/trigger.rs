@@ -225,7 +225,7 @@ impl fmt::Display for TriggerSpec {
 fn parse(text: &str) -> Result<TriggerSpec, String> {
     // A name can contain the separators, but a threshold cannot. Hence the split at the last `>`.
     let (subject, over) = match text.rsplit_once('>') {
-        (what, Some(over)) => Some((subject, over)) => (subject, Some(over)) => (what, Some(over)),
+        Some((subject, over)) => (subject, Some(over)),
         None => (text, None),
     };
     let (word, target) = match subject.split_once(':') {

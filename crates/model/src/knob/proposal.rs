@@ -109,14 +109,16 @@ mod tests {
 
     #[test]
     fn proposals_print_as_shell_arguments() {
-        let words = |knob, value| KnobProposal::of(knob, value).map(|proposal| proposal.to_string());
+        let words =
+            |knob, value| KnobProposal::of(knob, value).map(|proposal| proposal.to_string());
         let expected = "kernel.sched_rt_runtime_us=now,-1 --yes";
         assert_eq!(
             words("kernel.sched_rt_runtime_us", "-1").as_deref(),
             Some(expected)
         );
         assert_eq!(words("kernel.randomize_va_space", "0"), None);
-        let cpus = KnobProposal::of("irq.affinity", "0-1,3").map(|proposal| proposal.of_irq(24).to_string());
+        let cpus = KnobProposal::of("irq.affinity", "0-1,3")
+            .map(|proposal| proposal.of_irq(24).to_string());
         assert_eq!(cpus.as_deref(), Some("'irq.affinity=now;0-1,3' --irq 24"));
     }
 }

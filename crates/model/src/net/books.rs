@@ -155,7 +155,10 @@ pub struct TrafficBooks {
 impl TrafficBooks {
     /// The time of an account.
     pub fn time(&self, account: TrafficAccount) -> Nanos {
-        let matching = self.accounts.iter().filter(|entry| entry.account == account);
+        let matching = self
+            .accounts
+            .iter()
+            .filter(|entry| entry.account == account);
         matching.map(|entry| entry.time).sum()
     }
 
@@ -170,7 +173,10 @@ impl TrafficBooks {
 
     /// The time of all accounts that are work for the traffic.
     pub fn of_traffic(&self) -> Nanos {
-        let matching = self.accounts.iter().filter(|entry| entry.account.is_of_traffic());
+        let matching = self
+            .accounts
+            .iter()
+            .filter(|entry| entry.account.is_of_traffic());
         matching.map(|entry| entry.time).sum()
     }
 }

@@ -111,7 +111,9 @@ impl Sampled {
         let share = |count: u64| count as f64 / all.max(1) as f64;
         let mut counts = self.counts.iter();
         let found = counts.find(|count| count.doing == doing);
-        found.map_or((0.0, 0.0), |count| (share(count.by_code), share(count.by_thread)))
+        found.map_or((0.0, 0.0), |count| {
+            (share(count.by_code), share(count.by_thread))
+        })
     }
 
     /// Number of samples.

@@ -69,7 +69,9 @@ impl Figures {
         let run_into = self.dropped.saturating_sub(self.slept_through);
         let work = self.work.as_ref().filter(|_| self.wanted.is_none());
         let median_work = work.and_then(|work| work.quantile(0.5));
-        let (Some(work), Some(median_work)) = (work, median_work.filter(|&time| time > Nanos::ZERO)) else {
+        let (Some(work), Some(median_work)) =
+            (work, median_work.filter(|&time| time > Nanos::ZERO))
+        else {
             return 0;
         };
         let cpu_time = |slots: u64| median_work.0 as f64 * (work.count + slots) as f64;
@@ -295,7 +297,7 @@ mod tests {
         // The estimate cannot exceed the slots that the loop ran into.
         assert_eq!(figures(1_600, 90, 5, 4_250_000).caught_up(), 85);
         assert_eq!(figures(1_600, 110, 110, 4_250_000).caught_up(), 0);
-        // Each frame took its median_work CPU time, so the slots were skipped.
+        // Each frame took its usual CPU time, so the slots were skipped.
         assert_eq!(figures(1_600, 110, 5, 4_000_000).caught_up(), 0);
         // CPU time for only a few more frames is variation in the work.
         assert_eq!(figures(1_600, 110, 5, 4_100_000).caught_up(), 0);

@@ -38,7 +38,11 @@ impl FrameRhythm {
     /// Whether both describe frames that are due at the same times: the same thread, the same kind
     /// of frames, and periods within 0.1 %, or 1 % if delays accumulate.
     pub fn is_as(&self, other: &Self) -> bool {
-        let tolerance = if self.rearmed { TOLERANCE_REARMED } else { TOLERANCE };
+        let tolerance = if self.rearmed {
+            TOLERANCE_REARMED
+        } else {
+            TOLERANCE
+        };
         let difference = (self.period - other.period).0.unsigned_abs() as f64;
         self.tid == other.tid
             && self.rearmed == other.rearmed

@@ -41,30 +41,32 @@ pub fn places(
         left -= taken;
         taken
     };
-    let here = &receiver.counters;
+    let received = &receiver.counters;
     let never_read = take(log.map_or(0, |log| log.never_read));
     // The socket's drop counter includes datagrams dropped because UDP's memory was used up.
-    let dropped = log.map_or(here.buffer_drops + here.memory_drops, |log| {
+    let dropped = log.map_or(received.buffer_drops + received.memory_drops, |log| {
         log.socket_drops
     });
-    let udp_memory = take(here.memory_drops.min(dropped));
-    let socket_buffer = take(dropped - here.memory_drops.min(dropped));
-    let there = sender.map(|sender| &sender.counters);
+    let udp_memory = take(received.memory_drops.min(dropped));
+    let socket_buffer = take(dropped - received.memory_drops.min(dropped));
+    let sent = sender.map(|sender| &sender.counters);
     // UDP also counts drops of its device's queue, unless the queue hides them, as netem does.
     let queue = reasons.iter().filter(|drop| drop.reason.starts_with(QUEUE));
     let queue: u64 = queue.map(|drop| drop.datagrams).sum();
-    let counted = there.map_or(0, |counters| counters.send_drops.max(counters.queue_drops));
+    let counted = sent.map_or(0, |counters| counters.send_drops.max(counters.queue_drops));
     let send_queue = take(counted.max(queue));
     let others = reasons.iter().filter(|drop| {
         let is_counted = COUNTED.contains(&&*drop.reason);
         !is_counted && !drop.reason.starts_with(QUEUE)
     });
     let other_reason = take(others.map(|drop| drop.datagrams).sum());
-    let backlog = take(here.backlog_drops);
-    let ring = take(here.ring_drops);
-    let device = here.device_drops_in.saturating_sub(here.ring_drops)
-        + there.map_or(0, |counters| {
-            counters.device_drops_out.saturating_sub(here.backlog_drops)
+    let backlog = take(received.backlog_drops);
+    let ring = take(received.ring_drops);
+    let device = received.device_drops_in.saturating_sub(received.ring_drops)
+        + sent.map_or(0, |counters| {
+            counters
+                .device_drops_out
+                .saturating_sub(received.backlog_drops)
         });
     let device = take(device);
     Some(PacketPlaces {

@@ -157,7 +157,10 @@ impl SoakReport {
     /// CPU time of its work, at the fastest measured speed. Anything that slows a measurement is a
     /// disturbance.
     pub fn time(&self) -> Nanos {
-        #[expect(clippy::cast_possible_truncation, reason = "the product is a time in ns, far below 2^63")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the product is a time in ns, far below 2^63"
+        )]
         Nanos((self.blocks as f64 * self.block.fastest_ns()) as i64)
     }
 

@@ -116,7 +116,8 @@ impl FailIf {
         }
         let number = |text: &str| {
             let text = text.trim_end();
-            let is_plain = |character: char| character.is_ascii_digit() || "+-.".contains(character);
+            let is_plain =
+                |character: char| character.is_ascii_digit() || "+-.".contains(character);
             let number: f64 = text.parse().ok()?;
             (text.chars().all(is_plain) && number.is_finite()).then_some(number / 100.0)
         };

@@ -81,11 +81,11 @@ pub struct ThreadUsages {
     /// Time of the last reading that found the program, on `CLOCK_MONOTONIC`.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Threads present in optional readings.
+    /// Threads present in both readings.
     pub threads: Vec<ThreadUsage>,
 }
 
-/// Resource usage of one thread at optional readings.
+/// Resource usage of one thread at both readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadUsage {
     /// Thread id.

@@ -91,7 +91,10 @@ impl HoldUp {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde requires this signature"
+)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }

@@ -22,11 +22,11 @@ pub(super) struct EdgePlaces {
 impl EdgePlaces {
     /// Finds the columns; `None` in a file without edges.
     pub(super) fn find(columns: &SchemaDescriptor) -> Result<Option<Self>, Fault> {
-        let there = columns
+        let has_edges = columns
             .columns()
             .iter()
             .any(|column| matches!(column.path().parts(), [only] if only == schema::EDGE));
-        if !there {
+        if !has_edges {
             return Ok(None);
         }
         Ok(Some(Self {

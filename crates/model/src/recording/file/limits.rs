@@ -319,7 +319,12 @@ impl Limit {
 
 fn total(numbers: &[i64]) -> u128 {
     // Each value is below 2^58, so 16 of them fit into 64 bits.
-    let sum = |numbers: &[i64]| numbers.iter().map(|number| number.unsigned_abs()).sum::<u64>();
+    let sum = |numbers: &[i64]| {
+        numbers
+            .iter()
+            .map(|number| number.unsigned_abs())
+            .sum::<u64>()
+    };
     numbers
         .chunks(16)
         .map(|numbers| u128::from(sum(numbers)))

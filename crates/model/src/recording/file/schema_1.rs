@@ -209,13 +209,20 @@ fn simulated(header: &mut Value) {
             settings.insert(name, new.to_owned());
         }
     }
-    let within =
-        |begin: &str, end: &str| kernel.split_once(begin)?.1.split_once(end).map(|parts| parts.0);
+    let within = |begin: &str, end: &str| {
+        kernel
+            .split_once(begin)?
+            .1
+            .split_once(end)
+            .map(|parts| parts.0)
+    };
     settings.extend(within("Nanos(", ")").map(|slice| ("slice", format!("{slice}ns"))));
     if kernel.contains("hrtick: true") {
         settings.insert("hrtick", "on".to_owned());
     }
-    let online = machine["online"].as_str().and_then(|cpus| cpus.parse().ok());
+    let online = machine["online"]
+        .as_str()
+        .and_then(|cpus| cpus.parse().ok());
     settings.extend(online.map(|online: CpuList| ("cpus", online.len().to_string())));
     settings.extend(
         machine["hz_configured"]

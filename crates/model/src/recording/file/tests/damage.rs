@@ -46,9 +46,10 @@ fn truncated_files_are_rejected_at_every_length() {
     let (sources, rows) = rows();
     write(&path, &sources, &rows);
     let complete = fs::read(&path).unwrap();
-    for length in (0..complete.len())
-        .step_by(13)
-        .chain([1, 2, 3, 4, 7, 8, 11, 12, complete.len() - 1])
+    for length in
+        (0..complete.len())
+            .step_by(13)
+            .chain([1, 2, 3, 4, 7, 8, 11, 12, complete.len() - 1])
     {
         fs::write(&path, &complete[..length]).unwrap();
         assert_eq!(
@@ -72,7 +73,8 @@ fn missing_bytes_do_not_cause_a_panic() {
     for cut in (4..complete.len() - 12).step_by(29) {
         let bytes = [&complete[..cut], &complete[cut + 8..]].concat();
         // Unreferenced bytes can be missing without an error.
-        let _ = RecordingReader::from_bytes("x", bytes.into()).and_then(|mut reader| replay(&mut reader));
+        let _ = RecordingReader::from_bytes("x", bytes.into())
+            .and_then(|mut reader| replay(&mut reader));
     }
 }
 

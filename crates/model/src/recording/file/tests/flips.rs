@@ -74,7 +74,10 @@ fn flipped_bits_are_detected() {
     for (seed, rows) in [(1, spans), (2, sums)] {
         let complete = bytes(&sources, &rows);
         let bits = complete.len() as u64 * 8;
-        let outcomes = flip(&complete, (0..FLIPS).map(|index| random(seed, index) % bits));
+        let outcomes = flip(
+            &complete,
+            (0..FLIPS).map(|index| random(seed, index) % bits),
+        );
         assert!(outcomes["damaged"] > 950, "{outcomes:?}");
     }
 }
@@ -169,7 +172,11 @@ fn recordings_rewritten_by_other_tools_are_read_unverified() {
     rewritten[place_of("ticktax version", &original)] ^= 1;
     let (_, checksums) = original.split_at(place_of("crc32 ", &original));
     let colon = original.len() - checksums.len() + place_of(":", &checksums[..20]);
-    rewritten[colon + 1] = if original[colon + 1] == b'0' { b'1' } else { b'0' };
+    rewritten[colon + 1] = if original[colon + 1] == b'0' {
+        b'1'
+    } else {
+        b'0'
+    };
     let (header, read) = read(rewritten).unwrap();
     assert_eq!(header.coverage.limitations, [Limitation::NotVerified]);
     assert_eq!(read.len(), rows.len());
