@@ -177,9 +177,9 @@ pub enum Advice {
         most: CrowdingProgram,
         /// Its time as a share of the demand of all threads, 0 to 1.
         share: f64,
-        /// Whether waits are unknown. The demand then comes from samples of the run queue, the
-        /// program is the one that ran longest, its time is its running time, and the share refers
-        /// to the running time of all threads.
+        /// Whether waits are unknown. The demand is then taken from samples of the run queue. The
+        /// program is the one that ran longest, with its running time. The share refers to the
+        /// running time of all threads.
         #[serde(default, skip_serializing_if = "is_false")]
         sampled: bool,
     },
@@ -263,9 +263,10 @@ pub struct CrowdingProgram {
     pub program: String,
     /// Its processes.
     pub pids: Vec<i32>,
-    /// One process from each autogroup of these processes, if none of those groups contains the
-    /// watched program (or, without one, the other program that waited most). CPU time is shared
-    /// between autogroups first, so a process's nice value has no effect across them.
+    /// One process from each autogroup of these processes. Empty if the watched program is in one
+    /// of those groups. Without a watched program, the other program that waited most is used
+    /// instead. CPU time is shared between autogroups first, so a process's nice value has no
+    /// effect across them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub autogroup_pids: Vec<i32>,
     /// Processes that a higher nice value would not slow down.

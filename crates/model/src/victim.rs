@@ -315,8 +315,8 @@ pub struct Interferer {
     #[serde(default)]
     pub moved: bool,
     /// Period in ns of the threads that caused most of this time. Given only if these threads are
-    /// periodic, most of the time fell into their periodic runs, and none of them occupied the CPU
-    /// for a whole period.
+    /// periodic and most of the time fell into their periodic runs. No single run of theirs may be
+    /// as long as the period.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
     /// Scheduling policy of its process if not the default, and shared by all its threads that
