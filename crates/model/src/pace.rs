@@ -8,7 +8,7 @@
 //!   the loop cannot keep up, or the loop *slept through* it: it was asleep from the slot's start
 //!   to the next slot's.
 //! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. From the
-//!   first frame on, a step is due every period, regardless of the loop's rule. A frame performs the
+//!   first frame on, a step is due every period, under any rule of the loop. A frame performs the
 //!   last step that is due, and earlier steps are overshot. Under [`PaceRule::Deadline`] these are
 //!   the dropped slots. Under the other rules slipped frames count as well. If a threshold is
 //!   given, a step is also overshot if its frame started later than that. The same definition holds
