@@ -1,7 +1,7 @@
-//! A table as a Parquet file: columns that are decided at run time, and words about them in the
-//! file's key-value metadata.
+//! Tables as Parquet files. Columns are defined at run time, and the file's key-value metadata
+//! describes the table.
 //!
-//! Any column but the first may have no value in a row. The same rows give the same bytes.
+//! Every column except the first is optional. The same rows produce the same bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,23 +22,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::{Bounds, Excess, Fetch, Footer, Temporary, decode, error_words, parquet_words};
 
-/// What the values of a column are.
+/// Type of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Values {
-    /// Whole numbers of 64 bits; times in ns are these.
+    /// 64-bit integers, including times in ns.
     Integers,
-    /// Fractions.
+    /// Floating-point numbers.
     Reals,
-    /// Words.
+    /// Text.
     Texts,
 }
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
-    /// Its name, which no other has.
+    /// Name, unique in the table.
     pub name: String,
-    /// What it holds.
+    /// Type of the values.
     pub values: Values,
 }
 
@@ -46,19 +46,19 @@ pub struct Column {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
-    /// There is none.
+    /// No value.
     #[default]
     Nothing,
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// A fraction, finite.
+    /// A finite floating-point number.
     Real(f64),
-    /// Words.
+    /// Text.
     Text(String),
 }
 
 impl Cell {
-    /// Whether it can stand in a column of these.
+    /// Whether the value fits into a column of this type.
     pub fn fits(&self, values: Values) -> bool {
         matches!(
             (self, values),
@@ -69,7 +69,7 @@ impl Cell {
         )
     }
 
-    /// The number, where it is one.
+    /// The value as a number, if it is one.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Integer(number) => Some(*number as f64),
@@ -79,15 +79,15 @@ impl Cell {
     }
 }
 
-/// Why a table could not be written or read, in a line.
+/// Error of writing or reading a table, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {verb} {}: {why}", path.display())]
 pub struct TableError {
-    /// What was tried: `write` or `read`.
+    /// Failed operation: `write` or `read`.
     pub verb: &'static str,
-    /// The file.
+    /// File.
     pub path: PathBuf,
-    /// Why it failed, and what to do.
+    /// Reason, and what to do.
     pub why: String,
 }
 
@@ -110,17 +110,17 @@ impl TableError {
 pub struct TableWriter {
     path: PathBuf,
     columns: Vec<Column>,
-    // Declared before `temporary`, so that nothing is still to be flushed when the file goes.
+    // Declared before `temporary`, so that everything is flushed before the file is removed.
     file: SerializedFileWriter<File>,
     temporary: Temporary,
 }
 
 impl TableWriter {
-    /// Begins a table that will appear as `path`, in place of what is there. The first column has a
-    /// value in every row.
+    /// Starts a table that will replace any file at `path`. The first column must have a value in
+    /// every row.
     ///
     /// # Errors
-    /// The file cannot be made beside its place.
+    /// The temporary file cannot be created in the directory of `path`.
     pub fn create(
         path: &Path,
         columns: &[Column],
@@ -149,14 +149,18 @@ impl TableWriter {
         })
     }
 
-    /// Writes rows as one row group. A cell that does not fit its column, or is missing, is as none.
+    /// Writes rows as one row group. A cell that does not fit its column or is missing is written
+    /// as no value.
     ///
     /// # Errors
-    /// The rows cannot be written, most often because the disk is full.
+    /// The rows cannot be written, usually because the disk is full.
     pub fn group(&mut self, rows: &[Vec<Cell>]) -> Result<(), TableError> {
         let error =
             |error: &ParquetError| TableError::new("write", &self.path, parquet_words(error));
-        let mut group = self.file.next_row_group().map_err(|it| error(&it))?;
+        let mut group = self
+            .file
+            .next_row_group()
+            .map_err(|source| error(&source))?;
         for (place, column) in self.columns.iter().enumerate() {
             let cells = rows.iter().map(|row| row.get(place));
             let required = place == 0;
@@ -180,15 +184,15 @@ impl TableWriter {
                     })
                 }
             };
-            written.map_err(|it| error(&it))?;
+            written.map_err(|source| error(&source))?;
         }
-        group.close().map(drop).map_err(|it| error(&it))
+        group.close().map(drop).map_err(|source| error(&source))
     }
 
-    /// Puts the file on the disk and under its name.
+    /// Completes the file, syncs it to disk and moves it to its final name.
     ///
     /// # Errors
-    /// The end cannot be written, or the file not be put under its name.
+    /// The end of the file cannot be written, or the file cannot be renamed.
     pub fn finish(mut self) -> Result<(), TableError> {
         self.file
             .finish()
@@ -252,10 +256,10 @@ pub struct TableReader {
 }
 
 impl TableReader {
-    /// Opens a table; `None` where there is no such file.
+    /// Opens a table; `None` if the file does not exist.
     ///
     /// # Errors
-    /// It cannot be read, or is no Parquet file.
+    /// The file cannot be read or is not a Parquet file.
     pub fn open(path: &Path) -> Result<Option<Self>, TableError> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -301,7 +305,7 @@ impl TableReader {
         }))
     }
 
-    /// What is said about the table.
+    /// The key-value metadata of the table.
     pub fn metadata(&self) -> BTreeMap<String, String> {
         let pairs = self.file.metadata().file_metadata().key_value_metadata();
         pairs
@@ -314,7 +318,7 @@ impl TableReader {
     /// Passes all rows to `take`, in order.
     ///
     /// # Errors
-    /// The file is damaged, or ends within a row.
+    /// The file is damaged or ends within a row.
     pub fn rows(&self, mut take: impl FnMut(Vec<Cell>)) -> Result<(), TableError> {
         for group in self.file.metadata().row_groups() {
             self.bounds
@@ -375,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_twice_the_same_is_the_same_bytes() {
+    fn tables_round_trip_and_equal_rows_give_equal_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let paths = ["a", "b"].map(|name| folder.path().join(name));
         for path in &paths {
@@ -384,7 +388,7 @@ mod tests {
             let rows = rows(10);
             writer.group(&rows[..4]).unwrap();
             writer.group(&rows[4..]).unwrap();
-            assert!(!path.exists(), "it is there before it is complete");
+            assert!(!path.exists(), "the file appears before it is complete");
             writer.finish().unwrap();
         }
         let [a, b] = paths.map(|path| (std::fs::read(&path).unwrap(), path));
@@ -397,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_said_to_be_none() {
+    fn invalid_files_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         assert!(TableReader::open(&path).unwrap().is_none());
@@ -417,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_read_from_json_as_they_were_written() {
+    fn cells_round_trip_through_json() {
         let cells = [
             Cell::Nothing,
             Cell::Integer(-3),

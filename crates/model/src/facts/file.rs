@@ -1,4 +1,4 @@
-//! A file of facts.
+//! Files of facts.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -22,21 +22,21 @@ use super::rows::{Cell, Row};
 use super::table::{Column, ColumnKind, Table};
 use crate::disk::{Folder, Temporary, error_words, parquet_words};
 
-/// The version of the columns.
+/// Version of the columns.
 const SCHEMA: &str = "1";
 
-/// Why a file of facts could not be written, in a line.
+/// Error of writing a file of facts, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot write {}: {why}", path.display())]
 pub struct FactsError {
-    /// The file.
+    /// File.
     pub path: PathBuf,
-    /// Why it failed, and what to do.
+    /// Reason, and what to do.
     pub why: String,
 }
 
 impl FactsError {
-    /// The failure of `path` by an error of the system.
+    /// A system error on `path`.
     pub fn io(path: &Path, error: &io::Error) -> Self {
         Self {
             path: path.to_owned(),
@@ -55,21 +55,21 @@ impl FactsError {
 /// Writes files of facts.
 #[derive(Clone, Debug)]
 pub struct PartWriter {
-    /// The host that the rows are of.
+    /// Host that the rows describe.
     host: Arc<str>,
 }
 
 impl PartWriter {
-    /// For files of this host's rows.
+    /// A writer for rows of this host.
     pub fn new(host: &str) -> Self {
         Self { host: host.into() }
     }
 
-    /// Writes rows of one table, which all have the same columns, to a file that appears in
-    /// `folder` as `name` once it is complete and on the disk. The rows are sorted first.
+    /// Sorts rows of one table, which must all have the same columns, and writes them to a file.
+    /// The file appears in `folder` as `name` once it is complete and synced to disk.
     ///
     /// # Errors
-    /// The file cannot be written; no part of it is left.
+    /// The file cannot be written. No part of it remains.
     pub fn write(
         &self,
         folder: Folder,
@@ -133,7 +133,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         .set_key_value_metadata(Some(metadata));
     for (number, column) in columns.iter().enumerate() {
         let path = ColumnPath::from(column.name);
-        // Nobody looks for a row by what it is not sorted by.
+        // Statistics only help queries on columns by which rows are sorted.
         if number >= table.sorted() {
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
@@ -141,7 +141,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         let encoding = match column.kind {
             ColumnKind::Long => Encoding::DELTA_BINARY_PACKED,
             ColumnKind::Bytes => Encoding::DELTA_LENGTH_BYTE_ARRAY,
-            // By dictionary.
+            // Dictionary encoding, the default.
             _ => continue,
         };
         properties = properties
@@ -181,7 +181,7 @@ fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     message.build().map(Arc::new)
 }
 
-/// A column of lists, with the three levels that the format asks for.
+/// A column of lists, in the three-level structure that the format requires.
 fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     let element = Type::primitive_type_builder("element", Physical::INT64)
         .with_repetition(Repetition::REQUIRED)
@@ -199,7 +199,6 @@ fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     Ok(Arc::new(list))
 }
 
-/// Writes the next column.
 fn put_column<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     column: Column,
@@ -235,7 +234,7 @@ fn put_column<'c>(
     }
 }
 
-/// Writes the next column, which has at most one value in a row.
+/// Writes the next column, with at most one value per row.
 fn values<'c, T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     optional: bool,
@@ -257,26 +256,27 @@ fn lists<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     cells: impl Iterator<Item = &'c Cell>,
 ) -> Result<(), ParquetError> {
-    let (mut values, mut present, mut goes_on) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut values, mut present, mut continues) = (Vec::new(), Vec::new(), Vec::new());
     for cell in cells {
         let list: &[i64] = match cell {
             Cell::List(list) => list,
             _ => &[],
         };
         if list.is_empty() {
-            goes_on.push(0);
+            continues.push(0);
             present.push(0);
         }
         for (place, number) in list.iter().enumerate() {
-            goes_on.push(i16::from(place > 0));
+            continues.push(i16::from(place > 0));
             present.push(1);
             values.push(*number);
         }
     }
-    put_values::<Int64Type>(group, &values, Some((&*present, Some(&*goes_on))))
+    put_values::<Int64Type>(group, &values, Some((&*present, Some(&*continues))))
 }
 
-/// Which rows have a value; of lists also, which go on.
+/// Definition levels, which mark the rows with a value. For lists, also repetition levels, which
+/// mark elements that continue a list.
 type Levels<'l> = (&'l [i16], Option<&'l [i16]>);
 
 fn put_values<T: DataType>(
@@ -288,9 +288,9 @@ fn put_values<T: DataType>(
         .next_column()?
         .ok_or_else(|| ParquetError::General("the schema lacks a column".to_owned()))?;
     let present = levels.map(|(present, _)| present);
-    let goes_on = levels.and_then(|(_, goes_on)| goes_on);
+    let continues = levels.and_then(|(_, continues)| continues);
     let writer = column.typed::<T>();
-    writer.write_batch(values, present, goes_on)?;
+    writer.write_batch(values, present, continues)?;
     column.close()
 }
 
@@ -375,7 +375,7 @@ mod tests {
         let path = folder.path().join("part-1.parquet");
         let windows = [window(120_000, &["b", "a"]), window(60_000, &["b"])];
         assert_eq!(write(&path, &windows, false), 6);
-        let told: Vec<(String, i16, i64)> = rows(&path)
+        let written: Vec<(String, i16, i64)> = rows(&path)
             .iter()
             .map(|row| match (field(row, "cpu"), field(row, "time")) {
                 (Field::Short(cpu), Field::TimestampMillis(time)) => {
@@ -393,7 +393,7 @@ mod tests {
             ("\"b\"", 1, 120_000),
         ];
         let expected = expected.map(|(name, cpu, time)| (name.to_owned(), cpu, time));
-        assert_eq!(told, expected);
+        assert_eq!(written, expected);
         let first = &rows(&path)[0];
         assert_eq!(field(first, "host"), &Field::Str("vm".to_owned()));
         assert_eq!(field(first, "class"), &Field::Str("irq".to_owned()));
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_hold_what_the_bytes_do() {
+    fn lists_and_bytes_hold_the_same_histogram() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part-1.parquet");
         let mut window = window(0, &["a"]);
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_no_value() {
+    fn unknown_values_are_null() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part-1.parquet");
         let fact = |clocksource: Option<&str>| {

@@ -1,14 +1,16 @@
-//! The recording's file: one Parquet file, readable by any tool that reads Parquet.
+//! The file format of recordings: one Parquet file that any Parquet tool can read.
 //!
 //! ```sql
 //! SELECT source, sum(self_ns) FROM 'x.parquet' GROUP BY 1
 //! ```
 //!
-//! A row is a [`Row`](super::Row): a frame of a paced loop where it says when it was `due_ns`, an edge
-//! where it has an `edge`, with the thread that was woken in `edge_tid`, or the work item's function or
-//! the softirq in `edge_to`. The [`Header`](super::Header) is JSON in the file's key-value metadata,
-//! under the key `ticktax`. Both directions stream: memory is bounded by a row group,
-//! whatever the length of the recording.
+//! Each row of the file is a [`Row`](super::Row). A row with a `due_ns` is a frame of a paced loop.
+//! A row with an `edge` is a wake-up edge: `edge_tid` is the woken thread, and `edge_to` the work
+//! item's function or the softirq. The [`Header`](super::Header) is JSON in the file's key-value
+//! metadata, under the key `ticktax`.
+//!
+//! Reading and writing both stream: the length of a recording does not matter, because memory is
+//! bounded by a row group.
 
 mod checksum;
 mod column;

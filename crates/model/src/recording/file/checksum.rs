@@ -1,18 +1,19 @@
-//! Checksums of a recording's file: a CRC-32 of each row group, and one of everything behind the
-//! last: the footer with the header in it, and where each column is.
+//! Checksums of a recording's file: a CRC-32 for each row group, and one for everything after the
+//! last one, which includes the footer with the header and the column locations.
 //!
-//! They are an entry of the file's key-value metadata, so that any tool reads the file as before:
+//! They are an entry of the file's key-value metadata, so other tools can still read the file:
 //!
 //! ```text
 //! ticktax-checksums = crc32 a1b2:0badcafe c3d4:600df00d footer:12345678
 //! ```
 //!
-//! Each row group's part begins where the one before ends, the first at the file's first byte; its
-//! end is told in hexadecimal, and behind the colon its CRC. The footer's part reaches to the end of
-//! the file and holds its own checksum, whose eight digits count as zeros. So every byte of the file
-//! is covered, and a CRC-32 finds every single flipped bit and every burst of up to 32.
+//! The part of a row group starts where the previous part ends, and the first part starts at the
+//! first byte of the file. Each entry gives the part's end in hexadecimal and, after the colon, its
+//! CRC. The footer's part extends to the end of the file and contains its own checksum, whose eight
+//! digits count as zeros. Every byte of the file is therefore covered. A CRC-32 detects every
+//! single-bit error and every burst error of up to 32 bits.
 //!
-//! Parquet has checksums of pages of its own, which cover neither the footer nor the pages' headers.
+//! Parquet's own page checksums cover neither the footer nor the page headers.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -21,36 +22,36 @@ use crc32fast::Hasher;
 
 use crate::disk::{Fetch, Footer};
 
-/// The key of the checksums in the file's key-value metadata.
+/// Key of the checksums in the file's key-value metadata.
 pub(super) const KEY: &str = "ticktax-checksums";
 
-/// What the footer says that the file was made by; a tool that rewrites a file says its own name.
+/// Writer recorded in the footer. Tools that rewrite a file record their own name.
 pub(super) const MADE_BY: &str = concat!("ticktax version ", env!("CARGO_PKG_VERSION"));
 
-/// How [`MADE_BY`] begins in every version.
+/// Prefix of [`MADE_BY`] in every version.
 const MAKER: &str = "ticktax version ";
 const METHOD: &str = "crc32";
 const FOOTER: &str = "footer:";
 const DIGITS: usize = 8;
 
-/// Bytes checked at once.
+/// Bytes checked per read.
 const CHUNK: u64 = 1 << 20;
 
-/// A row group's part of the file.
+/// The part of the file that belongs to a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    /// The offset of the first byte behind it.
+    /// Offset just after its last byte.
     end: u64,
     crc: u32,
 }
 
-/// Output that adds up what passes through it.
+/// An output that computes checksums of the data written through it.
 pub(super) struct SummedOutput {
     inner: Box<dyn Write + Send>,
     hasher: Hasher,
     written: u64,
     parts: Vec<Part>,
-    /// The footer, which waits for its checksum.
+    /// The footer, held back until its checksum is known.
     footer: Option<Vec<u8>>,
 }
 
@@ -74,8 +75,8 @@ impl SummedOutput {
         });
     }
 
-    /// Keeps what is written from here on until [`SummedOutput::finish`]; returns the text for
-    /// [`KEY`], which the footer has to hold, as the last of its entries.
+    /// Holds back everything written from here on until [`SummedOutput::finish`]. Returns the value
+    /// for [`KEY`], which must be the last entry in the footer.
     pub(super) fn begin_footer(&mut self) -> String {
         self.footer = Some(Vec::new());
         let mut words = vec![METHOD.to_owned()];
@@ -113,11 +114,11 @@ impl Write for SummedOutput {
     }
 }
 
-/// Where the checksums are within bytes that hold them.
+/// Positions of the checksums in the bytes of a footer.
 struct Digits {
-    /// Those of the row groups' parts.
+    /// Checksums of the row groups.
     parts: Range<usize>,
-    /// The digits of the footer's.
+    /// Digits of the footer's checksum.
     footer: Range<usize>,
 }
 
@@ -134,22 +135,22 @@ impl Digits {
     }
 }
 
-/// Why a file fails its checksums.
+/// Reason why a file fails its checksums.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The file could not be read.
     Unreadable(String),
-    /// The footer is not what was written.
+    /// The footer differs from what was written.
     Footer,
 }
 
-/// The checksums in a file.
+/// The checksums found in a file.
 pub(super) enum Found {
-    /// None: it is of schema 1, or another program wrote it.
+    /// None: the file has schema 1 or comes from another program.
     None,
-    /// It says that this program wrote it, and has none.
+    /// None, although the file claims to be written by ticktax.
     Missing,
-    /// Those of its row groups; the footer's was right.
+    /// Checksums of the row groups. The footer's own checksum was correct.
     Parts(Checksums),
 }
 
@@ -163,9 +164,8 @@ impl Checksums {
     /// Reads the checksums in a footer, and checks the footer.
     ///
     /// A tool that rewrites a recording may copy the checksums, which then match nothing. It also
-    /// writes its own name as the file's maker. The name alone does not decide, because one changed
-    /// byte would switch the checksums off: they are ignored only where the first row group is not
-    /// the one that they are of.
+    /// records its own name as the writer. The name alone cannot decide, because one changed byte
+    /// would then disable the checksums. They are ignored only if the first row group differs too.
     pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<Found, Failure> {
         let has = |text: &str| memchr::memmem::find(&footer.bytes, text.as_bytes()).is_some();
         match (has(MAKER), has(KEY)) {
@@ -173,25 +173,25 @@ impl Checksums {
             (true, false) => return Ok(Found::Missing),
             (_, true) => {}
         }
-        let failure = match Self::of_footer(footer, fetch) {
+        let failure = match Self::from_footer(footer, fetch) {
             Ok(checksums) => return Ok(Found::Parts(checksums)),
             Err(failure) => failure,
         };
-        let is_own = has(MAKER) || Self::is_of_first_part(footer, fetch)?;
+        let is_own = has(MAKER) || Self::matches_first_part(footer, fetch)?;
         if is_own || failure != Failure::Footer {
             return Err(failure);
         }
         Ok(Found::None)
     }
 
-    /// The checksums of the row groups, where the footer's is right.
-    fn of_footer(footer: &Footer, fetch: &Fetch) -> Result<Self, Failure> {
+    /// The checksums of the row groups, provided that the footer's is correct.
+    fn from_footer(footer: &Footer, fetch: &Fetch) -> Result<Self, Failure> {
         let mut bytes = footer.bytes.to_vec();
         let place = Digits::find(&bytes).ok_or(Failure::Footer)?;
         let parts = parts(&bytes[place.parts]).ok_or(Failure::Footer)?;
         let written = bytes[place.footer.clone()].to_vec();
         bytes[place.footer].fill(b'0');
-        // Between the last row group and the footer are indexes.
+        // Indexes lie between the last row group and the footer.
         let start = parts.last().map_or(0, |part| part.end);
         let end = footer.begin + bytes.len() as u64;
         let mut hasher = Hasher::new();
@@ -204,8 +204,8 @@ impl Checksums {
         Ok(Self { parts })
     }
 
-    /// Whether the first row group is the one that the checksums in the footer are of.
-    fn is_of_first_part(footer: &Footer, fetch: &Fetch) -> Result<bool, Failure> {
+    /// Whether the first row group matches its checksum in the footer.
+    fn matches_first_part(footer: &Footer, fetch: &Fetch) -> Result<bool, Failure> {
         let place = Digits::find(&footer.bytes);
         let parts = place.and_then(|place| parts(&footer.bytes[place.parts]));
         let first = parts.and_then(|parts| parts.first().copied());
@@ -217,7 +217,7 @@ impl Checksums {
         Ok(hasher.finalize() == first.crc)
     }
 
-    /// Whether the part of row group `index` is what was written.
+    /// Whether the part of row group `index` matches its checksum.
     pub(super) fn check(&self, index: usize, fetch: &Fetch) -> Result<bool, String> {
         let Some(part) = self.parts.get(index) else {
             return Ok(false);
@@ -230,18 +230,18 @@ impl Checksums {
     }
 }
 
-/// Adds a stretch of the file to what is hashed.
-fn add(hasher: &mut Hasher, stretch: Range<u64>, fetch: &Fetch) -> Result<(), String> {
-    let mut at = stretch.start;
-    while at < stretch.end {
-        let length = CHUNK.min(stretch.end - at);
+/// Hashes a range of the file.
+fn add(hasher: &mut Hasher, range: Range<u64>, fetch: &Fetch) -> Result<(), String> {
+    let mut at = range.start;
+    while at < range.end {
+        let length = CHUNK.min(range.end - at);
         hasher.update(&fetch(at, usize::try_from(length).unwrap_or(0))?);
         at += length;
     }
     Ok(())
 }
 
-/// The parts that a text lists.
+/// Parses a list of parts.
 fn parts(text: &[u8]) -> Option<Vec<Part>> {
     let text = std::str::from_utf8(text).ok()?;
     let part = |word: &str| {

@@ -12,7 +12,7 @@ use super::limits::{RowLimits, short};
 use super::schema;
 use crate::recording::{EdgeKind, Effect};
 
-/// Where the columns are.
+/// Positions of the edge columns.
 pub(super) struct EdgePlaces {
     kind: Place,
     tid: Place,
@@ -22,39 +22,39 @@ pub(super) struct EdgePlaces {
 impl EdgePlaces {
     /// Finds the columns; `None` in a file without edges.
     pub(super) fn find(columns: &SchemaDescriptor) -> Result<Option<Self>, Fault> {
-        let there = columns
+        let has_edges = columns
             .columns()
             .iter()
             .any(|column| matches!(column.path().parts(), [only] if only == schema::EDGE));
-        if !there {
+        if !has_edges {
             return Ok(None);
         }
         Ok(Some(Self {
-            kind: Place::of::<ByteArrayType>(columns, schema::EDGE)?,
-            tid: Place::of::<Int32Type>(columns, schema::EDGE_TID)?,
-            to: Place::of::<ByteArrayType>(columns, schema::EDGE_TO)?,
+            kind: Place::find::<ByteArrayType>(columns, schema::EDGE)?,
+            tid: Place::find::<Int32Type>(columns, schema::EDGE_TID)?,
+            to: Place::find::<ByteArrayType>(columns, schema::EDGE_TO)?,
         }))
     }
 }
 
 impl EdgePlaces {
-    /// The numbers of the columns in the file.
+    /// Indices of the columns in the file.
     pub(super) fn indexes(&self) -> [usize; 3] {
         [&self.kind, &self.tid, &self.to].map(Place::index)
     }
 }
 
-/// The columns of a row group.
+/// The edge columns of a row group.
 pub(super) struct EdgeColumns {
     kind: Column<ByteArrayType>,
     tid: Column<Int32Type>,
     to: Column<ByteArrayType>,
-    /// Names that came before: there are few.
+    /// Names seen so far. There are few distinct ones.
     names: HashMap<Vec<u8>, Arc<str>>,
 }
 
 impl EdgeColumns {
-    /// Opens the columns; `None` where the group has no edge.
+    /// Opens the columns; `None` if the group has no edges.
     pub(super) fn open(
         group: &dyn RowGroupReader,
         places: &EdgePlaces,
@@ -70,7 +70,7 @@ impl EdgeColumns {
         }))
     }
 
-    /// The effects of the next `rows` rows; `None` for those that are no edges.
+    /// Reads the effects of the next `rows` rows; `None` for rows that are not edges.
     pub(super) fn read(
         &mut self,
         rows: usize,

@@ -1,114 +1,114 @@
-//! What can go wrong with a recording's file, in words for the person who asked for it.
+//! Errors of reading and writing recordings, in words for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Excess, creation_words, error_words, is_full};
 
-/// Why a recording could not be written or read.
+/// Reason why a recording could not be written or read.
 ///
-/// Each message is one line: what was tried, on which file, why it failed, what to do.
+/// Each message is one line: what was attempted, on which file, why it failed, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
     /// The file could not be created.
     #[error("cannot create the recording {}: {why}", path.display())]
     Create {
-        /// The file asked for.
+        /// Requested file.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Reason, and what to do.
         why: String,
     },
-    /// The file could not be written to its end; nothing of it was kept.
+    /// The file could not be written completely. No part of it was kept.
     #[error("cannot write the recording {}: {why}", path.display())]
     Write {
-        /// The file asked for.
+        /// Requested file.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Reason, and what to do.
         why: String,
-        /// Whether there was no space left, on the disk or of a quota.
+        /// Whether the disk or a quota was full.
         full: bool,
     },
     /// The file could not be opened or read.
     #[error("cannot read the recording {}: {why}", path.display())]
     Read {
-        /// The file asked for.
+        /// Requested file.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Reason, and what to do.
         why: String,
     },
-    /// The file is something else.
+    /// The file is not a Parquet file.
     #[error(
         "{} is not a recording, nor a Parquet file at all: name a file that `ticktax audit` wrote",
         path.display()
     )]
     NotParquet {
-        /// The file.
+        /// File.
         path: PathBuf,
     },
-    /// The file begins as a Parquet file does, and does not end as one.
+    /// The file starts like a Parquet file but does not end like one.
     #[error(
         "{} is cut short, or damaged at its end: copy it again in full, or record anew",
         path.display()
     )]
     Truncated {
-        /// The file.
+        /// File.
         path: PathBuf,
     },
-    /// The file is Parquet, and was not written by ticktax.
+    /// The file is a Parquet file, but not from ticktax.
     #[error(
         "{} is a Parquet file but not a ticktax recording: name a file that `ticktax audit` wrote",
         path.display()
     )]
     Foreign {
-        /// The file.
+        /// File.
         path: PathBuf,
     },
-    /// The recording's format is newer than this program.
+    /// The recording has a newer schema than this program supports.
     #[error(
         "{} was written by a newer ticktax (recording schema {found}, this one reads up to {}); \
          update ticktax",
         path.display(), super::super::SCHEMA_VERSION
     )]
     Newer {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// The file's schema version.
+        /// Schema version of the file.
         found: u64,
     },
-    /// The recording says a schema version that no ticktax ever wrote.
+    /// The recording has a schema version that no ticktax ever wrote.
     #[error("{} says recording schema {found}, which no ticktax writes: record anew", path.display())]
     UnknownSchema {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// The file's schema version.
+        /// Schema version of the file.
         found: u64,
     },
-    /// A part of the file is not what was written, by its checksum.
+    /// Part of the file does not match its checksum.
     #[error(
         "{} is damaged: {what}, by the checksum; copy it again, or record anew",
         path.display()
     )]
     Damaged {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// Which part.
+        /// Damaged part.
         what: String,
     },
-    /// Reading the file would take too much memory, or a number in it cannot be true.
+    /// Reading the file would take too much memory, or it contains an impossible number.
     #[error("{} is not read: {why}", path.display())]
     Refused {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Reason, and what to do.
         why: Excess,
     },
-    /// The header cannot be understood.
+    /// The header is malformed.
     #[error("the header of {} is damaged ({why}): copy it again, or record anew", path.display())]
     Header {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error.
         why: String,
     },
     /// A column is missing or cannot be decoded.
@@ -117,25 +117,25 @@ pub enum RecordingError {
         path.display()
     )]
     Column {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// Which column.
+        /// Column.
         column: &'static str,
-        /// What is wrong with it.
+        /// Error.
         why: String,
     },
-    /// A word that stands for a kind or an owner is none of those that this version knows.
+    /// A kind or owner that this version does not know.
     #[error(
         "the column `{column}` of {} says `{word}`, which this ticktax does not know: update \
          ticktax, or record anew",
         path.display()
     )]
     UnknownWord {
-        /// The file.
+        /// File.
         path: PathBuf,
         /// `kind` or `owner`.
         column: &'static str,
-        /// The word found.
+        /// Unknown word.
         word: String,
     },
 }
@@ -164,7 +164,7 @@ impl RecordingError {
         }
     }
 
-    /// A file that cannot be opened or read.
+    /// An error of opening or reading a file.
     pub fn read(path: &Path, error: &io::Error) -> Self {
         Self::Read {
             path: path.to_owned(),

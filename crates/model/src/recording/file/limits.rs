@@ -1,7 +1,8 @@
-//! Limits on the values of a recording: the header's when it is opened, the rows' as they are read.
+//! Limits on the values of a recording. The header is checked when the file is opened, and rows are
+//! checked as they are read.
 //!
-//! A recording may come from anybody. No analysis checks a number again, so everything that an
-//! analysis adds, multiplies or allocates by is checked here. `docs/data.md` lists the limits.
+//! A recording can come from an untrusted source. Analyses do not check numbers again, so every
+//! number that they add, multiply or allocate by is checked here. `docs/data.md` lists the limits.
 
 mod json;
 
@@ -14,43 +15,43 @@ use crate::{CpuList, Nanos};
 
 pub(super) use json::{check as check_json, check_schema_1 as check_json_of_schema_1};
 
-/// Points in time, in ns: up to 73 years from 0.
+/// Points in time, in ns: within 73 years of 0.
 const TIME: Limit = Limit::around_zero(61, "within 73 years of 0");
 /// Lengths, in ns: up to 9.1 years.
 const LENGTH: Limit = Limit::from_zero(58, "between 0 and 9 years");
-/// Own times, in ns. One can be negative: what was within it is known better than its own length.
+/// Own times, in ns. An own time can be negative, because interruptions are measured more precisely
+/// than the interval that contains them.
 const OWN_TIME: Limit = Limit::around_zero(58, "at most 9 years");
 /// Intervals in a sum.
 const INTERVALS: Limit = Limit::from_zero(50, "between 0 and 2^50");
 /// CPU numbers.
 const CPU: Limit = Limit::from_zero(13, "between 0 and 8191");
-/// The sum of all lengths and own times, 146 years of CPU time. Twice as much still fits in 64
-/// bits.
+/// Sum of all lengths and own times: 146 years of CPU time. Twice this still fits into 64 bits.
 const ALL_TIME: u128 = 1 << 62;
-/// All intervals together.
+/// Number of intervals in all rows.
 const ALL_INTERVALS: u128 = 1 << 53;
 /// Bytes of a name in a row.
 const NAME: usize = 4_096;
-/// Bytes of a word for a kind, an owner or an edge, as far as a message shows them.
+/// Bytes of a kind, owner or edge word that a message shows.
 const WORD: usize = 40;
-/// Characters of another program's error.
+/// Characters of an error message from a library.
 const LINE: usize = 240;
-/// The fastest tick of any kernel is 1,200 Hz; the model goes further.
+/// Tick frequencies. No kernel exceeds 1,200 Hz, but the model does.
 const HZ: std::ops::RangeInclusive<u32> = 1..=100_000;
-/// Most entries of a list of the header that has one for each CPU and probe.
+/// Maximum length of header lists with an entry per CPU and probe.
 const PER_CPU: usize = 2 * (CpuList::MAX_CPU as usize + 1);
-/// Most entries of a list of the header that has one for each thread or process.
+/// Maximum length of header lists with an entry per thread or process.
 const PER_THREAD: usize = 1 << 18;
-const _: () = assert!(CpuList::MAX_CPU == 8_191, "CPU has as many");
-/// Seconds since 1970 until the year 2242.
+const _: () = assert!(CpuList::MAX_CPU == 8_191, "the limit CPU must match");
+/// Seconds from 1970 to the year 2242.
 const LATEST_UNIX: i64 = 1 << 33;
 
-/// Most sources in a recording of this size.
+/// Maximum number of sources in a recording of `size` bytes.
 const fn sources(size: u64) -> u64 {
     32_768 + size / 64
 }
 
-/// Most bytes of all names in a recording of this size.
+/// Maximum total bytes of names in a recording of `size` bytes.
 const fn name_bytes(size: u64) -> u64 {
     (4 << 20) + 2 * size
 }
@@ -127,7 +128,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
     Ok(())
 }
 
-/// Checks the ends of an interval, which may be one point.
+/// Checks the ends of an interval, which can be empty.
 fn check_interval(field: &str, begin: Nanos, end: Nanos) -> Result<(), Excess> {
     for at in [begin, end] {
         if !TIME.has(at.0) {
@@ -153,12 +154,12 @@ fn value(field: &str, found: impl fmt::Display, allowed: &'static str) -> Excess
     }
 }
 
-/// The first bytes of a word, enough for every word that has a meaning and for a message.
+/// The first bytes of a word: enough for every known word and for an error message.
 pub(super) fn short(word: &[u8]) -> &[u8] {
     &word[..word.len().min(WORD)]
 }
 
-/// An error's words, short enough for a line: serde repeats an unknown word in full.
+/// Shortens an error message to one line. Serde quotes unknown words in full.
 pub(super) fn shortened(words: String) -> String {
     if words.chars().count() <= LINE {
         return words;
@@ -169,7 +170,7 @@ pub(super) fn shortened(words: String) -> String {
     format!("{begin} … {}", end.chars().rev().collect::<String>())
 }
 
-/// The numbers of consecutive rows.
+/// Numeric columns of consecutive rows.
 pub(super) struct Numbers<'a> {
     pub(super) cpus: &'a [i32],
     pub(super) starts: &'a [i64],
@@ -179,7 +180,7 @@ pub(super) struct Numbers<'a> {
     pub(super) maxima: &'a [i64],
 }
 
-/// Totals of the rows of a recording, against their limits.
+/// Totals of a recording's rows, checked against their limits.
 pub(super) struct RowLimits {
     time: u128,
     intervals: u128,
@@ -189,7 +190,7 @@ pub(super) struct RowLimits {
 }
 
 impl RowLimits {
-    /// Nothing of the limits for a file with these bounds.
+    /// Empty totals for a file with these bounds.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             time: 0,
@@ -200,7 +201,8 @@ impl RowLimits {
         }
     }
 
-    /// Checks the numbers of the next rows, column by column, which costs next to nothing a row.
+    /// Checks the numbers of the next rows. Checking whole columns makes the cost per row
+    /// negligible.
     pub(super) fn check(&mut self, rows: &Numbers<'_>) -> Result<(), Excess> {
         CPU.check("a row's CPU", rows.cpus.iter().map(|cpu| i64::from(*cpu)))?;
         for (field, numbers, limit) in [
@@ -241,7 +243,7 @@ impl RowLimits {
         })
     }
 
-    /// Takes a name that is kept, from the column `column`.
+    /// Accounts for a name from the column `column` that will be kept in memory.
     pub(super) fn take_name(&mut self, column: &'static str, name: &[u8]) -> Result<(), Excess> {
         if name.len() > NAME {
             return Err(Excess::TooLarge {
@@ -251,7 +253,7 @@ impl RowLimits {
         }
         self.names += 1;
         self.name_bytes += name.len() as u64;
-        // A source has up to three.
+        // A source has up to three names.
         let most = 4 * sources(self.bounds.size());
         if self.names > most {
             return Err(Excess::TooMany { of: "names", most });
@@ -264,15 +266,16 @@ impl RowLimits {
         Ok(())
     }
 
-    /// Checks when a frame was due.
+    /// Checks the due time of a frame.
     pub(super) fn check_due(due: i64) -> Result<(), Excess> {
         TIME.check("when a frame was due", std::iter::once(due))
     }
 }
 
-/// Numbers that a column may hold: `bits` bits, counted from `-offset`.
+/// Range of a column's values: `bits` bits, starting at `-offset`.
 ///
-/// The limits are powers of two, so that one test of all numbers' bits together is enough.
+/// Ranges are powers of two, so OR-ing all values together checks a whole column with one
+/// comparison.
 #[derive(Clone, Copy)]
 struct Limit {
     offset: i64,
@@ -281,7 +284,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// 0 to 2^bits, which is not included.
+    /// From 0 up to, but not including, 2^bits.
     const fn from_zero(bits: u32, words: &'static str) -> Self {
         Self {
             offset: 0,
@@ -290,7 +293,7 @@ impl Limit {
         }
     }
 
-    /// -2^bits to 2^bits, which is not included.
+    /// From -2^bits up to, but not including, 2^bits.
     const fn around_zero(bits: u32, words: &'static str) -> Self {
         Self {
             offset: 1 << bits,
@@ -299,7 +302,8 @@ impl Limit {
         }
     }
 
-    /// The number's distance from the least one; a number below it is far beyond the largest.
+    /// Distance of a number from the minimum. It wraps around for smaller numbers, far beyond the
+    /// maximum.
     const fn above_least(self, number: i64) -> u64 {
         number.wrapping_add(self.offset).cast_unsigned()
     }
@@ -309,20 +313,25 @@ impl Limit {
     }
 
     fn check(self, field: &str, numbers: impl Iterator<Item = i64> + Clone) -> Result<(), Excess> {
-        let together = |all, number| all | self.above_least(number);
-        if numbers.clone().fold(0, together) >> self.bits == 0 {
+        let merge = |all, number| all | self.above_least(number);
+        if numbers.clone().fold(0, merge) >> self.bits == 0 {
             return Ok(());
         }
-        let wrong = numbers.into_iter().find(|number| !self.has(*number));
-        wrong.map_or(Ok(()), |number| Err(value(field, number, self.words)))
+        let outside = numbers.into_iter().find(|number| !self.has(*number));
+        outside.map_or(Ok(()), |number| Err(value(field, number, self.words)))
     }
 }
 
 fn total(numbers: &[i64]) -> u128 {
-    // Each is below 2^58, so that 16 of them fit in 64 bits.
-    let few = |few: &[i64]| few.iter().map(|number| number.unsigned_abs()).sum::<u64>();
+    // Each value is below 2^58, so 16 of them fit into 64 bits.
+    let sum = |numbers: &[i64]| {
+        numbers
+            .iter()
+            .map(|number| number.unsigned_abs())
+            .sum::<u64>()
+    };
     numbers
         .chunks(16)
-        .map(|numbers| u128::from(few(numbers)))
+        .map(|numbers| u128::from(sum(numbers)))
         .sum()
 }

@@ -1,4 +1,4 @@
-//! Reads a recording, a batch of rows at a time.
+//! Reads a recording in batches of rows.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ use crate::recording::{Header, Row, SCHEMA_VERSION};
 /// The first and the last four bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// Reads a recording's file. Columns that it does not know are left alone.
+/// Reads a recording's file. Unknown columns are ignored.
 pub struct RecordingReader {
     path: PathBuf,
     file: Box<dyn FileReader>,
@@ -30,7 +30,7 @@ pub struct RecordingReader {
     places: Places,
     fetch: Box<Fetch>,
     bounds: Bounds,
-    /// Of the row groups; `None` for a file of schema 1, or of another program.
+    /// Checksums of the row groups; `None` for a file of schema 1 or from another program.
     checksums: Option<Checksums>,
 }
 
@@ -47,8 +47,8 @@ impl RecordingReader {
     /// Opens the recording at `path` and reads its header.
     ///
     /// # Errors
-    /// Any [`RecordingError`] but those of writing: the file cannot be opened, is no Parquet file,
-    /// is cut short, is not a recording, or is of a schema that this program does not read.
+    /// Any [`RecordingError`] except those of writing: the file cannot be opened, is not a Parquet
+    /// file, is truncated, is not a recording, or has an unsupported schema.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = path.as_ref();
         let cannot_read = |error: io::Error| RecordingError::read(path, &error);
@@ -63,8 +63,8 @@ impl RecordingReader {
         Self::from_file(path, File::open(path).map_err(cannot_read)?)
     }
 
-    /// As [`RecordingReader::open`], of a regular file that is already open; `name` stands for its
-    /// path in messages.
+    /// Like [`RecordingReader::open`], for a regular file that is already open. Messages use `name`
+    /// as its path.
     ///
     /// # Errors
     /// Those of [`RecordingReader::open`].
@@ -89,8 +89,7 @@ impl RecordingReader {
         Self::new(path, file, bytes)
     }
 
-    /// As [`RecordingReader::open`], of a file that is in memory; `name` stands for its path in
-    /// messages.
+    /// Like [`RecordingReader::open`], for a file in memory. Messages use `name` as its path.
     ///
     /// # Errors
     /// Those of [`RecordingReader::open`].
@@ -103,7 +102,7 @@ impl RecordingReader {
         Self::new(name.as_ref(), bytes.clone(), bytes)
     }
 
-    /// Of a file that can be read by `chunks` and by `bytes`.
+    /// Creates a reader. Both `chunks` and `bytes` must give access to the same file.
     fn new<R>(path: &Path, chunks: R, bytes: R) -> Result<Self, RecordingError>
     where
         R: ChunkReader + 'static,
@@ -152,24 +151,24 @@ impl RecordingReader {
         })
     }
 
-    /// Everything about the recording but its rows. It has the limitation
-    /// [`NotVerified`](Limitation::NotVerified) where the file has no checksums.
+    /// The header. It includes the limitation [`NotVerified`](Limitation::NotVerified) if the file
+    /// has no checksums.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn rows(&self) -> u64 {
         u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
 
-    /// Gives every row to `each`, in the order in which they were written, with a table that holds
-    /// the row's source; returns the table of all. It begins at the first row each time.
+    /// Passes every row to `each`, in the order in which it was written, together with a table that
+    /// contains its source. Returns the table of all sources. Every call starts at the first row.
     ///
     /// # Errors
     /// [`RecordingError::Damaged`], [`RecordingError::Column`] or [`RecordingError::UnknownWord`]
-    /// when rows are damaged, [`RecordingError::Refused`] when they are beyond a limit; the rows
-    /// given before then are right.
+    /// if rows are damaged, [`RecordingError::Refused`] if they exceed a limit. Rows passed before
+    /// the error are correct.
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
@@ -192,17 +191,17 @@ impl RecordingReader {
         Ok(known.table)
     }
 
-    /// Compares the row group `index` with its checksum, where it has one.
+    /// Compares row group `index` with its checksum, if the file has checksums.
     fn check(&self, index: usize) -> Result<(), RecordingError> {
         let Some(checksums) = &self.checksums else {
             return Ok(());
         };
-        let right = checksums.check(index, &*self.fetch);
-        let right = right.map_err(|why| RecordingError::Read {
+        let intact = checksums.check(index, &*self.fetch);
+        let intact = intact.map_err(|why| RecordingError::Read {
             path: self.path.clone(),
             why,
         })?;
-        if right {
+        if intact {
             return Ok(());
         }
         let groups = self.file.metadata().row_groups();
@@ -215,7 +214,7 @@ impl RecordingReader {
     }
 }
 
-/// What is said of a damaged footer.
+/// Message for a damaged footer.
 const FOOTER: &str = "the header and the places of the columns are not what was written";
 
 fn damaged(path: &Path, what: &str) -> RecordingError {
@@ -225,7 +224,7 @@ fn damaged(path: &Path, what: &str) -> RecordingError {
     }
 }
 
-/// Whether a file that begins and ends with these bytes is a Parquet file.
+/// Checks that a file with these first and last bytes is a Parquet file.
 fn check_magic(path: &Path, ends: &[u8]) -> Result<(), RecordingError> {
     let path = || path.to_owned();
     let (first, last) = ends.split_at(ends.len().min(MAGIC.len()));
@@ -257,7 +256,7 @@ fn read_footer(path: &Path, bounds: Bounds, fetch: &Fetch) -> Result<Found, Reco
         why,
     };
     let footer = Footer::read(bounds.size(), fetch).map_err(unreadable)?;
-    // Without one, the library says what is wrong.
+    // Without a footer, the library reports the error.
     let Some(footer) = footer else {
         return Ok(Found::None);
     };
@@ -275,9 +274,9 @@ fn read_footer(path: &Path, bounds: Bounds, fetch: &Fetch) -> Result<Found, Reco
     }
 }
 
-/// Reads the header, whichever schema it is of, and finds out how that schema names the columns.
+/// Reads a header of any supported schema, and determines how that schema names the columns.
 fn header(path: &Path, json: &str) -> Result<(Header, Names), RecordingError> {
-    /// What every schema's header has.
+    /// The only field that headers of all schemas share.
     #[derive(serde::Deserialize)]
     struct Version {
         schema: u64,
@@ -293,7 +292,7 @@ fn header(path: &Path, json: &str) -> Result<(Header, Names), RecordingError> {
         _ if found == u64::from(SCHEMA_VERSION) => {
             limits::check_json(json).map_err(damaged)?;
             let header = serde_json::from_str(json).map_err(damaged)?;
-            Ok((header, Names::Today))
+            Ok((header, Names::Current))
         }
         1 => {
             limits::check_json_of_schema_1(json).map_err(damaged)?;

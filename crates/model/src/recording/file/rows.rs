@@ -1,4 +1,4 @@
-//! Decodes the rows of a row group, and finds the columns that it needs for that.
+//! Finds the columns of rows, and decodes the rows of a row group.
 
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::reader::RowGroupReader;
@@ -12,27 +12,27 @@ use crate::disk::Bounds;
 use crate::recording::{Edge, PacedFrame, Row, Sum};
 use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
 
-/// Rows decoded at once: few enough to stay in the processor's cache.
+/// Rows decoded per batch: few enough to stay in the processor's cache.
 const BATCH_ROWS: usize = 4096;
 
-/// How a file names its columns.
+/// Column names of a schema version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
-    Today,
+    Current,
     Schema1,
 }
 
 impl Names {
-    /// The file's name of the column that today has the name `today`.
-    fn of(self, today: &'static str) -> &'static str {
+    /// The file's name of a column, given its current name.
+    fn resolve(self, current: &'static str) -> &'static str {
         match self {
-            Self::Today => today,
-            Self::Schema1 => schema_1::column(today),
+            Self::Current => current,
+            Self::Schema1 => schema_1::column(current),
         }
     }
 }
 
-/// Where the columns are.
+/// Positions of the columns.
 pub(super) struct Places {
     cpu: Place,
     start: Place,
@@ -49,32 +49,32 @@ pub(super) struct Places {
     max: Place,
     histogram: Place,
     source_id: Place,
-    /// Not in files of schema 1.
+    /// Missing in files of schema 1.
     due: Option<Place>,
-    /// Not in files that were written before there were edges.
+    /// Missing in files from before edges were introduced.
     edges: Option<EdgePlaces>,
 }
 
 impl Places {
     pub(super) fn find(columns: &SchemaDescriptor, names: Names) -> Result<Self, Fault> {
         Ok(Self {
-            cpu: Place::of::<Int32Type>(columns, names.of(schema::CPU))?,
-            start: Place::of::<Int64Type>(columns, names.of(schema::START))?,
-            dur: Place::of::<Int64Type>(columns, names.of(schema::DUR))?,
-            self_time: Place::of::<Int64Type>(columns, names.of(schema::SELF))?,
-            kind: Place::of::<ByteArrayType>(columns, names.of(schema::KIND))?,
-            source: Place::of::<ByteArrayType>(columns, names.of(schema::SOURCE))?,
-            detail: Place::of::<ByteArrayType>(columns, names.of(schema::DETAIL))?,
-            owner: Place::of::<ByteArrayType>(columns, names.of(schema::OWNER))?,
-            program: Place::of::<ByteArrayType>(columns, names.of(schema::PROGRAM))?,
-            pid: Place::of::<Int32Type>(columns, names.of(schema::PID))?,
-            tid: Place::of::<Int32Type>(columns, names.of(schema::TID))?,
-            count: Place::of::<Int64Type>(columns, names.of(schema::COUNT))?,
-            max: Place::of::<Int64Type>(columns, names.of(schema::MAX))?,
-            histogram: Place::of::<ByteArrayType>(columns, names.of(schema::HISTOGRAM))?,
-            source_id: Place::of::<Int32Type>(columns, names.of(schema::SOURCE_ID))?,
+            cpu: Place::find::<Int32Type>(columns, names.resolve(schema::CPU))?,
+            start: Place::find::<Int64Type>(columns, names.resolve(schema::START))?,
+            dur: Place::find::<Int64Type>(columns, names.resolve(schema::DUR))?,
+            self_time: Place::find::<Int64Type>(columns, names.resolve(schema::SELF))?,
+            kind: Place::find::<ByteArrayType>(columns, names.resolve(schema::KIND))?,
+            source: Place::find::<ByteArrayType>(columns, names.resolve(schema::SOURCE))?,
+            detail: Place::find::<ByteArrayType>(columns, names.resolve(schema::DETAIL))?,
+            owner: Place::find::<ByteArrayType>(columns, names.resolve(schema::OWNER))?,
+            program: Place::find::<ByteArrayType>(columns, names.resolve(schema::PROGRAM))?,
+            pid: Place::find::<Int32Type>(columns, names.resolve(schema::PID))?,
+            tid: Place::find::<Int32Type>(columns, names.resolve(schema::TID))?,
+            count: Place::find::<Int64Type>(columns, names.resolve(schema::COUNT))?,
+            max: Place::find::<Int64Type>(columns, names.resolve(schema::MAX))?,
+            histogram: Place::find::<ByteArrayType>(columns, names.resolve(schema::HISTOGRAM))?,
+            source_id: Place::find::<Int32Type>(columns, names.resolve(schema::SOURCE_ID))?,
             due: match names {
-                Names::Today => Some(Place::of::<Int64Type>(columns, schema::DUE)?),
+                Names::Current => Some(Place::find::<Int64Type>(columns, schema::DUE)?),
                 Names::Schema1 => None,
             },
             edges: EdgePlaces::find(columns)?,
@@ -83,7 +83,7 @@ impl Places {
 }
 
 impl Places {
-    /// The numbers of all columns in the file.
+    /// Indices of all columns in the file.
     pub(super) fn indexes(&self) -> impl Iterator<Item = usize> {
         let always = [
             &self.cpu,
@@ -109,8 +109,8 @@ impl Places {
     }
 }
 
-/// The columns of a row group that say what a source is. They are decoded only at the rows where
-/// a source appears for the first time.
+/// Columns that describe sources. They are decoded only at rows in which a source appears for the
+/// first time.
 struct Words {
     kind: Column<ByteArrayType>,
     source: Column<ByteArrayType>,
@@ -134,7 +134,7 @@ impl Words {
         })
     }
 
-    /// The source of the row `row`, counted from the start of the group.
+    /// The source of row `row`, counted from the start of the group.
     fn at(&mut self, row: usize, limits: &mut RowLimits) -> Result<Source, Fault> {
         let kind = word(&mut self.kind, row)?;
         let kind = Kind::from_name(&kind).ok_or(Fault::UnknownWord {
@@ -169,7 +169,7 @@ impl Words {
     }
 }
 
-/// The text in the row `row` of the column, counted from the start of the group.
+/// The text in row `row`, counted from the start of the group.
 fn text(
     column: &mut Column<ByteArrayType>,
     row: usize,
@@ -190,24 +190,24 @@ fn text(
     }
 }
 
-/// The same of one of a few words; of a longer one, its first bytes.
+/// Like [`text`], for a column with few distinct words. A longer value is cut off.
 fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
     let bytes = column.at(row)?.map(|bytes| short(bytes.data()));
     let word = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     word.ok_or_else(|| column.fault("a row has no value"))
 }
 
-/// The sources that appeared so far, and what is left of the file's limits.
+/// The sources seen so far, and the remaining limits of the file.
 pub(super) struct Known {
-    /// With the ids that rows name.
+    /// All sources with the ids that rows use.
     pub(super) table: SourceTable,
-    /// By the file's number.
+    /// Ids, by number in the file.
     ids: Vec<Option<SourceId>>,
     limits: RowLimits,
 }
 
 impl Known {
-    /// No source of a file with these bounds.
+    /// An empty table for a file with these bounds.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             table: SourceTable::default(),
@@ -216,7 +216,7 @@ impl Known {
         }
     }
 
-    /// The id of the source with the file's number `number`, if it appeared before.
+    /// The id of the source with this number in the file, if it has appeared.
     fn get(&self, number: i32) -> Option<SourceId> {
         *self.ids.get(usize::try_from(number).ok()?)?
     }
@@ -238,7 +238,7 @@ impl Known {
     }
 }
 
-/// The columns of a row group that are decoded whole.
+/// Columns of a row group that are decoded completely.
 struct Columns {
     cpus: Column<Int32Type>,
     starts: Column<Int64Type>,
@@ -273,7 +273,7 @@ impl Columns {
     }
 }
 
-/// Gives the rows of one group to `each`.
+/// Passes the rows of one group to `each`.
 pub(super) fn replay_group(
     group: &dyn RowGroupReader,
     places: &Places,
@@ -347,12 +347,12 @@ pub(super) fn replay_group(
     Ok(())
 }
 
-/// The sum that a row with a histogram is.
+/// The sum in a row with a histogram.
 fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault> {
-    let wrong = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
+    let damaged = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
     let (buckets, rest) = bytes.data().as_chunks::<4>();
     if !rest.is_empty() || buckets.len() > Histogram::BUCKETS {
-        return Err(wrong(
+        return Err(damaged(
             "a histogram has no whole number of buckets, or too many",
         ));
     }
@@ -366,6 +366,6 @@ fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault
             .map_err(|_| Fault::damaged(schema::COUNT, "a count is negative"))?,
         max: Nanos(max),
         histogram: Histogram::from_counts(&counts)
-            .ok_or_else(|| wrong("a histogram has too many buckets"))?,
+            .ok_or_else(|| damaged("a histogram has too many buckets"))?,
     })
 }

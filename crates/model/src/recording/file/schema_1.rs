@@ -1,8 +1,10 @@
-//! Reads recordings of schema 1: headers as JSON of today, and what columns were called.
+//! Reads recordings of schema 1: converts their headers to current JSON, and maps their column
+//! names.
 //!
-//! Today's types carry no aliases. A change that renames a field of the [`Header`](crate::recording::Header),
-//! or of anything in it, adds it to [`RENAMED`]; a field that takes another form gets a function in
-//! [`upgrade`]. `tests/schema1.rs` fails when a name that the old files have is forgotten.
+//! The current types have no aliases. A change that renames a field of the
+//! [`Header`](crate::recording::Header) or of anything in it must add it to [`RENAMED`]. A field
+//! that changes its form needs a function in [`upgrade`]. `tests/schema1.rs` fails if a name in the
+//! old files is forgotten.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +15,12 @@ use crate::CpuList;
 use crate::hook::Hook;
 use crate::recording::SCHEMA_VERSION;
 
-/// Where the JSON of a header is: keys from the top, `*` for each element of a list and each value
-/// of a map whose keys are data, `a|b` for both.
+/// A path in a header's JSON: keys from the top. `*` matches each element of a list and each value
+/// of a map whose keys are data; `a|b` matches both keys.
 type Path = &'static [&'static str];
 
-/// Fields with another name: in which objects, by today's names, and each with the old name and the
-/// name of today.
+/// Renamed fields: the objects that contain them, by current names, and pairs of old and current
+/// field names.
 const RENAMED: &[(Path, &[(&str, &str)])] = &[
     (&[], &[("began_unix", "began_unix_s")]),
     (
@@ -94,8 +96,8 @@ const RENAMED: &[(Path, &[(&str, &str)])] = &[
     ),
 ];
 
-/// Turns the JSON of a header of schema 1 into that of today. What is not as expected stays as it
-/// is: reading it as a header says what is wrong.
+/// Converts the JSON of a schema 1 header to the current schema. Unexpected values are left
+/// unchanged; the error then comes from deserializing the header.
 pub(super) fn upgrade(header: &mut Value) {
     for (path, names) in RENAMED {
         visit(header, path, &mut |value| rename(value, names));
@@ -109,7 +111,7 @@ pub(super) fn upgrade(header: &mut Value) {
     }
     let attached = header.pointer_mut("/coverage/attached");
     if let Some(hooks) = attached.and_then(Value::as_array_mut) {
-        // Simulated recordings named the model there.
+        // Simulated recordings listed the model as a hook.
         hooks.retain(|name| Hook::ALL.iter().any(|hook| *name == hook.name()));
     }
     for list in ["/probes", "/soakers"] {
@@ -143,8 +145,8 @@ fn limitation(value: &mut Value) {
     }
 }
 
-/// A policy that was not granted was told behind the one that was:
-/// `SCHED_OTHER (SCHED_FIFO:50 was refused: Operation not permitted; it needs ...)`.
+/// A refused policy followed the granted one as text: `SCHED_OTHER (SCHED_FIFO:50 was refused:
+/// Operation not permitted; it needs ...)`.
 fn policy(value: &mut Value) {
     let Some(text) = value.as_str() else { return };
     let (granted, rest) = text.split_once(" (").unwrap_or((text, ""));
@@ -158,15 +160,15 @@ fn policy(value: &mut Value) {
     *value = json!({ "requested": requested, "granted": granted, "refusal": refusal });
 }
 
-/// Why a probe ended early was a sentence.
+/// The reason why a probe ended early was a sentence.
 fn failure(value: &mut Value) {
     if let Some(why) = value.as_str() {
         *value = json!({ "id": "other", "why": why });
     }
 }
 
-/// Tick modes were `nohz idle` and `nohz full 2-7`, and might add in brackets that `nohz_full=` had
-/// no effect.
+/// Tick modes were `nohz idle` and `nohz full 2-7`. A note in parentheses could follow that
+/// `nohz_full=` had no effect.
 fn tick_mode(value: &mut Value) {
     let Some(text) = value.as_str() else { return };
     if let Some(cpus) = text.strip_prefix("nohz full") {
@@ -176,8 +178,8 @@ fn tick_mode(value: &mut Value) {
     }
 }
 
-/// Simulated recordings had their scheduler and timers in the kernel's name, as in
-/// `Eevdf { slice: Nanos(3000000), hrtick: false }, HighResolution timers`.
+/// Simulated recordings had their scheduler and timers in the kernel's name, such as `Eevdf {
+/// slice: Nanos(3000000), hrtick: false }, HighResolution timers`.
 fn simulated(header: &mut Value) {
     const WORDS: [(&str, &str, &str); 10] = [
         ("policy", "GoodnessSlices", "goodness-slices"),
@@ -197,7 +199,7 @@ fn simulated(header: &mut Value) {
     let machine = &mut header["machine"];
     let Some((kernel, "")) = machine["kernel"]
         .as_str()
-        .and_then(|it| it.rsplit_once(" timers"))
+        .and_then(|text| text.rsplit_once(" timers"))
     else {
         return;
     };
@@ -207,13 +209,20 @@ fn simulated(header: &mut Value) {
             settings.insert(name, new.to_owned());
         }
     }
-    let within =
-        |begin: &str, end: &str| kernel.split_once(begin)?.1.split_once(end).map(|it| it.0);
+    let within = |begin: &str, end: &str| {
+        kernel
+            .split_once(begin)?
+            .1
+            .split_once(end)
+            .map(|parts| parts.0)
+    };
     settings.extend(within("Nanos(", ")").map(|slice| ("slice", format!("{slice}ns"))));
     if kernel.contains("hrtick: true") {
         settings.insert("hrtick", "on".to_owned());
     }
-    let online = machine["online"].as_str().and_then(|it| it.parse().ok());
+    let online = machine["online"]
+        .as_str()
+        .and_then(|cpus| cpus.parse().ok());
     settings.extend(online.map(|online: CpuList| ("cpus", online.len().to_string())));
     settings.extend(
         machine["hz_configured"]
@@ -237,7 +246,7 @@ fn verdict(value: &mut Value) {
     };
 }
 
-/// Gives the fields of an object their names of today.
+/// Renames the fields of an object to their current names.
 fn rename(value: &mut Value, names: &[(&str, &str)]) {
     let Value::Object(fields) = value else { return };
     for (old, new) in names {
@@ -247,9 +256,9 @@ fn rename(value: &mut Value, names: &[(&str, &str)]) {
     }
 }
 
-/// The name in a file of schema 1 of a column that today has the name `today`.
-pub(super) fn column(today: &'static str) -> &'static str {
-    match today {
+/// The name of a column in schema 1, given its current name.
+pub(super) fn column(current: &'static str) -> &'static str {
+    match current {
         schema::START => "start",
         schema::DUR => "dur",
         schema::SELF => "self",
@@ -258,7 +267,7 @@ pub(super) fn column(today: &'static str) -> &'static str {
     }
 }
 
-/// Gives every value at `path` below `json` to `each`; there may be none.
+/// Passes every value at `path` in `json` to `each`. There may be none.
 fn visit(json: &mut Value, path: &[&str], each: &mut dyn FnMut(&mut Value)) {
     let Some((&step, rest)) = path.split_first() else {
         return each(json);
@@ -298,7 +307,7 @@ mod tests {
     use crate::recording::{Header, Level, World};
 
     #[test]
-    fn sentences_of_schema_1_are_kept_as_they_are() {
+    fn sentences_of_schema_1_are_preserved() {
         let old = json!({ "what": "gaps on CPU 1", "why": "no probe may run there" });
         let header = Header::new(World::Live, Level::Kernel, "0.1.0");
         let mut value = serde_json::to_value(&header).unwrap();
@@ -317,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn tick_modes_were_words_with_cpus() {
+    fn tick_modes_of_schema_1_are_converted() {
         let read = |text: &str| {
             let mut value = json!(text);
             super::tick_mode(&mut value);
@@ -332,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_and_verdicts_were_words() {
+    fn policies_and_verdicts_of_schema_1_are_converted() {
         let refused = "SCHED_OTHER (SCHED_FIFO:50 was refused: Operation not permitted; it needs \
                        CAP_SYS_NICE or a higher RLIMIT_RTPRIO)";
         let read = |text: &str| {
@@ -358,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_stays_as_it_is() {
+    fn unexpected_values_are_left_unchanged() {
         for value in [
             json!(null),
             json!([1]),

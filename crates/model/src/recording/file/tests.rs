@@ -1,5 +1,5 @@
-//! What the file promises: it reads back as written, says what is wrong with it in words, and is
-//! never there by halves.
+//! Tests of the recording format: files round-trip, errors are reported in words, and incomplete
+//! files never appear.
 
 mod columns;
 mod damage;

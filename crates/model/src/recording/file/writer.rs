@@ -1,4 +1,4 @@
-//! Writes a recording, a row group at a time.
+//! Writes a recording in row groups.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -20,13 +20,13 @@ use crate::{Histogram, Source, SourceId, SourceTable, Span};
 
 /// Writes a recording to a file that appears under its name only once it is complete.
 ///
-/// Rows go in through [`RowSink`]. An error while writing does not interrupt the caller, who has a
-/// statement to print: the rows after it are dropped, [`RecordingWriter::error`] tells of it, and
-/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds nothing is left on the disk,
-/// except under a hidden name `.NAME.PID-N.part` when the process is killed.
+/// Rows arrive through [`RowSink`]. A write error does not interrupt the caller, who still has a
+/// statement to print. Later rows are dropped, [`RecordingWriter::error`] reports the error, and
+/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk holds at most a file
+/// with the hidden name `.NAME.PID-N.part`, which remains only if the process is killed.
 pub struct RecordingWriter {
     path: PathBuf,
-    // Declared before `temporary`, so that nothing is still to be flushed when the file goes.
+    // Declared before `temporary`, so that everything is flushed before the file is removed.
     file: SerializedFileWriter<SummedOutput>,
     temporary: Temporary,
     buffer: Buffer,
@@ -43,27 +43,27 @@ impl fmt::Debug for RecordingWriter {
 }
 
 impl RecordingWriter {
-    /// Begins a recording that will appear as `path`, in place of what is there.
+    /// Starts a recording that will replace any file at `path`.
     ///
     /// # Errors
-    /// [`RecordingError::Create`] when the folder does not exist or may not be written, or when
-    /// `path` is a folder or a device; [`RecordingError::Write`] when the disk is full.
+    /// [`RecordingError::Create`] if the directory does not exist or is not writable, or if `path`
+    /// is a directory or device. [`RecordingError::Write`] if the disk is full.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         Self::create_through(path.as_ref(), |file| Box::new(file))
     }
 
-    /// Begins a recording that only its owner may read and that will appear in `folder` as `name`.
+    /// Starts a recording that will appear in `folder` as `name` and that only its owner can read.
     ///
     /// # Errors
-    /// As [`RecordingWriter::create`].
+    /// As for [`RecordingWriter::create`].
     pub fn create_in_folder(folder: Folder, name: &OsStr) -> Result<Self, RecordingError> {
         let path = folder.path().join(name);
         let temporary = Temporary::in_folder(folder, name, 0o600);
         Self::create_in(&path, temporary, |file| Box::new(file))
     }
 
-    /// As [`RecordingWriter::create`], writing through what `wrap` makes of the file: tests put a
-    /// disk that fills up there.
+    /// Like [`RecordingWriter::create`], but writes through the result of `wrap`. Tests use it to
+    /// simulate a full disk.
     pub(super) fn create_through(
         path: &Path,
         wrap: impl FnOnce(File) -> Box<dyn Write + Send>,
@@ -92,18 +92,18 @@ impl RecordingWriter {
         })
     }
 
-    /// The error that stopped the writing, where there was one.
+    /// The error that stopped the writing, if there was one.
     pub fn error(&self) -> Option<&RecordingError> {
         self.failed.as_ref()
     }
 
-    /// Writes `header` and what is left of the rows, puts the file on the disk and under its
-    /// name. The schema version written is this program's, whatever the header says.
+    /// Writes `header` and the remaining rows, syncs the file to disk and moves it to its final
+    /// name. The schema version written is always this program's.
     ///
     /// # Errors
-    /// The first error since the recording began: [`RecordingError::Write`], or
-    /// [`RecordingError::Header`] when the header holds a number that is not finite. The file then
-    /// does not appear, and what was there before is as it was.
+    /// The first error since the recording started: [`RecordingError::Write`], or
+    /// [`RecordingError::Header`] if the header contains a number that is not finite. The file then
+    /// does not appear, and any previous file is unchanged.
     pub fn finish(mut self, header: &Header) -> Result<(), RecordingError> {
         self.flush();
         if let Some(error) = self.failed {
@@ -154,7 +154,7 @@ impl RowSink for RecordingWriter {
     }
 }
 
-/// Writes the footer, with the header and the checksums in it.
+/// Writes the footer, which contains the header and the checksums.
 fn finish(file: &mut SerializedFileWriter<SummedOutput>, json: String) -> Result<(), ParquetError> {
     let entry = |key: &str, value| KeyValue::new(key.to_owned(), Some(value));
     let checksums = file.inner_mut().begin_footer();
@@ -177,8 +177,8 @@ fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
     }
 }
 
-/// The header as JSON, once it is certain that a reader will understand it: JSON has no word for a
-/// number that is not finite.
+/// The header as JSON, after checking that a reader can parse it. JSON cannot represent numbers
+/// that are not finite.
 fn header_json(header: &Header) -> Result<String, String> {
     let header = Header {
         schema: SCHEMA_VERSION,
@@ -189,7 +189,7 @@ fn header_json(header: &Header) -> Result<String, String> {
     Ok(json)
 }
 
-/// The words of a source as the file's columns hold them.
+/// The words of a source as they are stored in columns.
 struct Words {
     kind: ByteArray,
     source: ByteArray,
@@ -215,21 +215,23 @@ impl From<&Source> for Words {
     }
 }
 
-/// The file's own numbers of the sources that came so far.
+/// Numbers of the sources in the file.
 #[derive(Default)]
 struct Sources {
     table: SourceTable,
     words: Vec<Words>,
-    /// By the caller's id, the file's. The caller may have several tables, so it is only a hint.
+    /// The file's ids, by the caller's id. These are only hints, because the caller may use several
+    /// tables.
     hints: Vec<Option<SourceId>>,
 }
 
 impl Sources {
-    /// The file's number of the source that `id` stands for; `None` when there are too many.
+    /// The file's number of the source with the caller's `id`; `None` if there are too many
+    /// sources.
     fn number(&mut self, sources: &SourceTable, id: SourceId) -> Option<i32> {
         let source = sources.get(id);
         let place = id.0 as usize;
-        // Comparing is cheap: the same names are mostly the same memory.
+        // The comparison is cheap, because equal names usually share memory.
         if let Some(&Some(known)) = self.hints.get(place)
             && self.table.get(known) == source
         {
@@ -250,7 +252,7 @@ impl Sources {
     }
 }
 
-/// The rows of a row group to be, by column.
+/// Rows of the next row group, by column.
 #[derive(Default)]
 struct Buffer {
     sources: Sources,
@@ -262,18 +264,18 @@ struct Buffer {
     max: Vec<i64>,
     source: Vec<i32>,
     histograms: Vec<ByteArray>,
-    /// One a row: 1 where the row has a histogram.
+    /// One level per row: 1 if the row has a histogram.
     histogram_levels: Vec<i16>,
-    /// Of the frames.
+    /// Due times of the frames.
     due: Vec<i64>,
-    /// One a row: 1 where the row is a frame.
+    /// One level per row: 1 if the row is a frame.
     due_levels: Vec<i16>,
     edges: Edges,
 }
 
 impl Buffer {
-    /// The most histograms in a row group, so that a long recording of sums stays within a few
-    /// MiB of memory as well.
+    /// Maximum number of histograms per row group, which bounds the memory of long recordings of
+    /// sums to a few MiB.
     const HISTOGRAMS: usize = 8 * 1024;
 
     fn is_empty(&self) -> bool {
@@ -284,7 +286,7 @@ impl Buffer {
         self.cpu.len() >= schema::GROUP_ROWS || self.histograms.len() >= Self::HISTOGRAMS
     }
 
-    /// Takes a row; `false` when there are too many sources.
+    /// Adds a row; `false` if there are too many sources.
     fn push(&mut self, sources: &SourceTable, row: &Row) -> bool {
         let Some(number) = self.sources.number(sources, row.source()) else {
             return false;
@@ -325,7 +327,7 @@ impl Buffer {
         true
     }
 
-    /// Writes all rows as one row group and forgets them.
+    /// Writes all rows as one row group and clears the buffer.
     fn write(&mut self, file: &mut SerializedFileWriter<SummedOutput>) -> Result<(), ParquetError> {
         let mut group = file.next_row_group()?;
         let all = &self.sources.words;
@@ -335,7 +337,7 @@ impl Buffer {
                 .filter_map(|&id| all.get(usize::try_from(id).ok()?))
         };
         let text = |pick: fn(&Words) -> &ByteArray| words().map(pick).cloned().collect::<Vec<_>>();
-        // The three columns of the thread are there together or not at all.
+        // A row has a value in all three thread columns or in none.
         let levels: Vec<i16> = words()
             .map(|words| i16::from(words.tid.is_some()))
             .collect();
@@ -384,7 +386,7 @@ impl Buffer {
     }
 }
 
-/// The columns of edges. Each has a level a row: 1 where the row has a value.
+/// Columns of edges. Each has one level per row: 1 if the row has a value.
 #[derive(Default)]
 struct Edges {
     kinds: Vec<ByteArray>,
@@ -396,7 +398,7 @@ struct Edges {
 }
 
 impl Edges {
-    /// Takes the next row's effect, where it is an edge.
+    /// Adds the effect of the next row, if it is an edge.
     fn push(&mut self, effect: Option<&Effect>) {
         let (mut tid, mut name) = (None, None);
         match effect {
@@ -413,7 +415,7 @@ impl Edges {
         self.names.extend(name.map(|name| ByteArray::from(&**name)));
     }
 
-    /// Writes the columns of a row group and forgets the rows.
+    /// Writes the columns of a row group and clears them.
     fn write(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, SummedOutput>,
@@ -448,8 +450,8 @@ fn column<T: DataType>(
     column.close()
 }
 
-/// The counts as little-endian 32-bit numbers, zeros at the end left out: a window of a second has no
-/// more.
+/// Counts as little-endian 32-bit numbers, without trailing zeros. The counts of a one-second
+/// window fit into 32 bits.
 fn histogram_bytes(histogram: &Histogram) -> ByteArray {
     let counts = histogram.counts();
     let used = counts

@@ -1,30 +1,29 @@
-//! Limits on the JSON of a header, checked before it becomes a
-//! [`Header`](crate::recording::Header): a list of empty objects takes a hundred times its bytes in
-//! memory.
+//! Limits on the JSON of a header. They are checked before it is deserialized to a
+//! [`Header`](crate::recording::Header), because a list of empty objects takes a hundred times its
+//! size in memory.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Bytes of a text: the longest argument of a command on Linux.
+/// Bytes of a text: the longest command argument on Linux.
 const TEXT: usize = 128 * 1024;
-/// The largest number of anything but nanoseconds, as a power of 2: the sum over 8,192 CPUs still
-/// fits.
+/// Largest number other than a time in ns, as a power of 2. The sum over 8,192 CPUs still fits.
 const NUMBER_BITS: u32 = 50;
-/// The same of nanoseconds, and of numbers in lists: 146 years.
+/// Largest time in ns, and largest number in a list, as a power of 2: 146 years.
 const TIME_BITS: u32 = 62;
 
-/// Checks the JSON of a header. The errors are those of serde, with their place in the text.
+/// Checks the JSON of a header. Errors are those of serde, with their position in the text.
 pub(crate) fn check(json: &str) -> serde_json::Result<()> {
     check_named(json, "_ns")
 }
 
-/// The same of a header of schema 1, in which names do not say what is a time.
+/// Like [`check`], for a header of schema 1, whose field names do not show which fields are times.
 pub(crate) fn check_schema_1(json: &str) -> serde_json::Result<()> {
     check_named(json, "")
 }
 
-/// Times are the fields whose names end with `times`.
+/// Checks the JSON of a header in which field names of times end with `times`.
 fn check_named(json: &str, times: &str) -> serde_json::Result<()> {
     let mut left = Left(16_384 + json.len() / 16);
     let mut deserializer = serde_json::Deserializer::from_str(json);
@@ -38,7 +37,7 @@ fn check_named(json: &str, times: &str) -> serde_json::Result<()> {
     deserializer.end()
 }
 
-/// Texts, lists and objects that there may still be.
+/// Number of texts, lists and objects that are still allowed.
 struct Left(usize);
 
 impl Left {
@@ -52,11 +51,11 @@ impl Left {
 /// Checks a value.
 struct Checker<'l, 'k> {
     left: &'l mut Left,
-    /// The name of the innermost field that it is in.
+    /// Name of the innermost field that contains the value.
     key: &'k str,
-    /// Whether it is in a list.
+    /// Whether the value is in a list.
     listed: bool,
-    /// How the names of times end.
+    /// Suffix of the names of times.
     times: &'k str,
 }
 
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_a_limit() {
+    fn numbers_are_limited() {
         assert!(
             check(r#"{"at_ns": 1795717567000000000, "counts": [1152921504606846976]}"#).is_ok()
         );
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn there_may_not_be_more_values_than_a_real_header_has() {
+    fn the_number_of_values_is_limited() {
         let many = |of: &str| format!("[{}{of}]", format!("{of},").repeat(100_000));
         for of in ["{}", "[]", "\"\"", "{\"\":{}}"] {
             assert!(error(&many(of)).contains("more values"), "{of}");
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_have_a_limit() {
+    fn texts_are_limited() {
         let text = |length| format!("{{\"x\": \"{}\"}}", "a".repeat(length));
         assert!(check(&text(TEXT)).is_ok());
         assert!(error(&text(TEXT + 1)).contains("`x` is longer than 131072 bytes"));

@@ -1,4 +1,4 @@
-//! Recordings of schema 1 lose nothing of their headers.
+//! Headers of schema 1 are read without loss.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn fixtures() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The header as the file has it.
+/// The header as stored in the file.
 fn written(path: &Path) -> Value {
     let file = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
     let entries = file
@@ -31,13 +31,13 @@ fn written(path: &Path) -> Value {
     serde_json::from_str(entry.value.as_deref().unwrap()).unwrap()
 }
 
-fn of(name: &str) -> Value {
+fn fixture(name: &str) -> Value {
     let mut fixtures = fixtures().into_iter();
     let path = fixtures.find(|path| path.file_stem().is_some_and(|stem| stem == name));
     written(&path.unwrap())
 }
 
-/// Panics where `then` says something that `now` does not.
+/// Asserts that `now` contains everything in `then`.
 fn require_kept(now: &Value, then: &Value, place: &str) {
     match then {
         Value::Object(fields) => {
@@ -67,17 +67,17 @@ fn require_header_kept(mut header: Value) {
 }
 
 #[test]
-fn nothing_of_a_header_is_lost() {
+fn headers_are_converted_without_loss() {
     assert_eq!(fixtures().len(), 3);
     for path in fixtures() {
         require_header_kept(written(&path));
     }
 }
 
-/// What no machine has that the fixtures were made on.
+/// Fields that none of the machines behind the fixtures had.
 #[test]
-fn what_the_fixtures_lack_is_kept() {
-    let mut header = of("spans");
+fn fields_missing_from_the_fixtures_are_converted_too() {
+    let mut header = fixture("spans");
     header["machine"]["configured"]["frequency"] = json!([{
         "cpus": "0-3", "driver": "acpi-cpufreq", "governor": "schedutil",
         "most_khz": 3_000_000, "hardware_most_khz": 3_500_000,
@@ -98,7 +98,7 @@ fn what_the_fixtures_lack_is_kept() {
 }
 
 #[test]
-fn every_row_reads() {
+fn all_rows_of_the_fixtures_are_read() {
     for path in fixtures() {
         let mut reader = RecordingReader::open(&path).unwrap();
         let rows = reader.rows();
