@@ -1,4 +1,4 @@
-//! Where a source's rows go, decided once for each source.
+//! Decides once per source where its rows go.
 
 use ticktax_model::kernel_words::{TaskDetail, is_bound_worker, is_worker};
 use ticktax_model::recording::ProbeKind;
@@ -12,13 +12,13 @@ use crate::timeline::{Event, Occupant, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Ignore,
-    /// Idling and what else only shows that a CPU was observed.
+    /// Idle and other rows that only show that a CPU was observed.
     Base,
     /// An interrupt's, by group and then CPU.
     Frame(GroupId),
-    /// A work item's of a bound worker, by group and then CPU.
+    /// A bound worker's work item, by group and then CPU.
     Work(GroupId),
-    /// A thread's, or a work item's that may run anywhere.
+    /// A thread, or a work item that may run anywhere.
     Thread(StreamId),
     Gap(ProbeKind),
     Wait(StreamId),
