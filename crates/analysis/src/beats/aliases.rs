@@ -1,9 +1,9 @@
 //! Slow rhythms that two beats produce together.
 //!
 //! Two beats of periods P₁ and P₂ line up repeatedly: the k-th harmonic of one passes the n-th of
-//! the other at the frequency |k/P₁ − n/P₂|. With k = 1 for the faster one, this is also the rhythm
-//! seen when the slower beat samples the faster one (an alias, Shannon 1949). It is slow if the
-//! ratio of the periods is nearly n/k, and is easily mistaken for a separate cause.
+//! the other at the frequency |k/P₁ − n/P₂|. With k = 1 for the faster one, the slower beat sees
+//! this rhythm when it samples the faster one (an alias, Shannon 1949). It is slow if the ratio of
+//! the periods is nearly n/k, and is easily mistaken for a separate cause.
 
 use super::Period;
 

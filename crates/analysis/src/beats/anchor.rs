@@ -1,10 +1,10 @@
 //! Measures the period of a train once its path is known.
 //!
 //! Choosing the event nearest to a path is biased: among unrelated events even a wrong period finds
-//! some that confirm it. There are two remedies. A burst counts as its first event, whichever
-//! member was nearest. And on a grid, the events are chosen again from the fitted line until the
-//! choice is stable. The extent to which the choice still follows a displaced line (the *response*)
-//! widens the interval, as the derivative of the estimating equation does in the variance of any
+//! some that confirm it. There are two remedies. A burst counts as its first event, even if another
+//! member was nearer. On a grid, the events are also chosen again from the fitted line until the
+//! choice is stable. The choice still follows a displaced line to some extent, the *response*. This
+//! widens the interval, like the derivative of the estimating equation in the variance of any
 //! M-estimator (Huber 1967).
 
 use std::ops::Range;

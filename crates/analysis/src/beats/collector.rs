@@ -3,7 +3,7 @@
 //! All events are kept until there are too many. From then on two things are kept. Short periods
 //! need whole blocks of consecutive events: the first, the latest, and some in between, evenly
 //! spread. Long periods need counts in coarse time bins over the whole recording. A source costs at
-//! most about 2 MB, whatever the length of the recording.
+//! most about 2 MB, regardless of the recording's length.
 
 use super::{Beat, Events, detect, knowable};
 use ticktax_model::Nanos;

@@ -149,7 +149,8 @@ impl Finder {
         }
     }
 
-    /// Searches all events on `threads` threads. `proofs` are what an empty gap proves on each CPU.
+    /// Searches all events on `threads` threads. `proofs` is the evidence that an empty gap
+    /// provides on each CPU.
     pub(crate) fn finish(
         mut self,
         header: &Header,

@@ -1,16 +1,16 @@
 //! Events that occur only on kernel ticks.
 //!
 //! Timers without high resolution, deferred work and everything else that runs from the tick lies
-//! on a lattice one tick wide. Compared with uniform phases such events look periodic whatever
-//! causes them: if every second tick, at random, has an event, half of all one-tick slots are
-//! filled at the same phase. When most events lie on ticks, the null hypothesis is therefore "any
-//! tick", not "any time".
+//! on a lattice one tick wide. Compared with uniform phases such events look periodic regardless of
+//! their cause: if a random half of all ticks has an event, half of all one-tick slots are filled
+//! at the same phase. When most events lie on ticks, the null hypothesis is therefore "any tick",
+//! not "any time".
 //!
 //! A slot of the period P holds the lattice points φ₁ … φₙ, and by chance an event lies on each of
 //! them with probability 1/n. The likelihood ratio of an event at φ is g(φ − path) over the mean of
-//! g(φᵢ − path). Its expectation is again 1 whatever the path, so Markov's bound holds as it does
-//! for uniform phases ([`super::track`]). A period of one tick gains nothing this way; whether
-//! events occur on *every* tick is decided by counting ([`Lattice::every_tick`]).
+//! g(φᵢ − path). Its expectation is again 1 for any path, so Markov's bound applies, like for
+//! uniform phases ([`super::track`]). A period of one tick gains nothing this way; whether events
+//! occur on *every* tick is decided by counting ([`Lattice::every_tick`]).
 
 use super::Tick;
 use super::null::binomial_tail;
@@ -24,7 +24,7 @@ const MAX: f64 = 0.5;
 /// Minimum Rayleigh power, n·R², for events to count as on the lattice. Chance reaches it in one
 /// train out of fifty.
 const POWER: f64 = 4.0;
-/// How long after a tick an event can still be caused by it, as a share of a tick.
+/// Maximum delay of an event after the tick that caused it, as a share of a tick.
 const LATE: f64 = 0.25;
 /// Events used to find the lattice.
 const SAMPLE: usize = 8192;
@@ -46,7 +46,7 @@ pub(super) struct Lattice {
 
 impl Lattice {
     /// The lattice of `times` (ns from `begin`, sorted), if most of them are on it.
-    pub(super) fn of(times: &[f64], begin: f64, tick: Tick) -> Option<Self> {
+    pub(super) fn find(times: &[f64], begin: f64, tick: Tick) -> Option<Self> {
         let length = tick.length.0 as f64;
         let sample: Vec<f64> = times
             .iter()
@@ -183,11 +183,11 @@ mod tests {
 
     #[test]
     fn events_caused_by_the_tick_are_on_its_lattice() {
-        assert!(Lattice::of(&after_ticks(3e4), 0.0, TICK).is_some());
+        assert!(Lattice::find(&after_ticks(3e4), 0.0, TICK).is_some());
         // An independent timer, half a tick away.
-        assert!(Lattice::of(&after_ticks(2e6), 0.0, TICK).is_none());
+        assert!(Lattice::find(&after_ticks(2e6), 0.0, TICK).is_none());
         let any: Vec<f64> = (0..50).map(|k| 12.37e6 * f64::from(k)).collect();
-        assert!(Lattice::of(&any, 0.0, TICK).is_none());
+        assert!(Lattice::find(&any, 0.0, TICK).is_none());
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn events_on_every_tick_are_found_by_counting() {
         let all: Vec<f64> = (0..1_000).map(|k| 1e6 + 4e6 * f64::from(k)).collect();
-        let lattice = Lattice::of(&all, 0.0, TICK).unwrap();
+        let lattice = Lattice::find(&all, 0.0, TICK).unwrap();
         assert!(lattice.every_tick(&all, 4e9).unwrap() < 1e-12);
         assert_eq!(lattice.every_tick(&all[..600], 4e9), None);
         assert!(lattice.every_tick(&all[..710], 4e9).unwrap() > 0.1);

@@ -1,4 +1,4 @@
-//! What chance can produce, and the probability that it produced a beat.
+//! Bounds on what chance can produce, and the probability that a beat is due to chance.
 //!
 //! Three kinds of chance arrivals must not pass for a beat:
 //!
@@ -36,8 +36,8 @@ pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f
 /// two probabilities: for Poisson arrivals, and for the narrowest renewal law that counts as
 /// irregular. Each burst counts as its first event.
 ///
-/// If the events are rounded to ticks of `tick` ns, n intervals of the same number of ticks each
-/// differ by up to half a tick from their true lengths. Their squared deviations are increased
+/// Events can be rounded to ticks of `tick` ns. Intervals of the same number of ticks then differ
+/// from their true lengths by up to half a tick each. Their squared deviations are increased
 /// accordingly.
 pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();

@@ -23,30 +23,30 @@
 //! It vanishes where the data cannot distinguish λ from 0 or from ∞.
 //!
 //! A re-armed timer is the upper end of that range. Averaging over smaller λ gives an interval that
-//! is right on average over λ but too narrow at that end: 87.5 % instead of 95 % for ten events. If
-//! the likelihood does not rule out a re-armed timer (at a ratio that chance gives once in a
-//! hundred), the interval therefore also covers that timer's own interval, which is that of the
-//! mean of independent intervals.
+//! is right on average over λ but too narrow at that end: 87.5 % instead of 95 % for ten events. So
+//! if the likelihood does not rule out a re-armed timer, the result also covers the interval for
+//! that timer: the one of the mean of independent intervals. The ratio that rules it out occurs by
+//! chance once in a hundred.
 //!
 //! The model assumes one law for all intervals. If there are two, say 7 ticks or 15 (run-queue
 //! balancing), it finds a period between them that no interval has, to within a hundredth. So the
 //! interval also covers the mean of the one-slot intervals if that mean is further off than chance
 //! allows.
 //!
-//! The remaining intervals of a re-armed timer are not jitter if three in five are within a quarter
-//! of their median and the mean of those is that far off. The timer was then re-armed before it was
-//! due. An example is `rcu_preempt`, which sleeps for two ticks and is woken early by the end of
-//! some grace periods. The mean of the majority is then the period, because no interval equals the
-//! mean of all.
+//! Suppose three in five intervals of a re-armed timer are within a quarter of their median, and
+//! their mean is that far from the fitted period. Then the other intervals are not jitter: the
+//! timer was re-armed before it was due. An example is `rcu_preempt`, which sleeps for two ticks
+//! and is woken early by the end of some grace periods. The mean of the majority is then the
+//! period, because no interval equals the mean of all.
 
 use super::assign::Entry;
 use super::null::student;
 
 /// Values of λ tried besides 0: a tenth times these powers of √10. The last stands for ∞.
 const POWERS: std::ops::RangeInclusive<i32> = -22..=6;
-/// λn² above which the prior is no longer negligible.
+/// λn² above which the prior is not negligible.
 const FROM: f64 = 0.1;
-/// How far the log likelihood can be below its maximum before a λ is ruled out: half the 99 %
+/// A λ is ruled out if its log likelihood is further below the maximum than this: half the 99 %
 /// quantile of χ² with one degree of freedom.
 const PLAUSIBLE: f64 = 3.317;
 /// One-slot intervals needed before their mean counts.
@@ -162,7 +162,7 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(all: Vec<f64>) -> Self {
+    fn from_lengths(all: Vec<f64>) -> Self {
         let count = all.len().max(1) as f64;
         let mean = all.iter().sum::<f64>() / count;
         let squares: f64 = all.iter().map(|step| (step - mean).powi(2)).sum();
@@ -176,7 +176,7 @@ impl Steps {
     fn single(times: &[f64], entries: &[Entry]) -> Self {
         let next = |pair: &&[Entry]| pair[1].slot == pair[0].slot + 1;
         let pairs = entries.windows(2).filter(next);
-        Self::of(
+        Self::from_lengths(
             pairs
                 .map(|pair| times[pair[1].event] - times[pair[0].event])
                 .collect(),
@@ -193,7 +193,7 @@ impl Steps {
         }
         let median = *all.select_nth_unstable_by(middle, f64::total_cmp).1;
         all.retain(|step| (step / median - 1.0).abs() < NEAR);
-        (all.len() as f64 >= MOST * intervals as f64).then(|| Self::of(all))
+        (all.len() as f64 >= MOST * intervals as f64).then(|| Self::from_lengths(all))
     }
 
     fn error(&self) -> f64 {
@@ -228,8 +228,8 @@ impl Prior {
     fn new(count: usize) -> Self {
         let pi = std::f64::consts::PI;
         let walk = (1..count.saturating_sub(1)).map(|j| {
-            // Those of a detrended Brownian motion: multiples of 2π, and the roots of tan(x/2) =
-            // x/2.
+            // Variances of a detrended Brownian motion: multiples of 2π, and the roots of tan(x/2)
+            // = x/2.
             let x = pi * (j as f64 + 1.0);
             let x = if j % 2 == 0 { x - 4.0 / x } else { x };
             0.25 / (0.5 * x / count as f64).sin().powi(2)
@@ -350,8 +350,8 @@ mod tests {
         }
     }
 
-    /// How many of 2000 confidence intervals contain the true period of `count` events. Either each
-    /// event is off independently, or each interval.
+    /// Counts how many of 2000 confidence intervals contain the true period of `count` events.
+    /// Either the events are off independently, or the intervals are.
     fn covered(count: usize, rearmed: bool) -> usize {
         let mut draws = Draws::new(count as u64 + u64::from(rearmed) * 1_000);
         let entry = |k| Entry {

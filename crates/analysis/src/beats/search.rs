@@ -98,7 +98,7 @@ impl<'a> Search<'a> {
             }
         }
         let begin = self.begin as f64;
-        let lattice = |tick| Lattice::of(&self.times, begin, tick);
+        let lattice = |tick| Lattice::find(&self.times, begin, tick);
         self.lattice = self.events.tick.and_then(lattice);
     }
 

@@ -33,7 +33,7 @@ const MIN: f64 = 1.2;
 pub(super) struct Candidate {
     /// The period, ns.
     pub(super) period: f64,
-    /// How far it stands out, in nats. Comparable only between candidates from the same method.
+    /// Significance in nats; comparable only between candidates from the same method.
     pub(super) strength: f64,
 }
 

@@ -172,13 +172,13 @@ proptest! {
     fn shifting_all_times_shifts_only_the_phase(seed in 0_u64..1000, shift in -1_000_000_000_i64..1_000_000_000) {
         let times = grid(&mut Draws::new(seed), 1e7, 60, 0.02);
         let here = events(times, 6e8);
-        let there = Events {
+        let shifted = Events {
             starts: here.starts.iter().map(|&t| t + Nanos(shift)).collect(),
             durations: here.durations.clone(),
             observed: here.observed.iter().map(|o| (o.0 + Nanos(shift), o.1 + Nanos(shift))).collect(),
             tick: None,
         };
-        let (a, b) = (detect(&here), detect(&there));
+        let (a, b) = (detect(&here), detect(&shifted));
         prop_assert_eq!(a.len(), 1);
         prop_assert_eq!(b.len(), 1);
         prop_assert!((a[0].period.value - b[0].period.value).abs() < 1e-3);

@@ -19,7 +19,7 @@
 //!
 //! That bound needs no large numbers, unlike the χ² law of epoch folding (Leahy et al. 1983), of
 //! Z²ₙ (Buccheri et al. 1983) and of the H-test (de Jager et al. 1989), which test the same
-//! hypothesis. Those tests multiply over a slot's events; averaging makes a cluster in one slot
+//! hypothesis. These tests multiply over a slot's events; averaging makes a cluster in one slot
 //! weigh as one event. The expectation stays 1 however the members of a cluster depend on each
 //! other.
 

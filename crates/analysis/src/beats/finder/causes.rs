@@ -18,7 +18,7 @@ use ticktax_model::{Cpu, Kind, Nanos, Source, SourceId};
 
 use super::MAX_GROWN;
 use super::routes::is_work_item;
-use super::stream::{Key, What};
+use super::stream::{Key, Identity};
 use super::streams::StreamId;
 
 /// Rows of different CPUs are in order to within this time.
@@ -40,7 +40,7 @@ const FEWEST: usize = 5;
 /// Maximum length of a chain of causes.
 const STEPS: usize = 4;
 
-/// What an edge leads to.
+/// The target of an edge.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Target {
     Thread(i32),
@@ -60,12 +60,12 @@ impl Target {
 
     /// The target of edges that make this source run; `None` if no edges do.
     fn of_source(key: &Key) -> Option<Self> {
-        match (&key.what, key.cpu) {
-            (What::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
-            (What::Work { function, .. }, _) => Some(Self::Work(Arc::clone(function))),
+        match (&key.identity, key.cpu) {
+            (Identity::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
+            (Identity::Work { function, .. }, _) => Some(Self::Work(Arc::clone(function))),
             // A function within a softirq runs because the softirq does.
             (
-                What::Frame {
+                Identity::Frame {
                     kind: Kind::Softirq,
                     name,
                     ..
@@ -125,8 +125,8 @@ pub(super) struct Causes {
     edges: HashMap<Target, VecDeque<Act>>,
     /// By stream.
     onsets: Vec<Onsets>,
-    actors: Vec<What>,
-    by_what: HashMap<What, u32>,
+    actors: Vec<Identity>,
+    by_identity: HashMap<Identity, u32>,
     /// The actor of each source that made an edge; `None` for a source that causes nothing.
     by_source: HashMap<SourceId, Option<u32>>,
     newest: Nanos,
@@ -135,12 +135,12 @@ pub(super) struct Causes {
 
 /// A source as the cause of an edge. Idling causes nothing: the actual cause is an interrupt that
 /// no hook watches.
-fn actor(source: &Source) -> Option<What> {
+fn actor(source: &Source) -> Option<Identity> {
     match source.kind {
         Kind::Idle => None,
-        Kind::Task if is_work_item(source) => Some(What::of_work(source)),
-        Kind::Task => Some(What::of_thread(source)),
-        _ => Some(What::of_frame(source)),
+        Kind::Task if is_work_item(source) => Some(Identity::of_work(source)),
+        Kind::Task => Some(Identity::of_thread(source)),
+        _ => Some(Identity::of_frame(source)),
     }
 }
 
@@ -173,18 +173,18 @@ impl Causes {
         if let Some(&known) = self.by_source.get(&id) {
             return known;
         }
-        let known = actor(source).map(|what| self.index_of(what));
+        let known = actor(source).map(|identity| self.index_of(identity));
         self.by_source.insert(id, known);
         known
     }
 
-    fn index_of(&mut self, what: What) -> u32 {
-        if let Some(&place) = self.by_what.get(&what) {
+    fn index_of(&mut self, identity: Identity) -> u32 {
+        if let Some(&place) = self.by_identity.get(&identity) {
             return place;
         }
         let place = u32::try_from(self.actors.len()).unwrap_or(u32::MAX);
-        self.actors.push(what.clone());
-        self.by_what.insert(what, place);
+        self.actors.push(identity.clone());
+        self.by_identity.insert(identity, place);
         place
     }
 
@@ -250,24 +250,24 @@ impl Causes {
         }
     }
 
-    /// What made a stream's events run, nearest cause first. Only onsets that are a `member` of a
-    /// beat with this `period` count.
+    /// The causes of a stream's runs, nearest first. Only onsets that are a `member` of a beat with
+    /// this `period` count.
     pub(super) fn chain(
         &self,
-        (stream, own): (StreamId, &What),
+        (stream, own): (StreamId, &Identity),
         period: f64,
         member: impl Fn(Nanos) -> bool,
         stream_of: impl Fn(&Key) -> Option<StreamId>,
-    ) -> Vec<&What> {
-        let mut chain: Vec<&What> = Vec::new();
+    ) -> Vec<&Identity> {
+        let mut chain: Vec<&Identity> = Vec::new();
         let mut next = self.cause_of_beat(stream, period, member);
         while let Some(cause) = next {
-            let what = &self.actors[cause.actor as usize];
-            if what == own || chain.contains(&what) || chain.len() == STEPS {
+            let identity = &self.actors[cause.actor as usize];
+            if identity == own || chain.contains(&identity) || chain.len() == STEPS {
                 break;
             }
-            chain.push(what);
-            next = self.cause_of_acts(what, &cause.acts, &stream_of);
+            chain.push(identity);
+            next = self.cause_of_acts(identity, &cause.acts, &stream_of);
         }
         chain
     }
@@ -293,16 +293,16 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// What made `what` run when it acted.
+    /// The cause of the runs in which the source `identity` acted.
     fn cause_of_acts(
         &self,
-        what: &What,
+        identity: &Identity,
         acts: &[Act],
         stream_of: &impl Fn(&Key) -> Option<StreamId>,
     ) -> Option<Cause> {
         let pair_at = |act: &Act| -> Option<&Pair> {
             let key = |cpu| Key {
-                what: what.clone(),
+                identity: identity.clone(),
                 cpu,
             };
             let stream = stream_of(&key(None)).or_else(|| stream_of(&key(Some(act.cpu))))?;

@@ -23,7 +23,7 @@ use super::super::{Events, FEWEST};
 use super::Finder;
 use super::causes::has_cause;
 use super::search::{Found, events};
-use super::stream::What;
+use super::stream::Identity;
 use super::ticks::is_tick;
 use super::tie::members;
 
@@ -72,7 +72,7 @@ impl Moments {
         let within = within(length);
         let mut starts = Vec::new();
         let mut observed = vec![(Nanos(i64::MIN), Nanos::MAX)];
-        for stream in finder.streams.iter().filter(|stream| is_tick(&stream.key.what)) {
+        for stream in finder.streams.iter().filter(|stream| is_tick(&stream.key.identity)) {
             let ticks = stream.collector.events(finder.last);
             observed = intersection(&observed, &ticks.observed);
             starts.extend(ticks.starts);
@@ -156,12 +156,12 @@ impl Moments {
         let back = Nanos(self.length.0 / 4);
         let mut covered = vec![false; followed.len()];
         for (id, stream) in (0u32..).zip(finder.streams.iter()) {
-            let what = &stream.key.what;
-            let is_same_source = *what == finder.streams[own as usize].key.what;
-            if id == own || is_same_source || stream.key.what.is_own() || is_of_tick(what) {
+            let identity = &stream.key.identity;
+            let is_same_source = *identity == finder.streams[own as usize].key.identity;
+            if id == own || is_same_source || stream.key.identity.is_own() || is_of_tick(identity) {
                 continue;
             }
-            let is_frame = matches!(what, What::Frame { .. });
+            let is_frame = matches!(identity, Identity::Frame { .. });
             if !is_frame && !has_cause(&stream.key) {
                 continue;
             }
@@ -215,19 +215,19 @@ impl Table {
 }
 
 /// Whether this is the tick, the interrupt around it, or a softirq that it raises.
-fn is_of_tick(what: &What) -> bool {
-    let What::Frame {
+fn is_of_tick(identity: &Identity) -> bool {
+    let Identity::Frame {
         kind,
         name,
         function,
-    } = what
+    } = identity
     else {
         return false;
     };
     match kind {
         Kind::Softirq => OF_TICK.contains(&&**name),
-        // Other functions within the interrupt have rows of their own.
-        _ => is_tick(what) || function.is_empty() && &**name == LOCAL_TIMER,
+        // Other functions within the interrupt have separate rows.
+        _ => is_tick(identity) || function.is_empty() && &**name == LOCAL_TIMER,
     }
 }
 

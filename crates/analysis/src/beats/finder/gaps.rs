@@ -4,7 +4,7 @@
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Nanos, Span};
 
-use super::stream::{Key, What};
+use super::stream::{Key, Identity};
 use super::streams::{NONE, StreamId, Streams};
 
 /// Minimum lengths for gaps of a spinning probe.
@@ -45,7 +45,7 @@ impl GapStreams {
             let stream = &mut self.0[cpu][offset + i];
             if *stream == NONE {
                 let key = Key {
-                    what: What::Gaps { probe, min },
+                    identity: Identity::Gaps { probe, min },
                     cpu: Some(span.cpu),
                 };
                 *stream = streams.get_or_add(key, begin);

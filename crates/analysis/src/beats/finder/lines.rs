@@ -12,7 +12,7 @@ use super::super::FEWEST;
 use super::follows::Moments;
 use super::merge::merge;
 use super::search::{Found, SEARCHES, search, searchable};
-use super::stream::{Key, Stream, What};
+use super::stream::{Key, Stream, Identity};
 use super::tie::{agree, is_member};
 use super::{Finder, MAX_STREAMS, MAX_UNTIMED};
 
@@ -76,7 +76,7 @@ fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
     let is_mixture = |candidate: &Found| {
         let frame = &streams[candidate.stream as usize];
         let is_function = |stream: &Stream| {
-            frame.key.what.is_frame_of(&stream.key.what) && stream.key.cpu == frame.key.cpu
+            frame.key.identity.is_frame_of(&stream.key.identity) && stream.key.cpu == frame.key.cpu
         };
         let functions = streams.iter().filter(|stream| is_function(stream));
         let events: u64 = functions.map(|stream| stream.collector.count()).sum();
@@ -171,9 +171,9 @@ fn not_before(first: Nanos, period: f64) -> Nanos {
     first + Nanos(shift)
 }
 
-/// What led to a beat, nearest cause first.
-fn causes(finder: &Finder, found: &Found) -> Vec<What> {
-    let own = &finder.streams[found.stream as usize].key.what;
+/// The causes of a beat, nearest first.
+fn causes(finder: &Finder, found: &Found) -> Vec<Identity> {
+    let own = &finder.streams[found.stream as usize].key.identity;
     let (begin, end) = found.during.unwrap_or((Nanos(i64::MIN), Nanos::MAX));
     let member = |start| (begin..end).contains(&start) && is_member(&found.beat, start);
     let stream_of = |key: &Key| finder.streams.get_of(key);
@@ -189,7 +189,7 @@ struct Lines<'a> {
     finder: &'a Finder,
     found: Vec<Found>,
     /// For each beat, what led to it, nearest cause first.
-    causes: Vec<Vec<What>>,
+    causes: Vec<Vec<Identity>>,
     /// For each beat, the beat that is reported instead of it, if any: its cause or its effect.
     replaced_by: Vec<Option<usize>>,
     gaps: Vec<Option<BeatGaps>>,
@@ -220,7 +220,7 @@ impl<'a> Lines<'a> {
         let unexplained = self.tie_gaps();
         let mut lines: Vec<BeatLine> = Vec::new();
         for (i, found) in self.found.iter().enumerate() {
-            if self.replaced_by[i].is_none() && self.what(i).gaps().is_none() {
+            if self.replaced_by[i].is_none() && self.identity(i).gaps().is_none() {
                 let mut line = self.line(found);
                 line.gaps = self.gaps[i];
                 line.chain = self.steps(i);
@@ -237,18 +237,18 @@ impl<'a> Lines<'a> {
         merge(named)
     }
 
-    fn what(&self, found: usize) -> &What {
+    fn identity(&self, found: usize) -> &Identity {
         &self.finder.streams[self.found[found].stream as usize]
             .key
-            .what
+            .identity
     }
 
     /// The chain that leads to this beat as a line names it: first cause first, its own name last.
     fn steps(&self, found: usize) -> Vec<String> {
         let causes = &self.causes[found];
-        let mut names: Vec<String> = causes.iter().rev().map(What::name).collect();
+        let mut names: Vec<String> = causes.iter().rev().map(Identity::name).collect();
         if !names.is_empty() {
-            names.push(self.what(found).name());
+            names.push(self.identity(found).name());
         }
         names
     }
@@ -257,7 +257,7 @@ impl<'a> Lines<'a> {
     /// reported. If no thread is woken, the first cause is reported instead of its effects.
     fn join_causes_and_effects(&mut self) {
         for t in 0..self.found.len() {
-            let effect = self.what(t).clone();
+            let effect = self.identity(t).clone();
             if effect.gaps().is_some() {
                 continue;
             }
@@ -268,15 +268,15 @@ impl<'a> Lines<'a> {
                 {
                     continue;
                 }
-                let cause = self.what(p);
+                let cause = self.identity(p);
                 if cause.is_frame_of(&effect) {
                     self.replace(p, t);
                     continue;
                 }
-                if !self.leads_to(cause, t) || !matches!(cause, What::Frame { .. }) {
+                if !self.leads_to(cause, t) || !matches!(cause, Identity::Frame { .. }) {
                     continue;
                 }
-                if matches!(effect, What::Frame { .. }) {
+                if matches!(effect, Identity::Frame { .. }) {
                     self.replace(t, p);
                 } else if self.is_mostly(p, t) {
                     self.replace(p, t);
@@ -286,9 +286,9 @@ impl<'a> Lines<'a> {
     }
 
     /// Whether `cause` is among the causes of a beat, or is the interrupt around one of them.
-    fn leads_to(&self, cause: &What, found: usize) -> bool {
+    fn leads_to(&self, cause: &Identity, found: usize) -> bool {
         let mut causes = self.causes[found].iter();
-        causes.any(|what| what == cause || cause.is_frame_of(what))
+        causes.any(|identity| identity == cause || cause.is_frame_of(identity))
     }
 
     /// Reports `other` instead of `found`, unless `other` is itself replaced by `found`.
@@ -329,12 +329,12 @@ impl<'a> Lines<'a> {
         let stream = &self.finder.streams[found.stream as usize];
         let beat = &found.beat;
         BeatLine {
-            name: stream.key.what.name(),
-            kind: stream.key.what.kind(),
-            pid: stream.key.what.pid(),
-            tids: stream.key.what.tid().into_iter().collect(),
+            name: stream.key.identity.name(),
+            kind: stream.key.identity.kind(),
+            pid: stream.key.identity.pid(),
+            tids: stream.key.identity.tid().into_iter().collect(),
             cpus: stream.cpus(),
-            own: stream.key.what.is_own() || self.is_own_timer(found),
+            own: stream.key.identity.is_own() || self.is_own_timer(found),
             rhythm: Periodicity {
                 false_alarm: (beat.false_alarm * self.searched as f64).min(1.0),
                 ..beat.periodicity()
@@ -360,10 +360,10 @@ impl<'a> Lines<'a> {
     /// Whether this beat is a timer that wakes ticktax.
     fn is_own_timer(&self, found: &Found) -> bool {
         let streams = &self.finder.streams;
-        let cause = &streams[found.stream as usize].key.what;
-        matches!(cause, What::Frame { .. })
+        let cause = &streams[found.stream as usize].key.identity;
+        matches!(cause, Identity::Frame { .. })
             && self.found.iter().enumerate().any(|(place, other)| {
-                streams[other.stream as usize].key.what.is_own()
+                streams[other.stream as usize].key.identity.is_own()
                     && agree(&other.beat, &found.beat)
                     && self.leads_to(cause, place)
             })

@@ -18,12 +18,12 @@ const TICKS: [u32; 4] = [100, 250, 300, 1000];
 /// apart by far less.
 const DRIFT: f64 = 1e-3;
 
-/// How far a recording's rows can be trusted when they are compared with gaps.
+/// The reliability of a recording's rows when they are compared with gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
-    /// What an empty gap proves on each CPU.
+    /// The evidence that an empty gap provides on each CPU.
     pub(crate) proofs: Vec<CpuProof>,
-    /// How far a row may stick out of the gap that contains it.
+    /// Maximum time by which a row may stick out of the gap that contains it.
     pub(crate) slack: Nanos,
     /// Whether there is a hypervisor.
     pub(crate) guest: bool,
@@ -68,12 +68,12 @@ pub(super) fn outside(finder: &Finder, cpu: Cpu, gaps: &Events, period: f64) -> 
 
 /// Whether most of these gaps contain no event of any source that was on the CPU, even if each of
 /// `unseen` more events was in one. A thread's event counts even if it may have been on another of
-/// its CPUs; such a gap then proves nothing.
+/// its CPUs, because such a gap proves nothing.
 fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events, unseen: u64) -> bool {
     let mut known = vec![true; gaps.starts.len()];
     let mut empty = vec![true; gaps.starts.len()];
     for (place, stream) in (0u32..).zip(finder.streams.iter()) {
-        if stream.key.what.gaps().is_some() || !stream.cpus().contains(cpu) {
+        if stream.key.identity.gaps().is_some() || !stream.cpus().contains(cpu) {
             continue;
         }
         let events = events(finder, place);

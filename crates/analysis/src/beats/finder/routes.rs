@@ -4,7 +4,7 @@ use ticktax_model::kernel_words::{TaskDetail, is_bound_worker, is_worker};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Nanos, Owner, Source, SourceId};
 
-use super::stream::{Key, What};
+use super::stream::{Key, Identity};
 use super::streams::{GroupId, NONE, StreamId, Streams};
 use crate::timeline::{Event, Occupant, Role};
 
@@ -81,9 +81,9 @@ impl Entering<'_> {
         match role {
             Role::OnCpu(Occupant::Idle) => Route::Base,
             Role::Gap(probe) => Route::Gap(probe),
-            Role::Interrupt(_) => Route::Frame(streams.group(What::of_frame(self.source))),
+            Role::Interrupt(_) => Route::Frame(streams.group(Identity::of_frame(self.source))),
             Role::Steal | Role::Frame => Route::Ignore,
-            Role::OffCpu(_) => match self.stream(What::of_thread(self.source), streams) {
+            Role::OffCpu(_) => match self.stream(Identity::of_thread(self.source), streams) {
                 NONE => Route::Ignore,
                 stream => Route::Wait(stream),
             },
@@ -93,7 +93,7 @@ impl Entering<'_> {
             {
                 self.work(streams)
             }
-            Role::OnCpu(_) => self.thread(What::of_thread(self.source), streams),
+            Role::OnCpu(_) => self.thread(Identity::of_thread(self.source), streams),
         }
     }
 
@@ -102,21 +102,21 @@ impl Entering<'_> {
         if !is_work_item(self.source) {
             Route::Base
         } else if is_bound_worker(&self.source.name) {
-            Route::Work(streams.group(What::of_work(self.source)))
+            Route::Work(streams.group(Identity::of_work(self.source)))
         } else {
-            self.thread(What::of_work(self.source), streams)
+            self.thread(Identity::of_work(self.source), streams)
         }
     }
 
-    fn thread(&self, what: What, streams: &mut Streams) -> Route {
-        match self.stream(what, streams) {
+    fn thread(&self, identity: Identity, streams: &mut Streams) -> Route {
+        match self.stream(identity, streams) {
             NONE => Route::Base,
             stream => Route::Thread(stream),
         }
     }
 
-    fn stream(&self, what: What, streams: &mut Streams) -> StreamId {
-        let key = Key { what, cpu: None };
+    fn stream(&self, identity: Identity, streams: &mut Streams) -> StreamId {
+        let key = Key { identity, cpu: None };
         streams.of_source(key, self.begin, self.id)
     }
 }

@@ -8,7 +8,7 @@ use ticktax_model::Nanos;
 
 use super::super::{Beat, Events, FEWEST, detect, knowable};
 use super::Finder;
-use super::stream::What;
+use super::stream::Identity;
 
 /// The share of a window that may be unobserved without being excluded.
 const NEGLIGIBLE: f64 = 0.02;
@@ -38,7 +38,7 @@ pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
     (0u32..)
         .zip(finder.streams.iter())
         .filter(|(_, stream)| stream.collector.count() >= FEWEST as u64 && !stream.stunted)
-        .filter(|(_, stream)| finder.sums == 0 || !matches!(stream.key.what, What::Starts { .. }))
+        .filter(|(_, stream)| finder.sums == 0 || !matches!(stream.key.identity, Identity::Starts { .. }))
         .map(|(index, _)| index)
         .collect()
 }
@@ -71,7 +71,7 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         }
     }
     let life = stream.last - stream.first;
-    if stream.key.what.is_mortal()
+    if stream.key.identity.is_mortal()
         && (life.0 as f64) < 0.75 * window.0 as f64
         && life.0 as f64 > MIN_LIFE * window.0 as f64
         && life > SHORTEST_LIFE

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ticktax_model::{Nanos, Owner, Source, Span};
 
-use super::stream::{Key, What};
+use super::stream::{Key, Identity};
 use super::streams::{NONE, Streams};
 
 /// Maximum number of thread ids remembered; later threads do not count as starts.
@@ -35,7 +35,7 @@ impl Starts {
         }
         if self.seen.insert(thread.tid) && span.start - begin > SETTLING {
             let key = Key {
-                what: What::of_starts(source),
+                identity: Identity::of_starts(source),
                 cpu: None,
             };
             let stream = streams.get_or_add(key, begin);

@@ -14,7 +14,7 @@ const WAITING: usize = 512;
 
 /// The identity of a source, without its CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum What {
+pub(super) enum Identity {
     /// An interrupt or softirq, or a function within it.
     Frame {
         kind: Kind,
@@ -40,7 +40,7 @@ pub(super) enum What {
     Gaps { probe: ProbeKind, min: Nanos },
 }
 
-impl What {
+impl Identity {
     pub(super) fn of_frame(source: &Source) -> Self {
         Self::Frame {
             kind: source.kind,
@@ -173,7 +173,7 @@ impl What {
 /// The identity of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    pub(super) what: What,
+    pub(super) identity: Identity,
     /// The CPU, for sources with a stream per CPU.
     pub(super) cpu: Option<Cpu>,
 }
@@ -262,7 +262,7 @@ impl Stream {
     }
 
     /// Whether it is full and was not granted more space yet.
-    pub(super) fn may_not_grow(&self) -> bool {
+    pub(super) fn wants_to_grow(&self) -> bool {
         !self.may_grow && self.collector.count() >= BLOCK as u64
     }
 

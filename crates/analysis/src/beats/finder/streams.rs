@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-use super::stream::{Key, Stream, What};
+use super::stream::{Key, Stream, Identity};
 use super::{MAX_GROWN, MAX_STREAMS, MAX_UNTIMED};
 
 /// Index of a stream in [`Streams`].
@@ -22,11 +22,11 @@ pub(super) const NONE: StreamId = u32::MAX;
 pub(super) struct Streams {
     all: Vec<Stream>,
     by_key: HashMap<Key, StreamId>,
-    groups: Vec<What>,
-    by_group: HashMap<What, GroupId>,
-    /// By group and CPU; [`NONE`] if there is none yet.
+    groups: Vec<Identity>,
+    by_group: HashMap<Identity, GroupId>,
+    /// By group and CPU; [`NONE`] if not added yet.
     by_group_and_cpu: Vec<Vec<StreamId>>,
-    /// Sources for which there was no room.
+    /// Sources left out for lack of room.
     left_out: HashSet<SourceId>,
     grown: usize,
     stunted: u64,
@@ -58,7 +58,7 @@ impl Streams {
         stream
     }
 
-    /// As [`Self::get_or_add`]; counts `source` as left out if there is no stream for it.
+    /// As [`Self::get_or_add`]; counts `source` as left out if that returns [`NONE`].
     pub(super) fn of_source(&mut self, key: Key, begin: Nanos, source: SourceId) -> StreamId {
         let stream = self.get_or_add(key, begin);
         if stream == NONE {
@@ -67,14 +67,14 @@ impl Streams {
         stream
     }
 
-    pub(super) fn group(&mut self, what: What) -> GroupId {
-        if let Some(&group) = self.by_group.get(&what) {
+    pub(super) fn group(&mut self, identity: Identity) -> GroupId {
+        if let Some(&group) = self.by_group.get(&identity) {
             return group;
         }
         let group = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-        self.groups.push(what.clone());
+        self.groups.push(identity.clone());
         self.by_group_and_cpu.push(Vec::new());
-        self.by_group.insert(what, group);
+        self.by_group.insert(identity, group);
         group
     }
 
@@ -90,7 +90,7 @@ impl Streams {
     #[cold]
     fn add_on_cpu_of(&mut self, group: GroupId, span: &Span, begin: Nanos) -> StreamId {
         let key = Key {
-            what: self.groups[group as usize].clone(),
+            identity: self.groups[group as usize].clone(),
             cpu: Some(span.cpu),
         };
         let stream = self.of_source(key, begin, span.source);
@@ -108,7 +108,7 @@ impl Streams {
     pub(super) fn push(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, dur: Nanos) {
         let stream = &mut self.all[stream as usize];
         stream.push(cpu, start, dur);
-        if stream.may_not_grow() && !stream.stunted {
+        if stream.wants_to_grow() && !stream.stunted {
             if self.grown < MAX_GROWN {
                 self.grown += 1;
                 stream.grow();
@@ -147,7 +147,7 @@ impl Streams {
         self.all.iter_mut().for_each(Stream::settle);
     }
 
-    /// Number of sources for which there was no room.
+    /// Number of sources left out for lack of room.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.len() as u64
     }

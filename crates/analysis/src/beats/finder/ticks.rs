@@ -4,7 +4,7 @@ use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS};
 use ticktax_model::{Cpu, Nanos};
 
 use super::super::{Events, FEWEST, Tick};
-use super::stream::{Key, What};
+use super::stream::{Key, Identity};
 use super::streams::Streams;
 
 /// Minimum length of the mean phase vector of the ticks for their phase to count as known.
@@ -32,7 +32,7 @@ impl Ticks {
         let Some(tick) = tick else {
             return ticks;
         };
-        for stream in streams.iter().filter(|stream| is_tick(&stream.key.what)) {
+        for stream in streams.iter().filter(|stream| is_tick(&stream.key.identity)) {
             let Some(cpu) = stream.key.cpu else {
                 continue;
             };
@@ -55,7 +55,7 @@ impl Ticks {
     pub(super) fn for_source(&self, key: &Key) -> Option<Tick> {
         let at = key.cpu.map_or(self.everywhere, |cpu| self.at(cpu));
         let tick = self.tick.map(|tick| Tick { at, ..tick });
-        tick.filter(|_| !is_interrupt_of_tick(&key.what))
+        tick.filter(|_| !is_interrupt_of_tick(&key.identity))
     }
 
     fn at(&self, cpu: Cpu) -> Option<Nanos> {
@@ -64,17 +64,17 @@ impl Ticks {
 }
 
 /// Whether this is the tick's own function.
-pub(super) fn is_tick(what: &What) -> bool {
-    matches!(what, What::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
+pub(super) fn is_tick(identity: &Identity) -> bool {
+    matches!(identity, Identity::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
 }
 
 /// Whether this is the tick's own function or the interrupt around it.
-fn is_interrupt_of_tick(what: &What) -> bool {
-    let is_interrupt_around = |what: &What| {
-        matches!(what, What::Frame { name, function, .. }
+fn is_interrupt_of_tick(identity: &Identity) -> bool {
+    let is_interrupt_around = |identity: &Identity| {
+        matches!(identity, Identity::Frame { name, function, .. }
             if function.is_empty() && &**name == LOCAL_TIMER)
     };
-    is_tick(what) || is_interrupt_around(what)
+    is_tick(identity) || is_interrupt_around(identity)
 }
 
 /// The time of one tick; `None` if the ticks are not at multiples of their period.

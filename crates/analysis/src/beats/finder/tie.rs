@@ -73,8 +73,9 @@ fn holds((start, dur): (Nanos, Nanos), inner: &Events, slack: Nanos) -> bool {
 
 /// Whether a source's events lie in gaps more often than they would at any other phase. Each of
 /// [`SHIFTS`] circular shifts of the events through the observation keeps their rhythm but breaks
-/// their tie to the gaps. At most one shift in twenty may put as many events inside. And the number
-/// inside must be unlikely for independent events with the shifts' mean share (a binomial tail).
+/// their tie to the gaps. At most one shift in twenty may put as many events inside. In addition,
+/// the number inside must be unlikely for independent events with the shifts' mean share (a
+/// binomial tail).
 pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     let (Some(&(begin, _)), Some(&(_, end))) = (outer.observed.first(), outer.observed.last())
     else {
@@ -114,7 +115,7 @@ fn at(starts: &[Nanos], like: &Events) -> Events {
     }
 }
 
-/// How long after the source's latest event a gap starts, if nearly all gaps start at one such
+/// Delay of a gap's start after the source's latest event, if nearly all gaps start at one such
 /// phase of `period` (ns); `None` if the phase wanders.
 pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;

@@ -22,7 +22,7 @@ impl Lines<'_> {
         let mut unexplained: Vec<usize> = Vec::new();
         let mut done: Vec<usize> = Vec::new();
         for g in 0..self.found.len() {
-            let Some((probe, min)) = self.what(g).gaps() else {
+            let Some((probe, min)) = self.identity(g).gaps() else {
                 continue;
             };
             // A sleeping probe looks only once per interval: this is its own rhythm.
@@ -74,7 +74,7 @@ impl Lines<'_> {
     fn best_source(&self, g: usize, gap_beat: &Beat, outer: &Events) -> Option<Tie> {
         let mut best: Option<Tie> = None;
         for s in 0..self.found.len() {
-            if self.what(s).gaps().is_some()
+            if self.identity(s).gaps().is_some()
                 || !self.on_one_cpu(s, g)
                 || !agree(&self.found[s].beat, gap_beat)
             {
@@ -107,11 +107,11 @@ impl Lines<'_> {
         let beat = &self.found[g].beat;
         let mut same: Vec<SamePeriod> = Vec::new();
         for (place, other) in self.found.iter().enumerate() {
-            let is_same = self.what(place).gaps().is_none()
+            let is_same = self.identity(place).gaps().is_none()
                 && self.replaced_by[place].is_none()
                 && self.on_one_cpu(place, g)
                 && agree(&other.beat, beat);
-            let name = self.what(place).name();
+            let name = self.identity(place).name();
             if is_same && same.iter().all(|known| known.name != name) {
                 let source = members(&events(self.finder, other.stream), &other.beat);
                 same.push(SamePeriod {
@@ -130,7 +130,7 @@ impl Lines<'_> {
         let found = &self.found[g];
         let mut line = self.line(found);
         let outer = members(&events(self.finder, found.stream), &found.beat);
-        if let Some((probe, from)) = self.what(g).gaps() {
+        if let Some((probe, from)) = self.identity(g).gaps() {
             line.gaps = Some(BeatGaps {
                 probe,
                 from,
@@ -155,15 +155,15 @@ impl Lines<'_> {
             let here = self
                 .cpu_of(g)
                 .is_some_and(|cpu| stream.cpus().contains(cpu));
-            let may_run_in_gaps = stream.key.what.gaps().is_none() && here;
+            let may_run_in_gaps = stream.key.identity.gaps().is_none() && here;
             if !may_run_in_gaps || (stream.count as f64) < HOLDING * outer.starts.len() as f64 {
                 continue;
             }
             let (share, examined) = share_holding(&outer, &events(self.finder, index), slack);
             if share >= HOLDING && examined >= FEWEST {
                 let mean = stream.time.0 / i64::try_from(stream.count).unwrap_or(1).max(1);
-                held.push((-mean, stream.key.what.name()));
-                line.own |= stream.key.what.is_own();
+                held.push((-mean, stream.key.identity.name()));
+                line.own |= stream.key.identity.is_own();
             }
         }
         held.sort();
@@ -186,10 +186,10 @@ impl Lines<'_> {
             .iter()
             .filter(|other| {
                 let stream = &self.finder.streams[other.stream as usize];
-                stream.key.what.gaps().is_none()
+                stream.key.identity.gaps().is_none()
                     && cpu.is_some_and(|cpu| stream.cpus().contains(cpu))
                     && other.beat.period.value < 0.5 * beat.period.value
-                    && named.iter().any(|line| line.name == stream.key.what.name())
+                    && named.iter().any(|line| line.name == stream.key.identity.name())
             })
             .collect();
         near.sort_by(|a, b| b.beat.share.total_cmp(&a.beat.share));
@@ -205,7 +205,7 @@ impl Lines<'_> {
                     share >= INSIDE && examined >= FEWEST
                 });
                 if both_run_in_gaps {
-                    let name = |f: &Found| self.finder.streams[f.stream as usize].key.what.name();
+                    let name = |f: &Found| self.finder.streams[f.stream as usize].key.identity.name();
                     return Some(AliasLine {
                         first: name(a),
                         first_period: a.beat.period.value,

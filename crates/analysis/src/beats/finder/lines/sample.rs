@@ -55,14 +55,14 @@ impl Lines<'_> {
     fn found_of(&self, line: &BeatLine) -> Option<&Found> {
         let mut all = self.found.iter();
         all.find(|found| {
-            let what = &self.finder.streams[found.stream as usize].key.what;
+            let identity = &self.finder.streams[found.stream as usize].key.identity;
             let same = found
                 .beat
                 .period
                 .value
                 .total_cmp(&line.rhythm.period)
                 .is_eq();
-            same && what.kind() == line.kind && what.pid() == line.pid
+            same && identity.kind() == line.kind && identity.pid() == line.pid
         })
     }
 

@@ -35,7 +35,7 @@ fn a_steady_beat_has_one_phase() {
     let (low, high) = phases.fold((f64::MAX, f64::MIN), |ends, phase| {
         (ends.0.min(phase), ends.1.max(phase))
     });
-    // The phases are no wider than the jitter, and near the grid.
+    // The phases spread no wider than the jitter, and are near the grid.
     assert!(high - low <= JITTER as f64 * 1.01, "{low} to {high}");
     assert!(
         low > -(JITTER as f64) && high < JITTER as f64,
