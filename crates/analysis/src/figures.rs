@@ -58,7 +58,10 @@ pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
 fn shown(statement: &Statement, pid: i32) -> Option<f64> {
     let check = statement.accounting.as_ref()?;
     let between = check.cpus.first()?.between;
-    let victim = statement.victim.as_ref().filter(|victim| victim.pid == Some(pid));
+    let victim = statement
+        .victim
+        .as_ref()
+        .filter(|victim| victim.pid == Some(pid));
     let usage = victim.and_then(|victim| victim.usage);
     let time = usage.map(|usage| usage.user + usage.system).or_else(|| {
         let mut programs = check.programs.iter();

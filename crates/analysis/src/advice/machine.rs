@@ -85,18 +85,25 @@ fn real_time_first(
     let waits = statement.waits.iter();
     waits.flat_map(move |waits| {
         let worth_reporting = waits.behind.iter();
-        let worth_reporting = worth_reporting.filter(move |program| program.time.share_of(wall) >= MUCH_BEHIND);
+        let worth_reporting =
+            worth_reporting.filter(move |program| program.time.share_of(wall) >= MUCH_BEHIND);
         worth_reporting.filter_map(move |culprit| {
             let [pid] = *culprit.pids else {
                 return None;
             };
             let policy = processes.goes_first(pid)?;
             let behind = |program: &&WaitingProgram| {
-                let own = program.behind.iter().filter(|waited_for| waited_for.pids.contains(&pid));
+                let own = program
+                    .behind
+                    .iter()
+                    .filter(|waited_for| waited_for.pids.contains(&pid));
                 own.map(|waited_for| waited_for.time).sum::<Nanos>()
             };
             // Each program lists only those that it waited longest for.
-            let named = waits.programs.iter().filter(|program| behind(program) > Nanos::ZERO);
+            let named = waits
+                .programs
+                .iter()
+                .filter(|program| behind(program) > Nanos::ZERO);
             let waiter = named.max_by_key(behind)?;
             let is_present = |pid: &&i32| !waiter.ended.contains(pid);
             let beat = timed_beat(statement, pid);
@@ -226,7 +233,10 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
 /// except `program`.
 fn waiter(statement: &Statement, program: &str, processes: &Processes<'_>) -> Option<i32> {
     let waits = statement.waits.as_ref()?;
-    let others = waits.programs.iter().filter(|waiting| waiting.name != program);
+    let others = waits
+        .programs
+        .iter()
+        .filter(|waiting| waiting.name != program);
     let mut pids = others.flat_map(|waiting| &waiting.pids).copied();
     pids.find(|&pid| processes.group(pid).is_some())
 }

@@ -82,9 +82,9 @@ fn is_about(advice: &Advice, cause: &LateCause) -> bool {
     let name = cause.by.as_ref().map(|by| &*by.name);
     match (cause.kind, advice) {
         (HoldUp::Waiting, Advice::PeriodicProgram { program, .. }) => name == Some(program),
-        (HoldUp::Waiting, Advice::CrowdingPrograms { programs, .. }) => {
-            programs.iter().any(|crowding| name == Some(&crowding.program))
-        }
+        (HoldUp::Waiting, Advice::CrowdingPrograms { programs, .. }) => programs
+            .iter()
+            .any(|crowding| name == Some(&crowding.program)),
         (HoldUp::Waiting, Advice::CrowdingKernelThread { name: thread, .. }) => {
             name == Some(thread)
         }
@@ -212,7 +212,10 @@ fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Ad
 
 fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, CrowdOwner), Crowd<'_>> {
     let mut crowds: BTreeMap<(&str, CrowdOwner), Crowd<'_>> = BTreeMap::new();
-    for interferer in behind.iter().filter(|interferer| has_known_owner(interferer)) {
+    for interferer in behind
+        .iter()
+        .filter(|interferer| has_known_owner(interferer))
+    {
         let owner = match interferer.pid {
             None => CrowdOwner::Kernel,
             pid if interferer.own || pid == watched => CrowdOwner::Own,
@@ -232,7 +235,8 @@ fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, CrowdO
 /// owner of an unreported thread is unknown. Stolen time and ticktax's own cost are reported
 /// elsewhere.
 fn has_known_owner(interferer: &Interferer) -> bool {
-    let by_name = interferer.pid.is_none() && matches!(&*interferer.name, TOOL | PROBE | UNREPORTED);
+    let by_name =
+        interferer.pid.is_none() && matches!(&*interferer.name, TOOL | PROBE | UNREPORTED);
     !by_name && !matches!(interferer.kind, Kind::Idle | Kind::Steal)
 }
 
@@ -285,7 +289,11 @@ fn interrupted(threads: &ThreadTimes, wanted: Nanos) -> Option<(Nanos, Advice)> 
     let (time, ..) = in_state(threads, ThreadState::Interrupted);
     let share = time.share_of(wanted);
     let most = threads.interrupted_by.first()?;
-    let all: Nanos = threads.interrupted_by.iter().map(|interferer| interferer.time).sum();
+    let all: Nanos = threads
+        .interrupted_by
+        .iter()
+        .map(|interferer| interferer.time)
+        .sum();
     (share >= MUCH_INTERRUPTED).then(|| {
         let advice = Advice::Interrupts {
             name: most.name.clone(),

@@ -361,7 +361,8 @@ fn processes_that_renicing_cannot_affect_are_classified() {
         pid,
         group: Autogroup { number, nice: 0 },
     };
-    let autogroups = [(4290, 1), (101, 2), (102, 2), (103, 3)].map(|(pid, number)| group(pid, number));
+    let autogroups =
+        [(4290, 1), (101, 2), (102, 2), (103, 3)].map(|(pid, number)| group(pid, number));
     let known = Processes {
         policies: &policies,
         present: Some(&present),
@@ -423,12 +424,17 @@ fn only_a_process_with_a_beat_is_called_periodic() {
     interferers_of(&mut statement)[1].policy = Some(SpecialPolicy::Fifo(10));
     let beats = statement.beats.as_mut().expect("it has beats");
     beats.beats[0].chain = vec!["hrtimer_wakeup".to_owned(), "backupd".to_owned()];
-    let policy_and_timer = advise(&statement).into_iter().find_map(|advice| match advice {
-        Advice::PeriodicProgram { policy, timer, .. } => policy.zip(timer),
-        _ => None,
-    });
+    let policy_and_timer = advise(&statement)
+        .into_iter()
+        .find_map(|advice| match advice {
+            Advice::PeriodicProgram { policy, timer, .. } => policy.zip(timer),
+            _ => None,
+        });
     let policy_and_timer = policy_and_timer.expect("both are known");
-    assert_eq!(policy_and_timer, (SpecialPolicy::Fifo(10), "hrtimer_wakeup".to_owned()));
+    assert_eq!(
+        policy_and_timer,
+        (SpecialPolicy::Fifo(10), "hrtimer_wakeup".to_owned())
+    );
     // Another of its threads ran nearly as long, at irregular times.
     let other = Interferer {
         name: "indexer of backupd".to_owned(),

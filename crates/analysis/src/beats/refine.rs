@@ -346,7 +346,10 @@ mod tests {
             (40, 10.0, 0.4247),
         ] {
             let density = lambda * Prior::new(count).density(lambda);
-            assert!((density - expected).abs() < 5e-4, "{count} {lambda}: {density}");
+            assert!(
+                (density - expected).abs() < 5e-4,
+                "{count} {lambda}: {density}"
+            );
         }
     }
 

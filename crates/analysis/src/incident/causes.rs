@@ -4,7 +4,7 @@ use ticktax_model::recording::Effect;
 use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
 
 use super::own::Piece;
-use super::{IncidentAnalysis, ROUNDED, ObservedEdge, is_thread};
+use super::{IncidentAnalysis, ObservedEdge, ROUNDED, is_thread};
 use crate::victim::waker;
 
 /// Maximum number of steps reported.
@@ -74,13 +74,18 @@ impl IncidentAnalysis {
     }
 
     /// The edge that led to `source` being on `cpu` at the time `at`.
-    fn cause(&self, id: SourceId, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Option<&ObservedEdge> {
+    fn cause(
+        &self,
+        id: SourceId,
+        cpu: Cpu,
+        at: Nanos,
+        sources: &SourceTable,
+    ) -> Option<&ObservedEdge> {
         let source = sources.get(id);
         match (source.kind, &source.thread) {
             (Kind::Task, Some(thread)) => {
                 let work = &*source.detail;
-                let queued =
-                    |edge: &ObservedEdge| matches!(&edge.effect, Effect::Queued(function) if **function == *work);
+                let queued = |edge: &ObservedEdge| matches!(&edge.effect, Effect::Queued(function) if **function == *work);
                 let begin = self.run_start(thread.tid, cpu, at, sources);
                 if !work.is_empty()
                     && let Some(edge) = self.last_edge((self.window().0, at), sources, queued)

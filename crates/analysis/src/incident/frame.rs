@@ -57,12 +57,16 @@ impl IncidentAnalysis {
             let Some(runnable) = runnable.map(|runnable| runnable.max(due)) else {
                 continue;
             };
-            incident.asleep += (able - absence.from.max(due)).max(Nanos::ZERO);
-            if able >= absence.to {
+            incident.asleep += (runnable - absence.from.max(due)).max(Nanos::ZERO);
+            if runnable >= absence.to {
                 continue;
             }
-            let (waited, waited_on) =
-                self.waited_behind((able, absence.to), absence.cpu_after, absence.cpu_before, sources);
+            let (waited, waited_on) = self.waited_behind(
+                (runnable, absence.to),
+                absence.cpu_after,
+                absence.cpu_before,
+                sources,
+            );
             pieces.extend(waited);
             if absence.is_last {
                 incident.waited_on = waited_on;
@@ -75,7 +79,11 @@ impl IncidentAnalysis {
         incident.unseen = (self.trigger.lasted - incident.asleep - ran).max(Nanos::ZERO);
         self.rank(incident, &pieces, sources);
         // A chain of causes does not explain a sleep.
-        if incident.ran.first().is_none_or(|ran| ran.time < incident.asleep) {
+        if incident
+            .ran
+            .first()
+            .is_none_or(|ran| ran.time < incident.asleep)
+        {
             incident.chain.clear();
         }
     }

@@ -23,7 +23,10 @@ const NEAR: f64 = 2e6;
 pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) -> IncidentList {
     let watched = watched(index, since);
     let groups = alike(index, since);
-    let searched = groups.values().filter(|entries| entries.len() >= FEWEST).count();
+    let searched = groups
+        .values()
+        .filter(|entries| entries.len() >= FEWEST)
+        .count();
     let mut groups: Vec<IncidentGroup> = groups
         .iter()
         .map(|(signature, entries)| {
@@ -57,7 +60,10 @@ pub fn incident_sheet(
 ) -> Option<IncidentSheet> {
     let entry = index.entries().find(|entry| entry.number == number)?;
     let groups = alike(index, None);
-    let searched = groups.values().filter(|entries| entries.len() >= FEWEST).count();
+    let searched = groups
+        .values()
+        .filter(|entries| entries.len() >= FEWEST)
+        .count();
     let alike = groups.get(&entry.incident.signature())?;
     let beats = beats(alike, &watched(index, None), searched);
     let beat = beats.iter().find(|beat| is_on(beat, entry, alike));
@@ -94,9 +100,13 @@ fn group(
     let incidents = || entries.iter().map(|entry| &entry.incident);
     let longest = entries.iter().max_by_key(|entry| entry.incident.lasted);
     let (first, last) = (entries.first(), entries.last());
-    let mut chains = incidents().map(|incident| &incident.chain).filter(|chain| !chain.is_empty());
+    let mut chains = incidents()
+        .map(|incident| &incident.chain)
+        .filter(|chain| !chain.is_empty());
     let known = chains.clone().count() as u64;
-    let chain = chains.next().filter(|first| chains.all(|chain| chain == *first));
+    let chain = chains
+        .next()
+        .filter(|first| chains.all(|chain| chain == *first));
     // A file can contain any time.
     let lasted = incidents().map(|incident| incident.lasted.0);
     IncidentGroup {

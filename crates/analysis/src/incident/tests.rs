@@ -95,9 +95,15 @@ fn a_wait_is_explained_by_own_times_and_edges() {
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
     assert_eq!(instead(&incident), [("backup", 18), ("local_timer", 2)]);
     assert_eq!(incident.unseen, Nanos::ZERO);
-    assert_eq!(incident.woken_by.as_deref(), Some("local_timer hrtimer_wakeup"));
+    assert_eq!(
+        incident.woken_by.as_deref(),
+        Some("local_timer hrtimer_wakeup")
+    );
     assert_eq!(incident.chain, ["local_timer hrtimer_wakeup", "backup"]);
-    assert_eq!(incident.thread.as_ref().map(|thread| &*thread.program), Some("game"));
+    assert_eq!(
+        incident.thread.as_ref().map(|thread| &*thread.program),
+        Some("game")
+    );
     let signature = incident.signature();
     assert_eq!((&*signature.program, &*signature.by), ("game", "backup"));
 }
@@ -139,7 +145,10 @@ fn a_wait_before_migration_is_explained_by_the_earlier_cpu() {
     ];
     let incident = cast.analyse(&[trigger(TriggerKind::Wait, 118, 18, GAME, "game")], &rows);
     assert_eq!(instead(&incident), [("backup", 15), ("kworker/0:1", 3)]);
-    assert_eq!((incident.cpu, incident.waited_on), (Some(Cpu(0)), Some(Cpu(1))));
+    assert_eq!(
+        (incident.cpu, incident.waited_on),
+        (Some(Cpu(0)), Some(Cpu(1)))
+    );
     assert_eq!(incident.unseen, Nanos::ZERO);
 }
 
@@ -191,7 +200,10 @@ fn a_gap_is_explained_by_what_ran_but_never_by_the_probe() {
     ];
     let incident = cast.analyse(&[trigger(TriggerKind::Gap, 120, 20, 0, "")], &rows);
     assert_eq!(instead(&incident), [("backup", 12)]);
-    assert_eq!((incident.thread, incident.unseen), (None, Nanos::from_millis(8)));
+    assert_eq!(
+        (incident.thread, incident.unseen),
+        (None, Nanos::from_millis(8))
+    );
     // A sleeping probe leaves its CPU idle until a timer fires late.
     let rows = [ran(0, 50, 119, cast.idle), ran(0, 119, 130, probe)];
     let incident = cast.analyse(&[trigger(TriggerKind::Gap, 119, 19, 0, "")], &rows);
@@ -213,8 +225,14 @@ fn a_late_frame_is_explained_by_what_its_thread_waited_for() {
     let late = [trigger(TriggerKind::Frame, 148, 48, GAME, "game")];
     let incident = cast.analyse(&late, &rows);
     assert_eq!(instead(&incident), [("backup", 48)]);
-    assert_eq!((incident.asleep, incident.unseen), (Nanos::ZERO, Nanos::ZERO));
-    assert_eq!(incident.woken_by.as_deref(), Some("local_timer hrtimer_wakeup"));
+    assert_eq!(
+        (incident.asleep, incident.unseen),
+        (Nanos::ZERO, Nanos::ZERO)
+    );
+    assert_eq!(
+        incident.woken_by.as_deref(),
+        Some("local_timer hrtimer_wakeup")
+    );
     assert_eq!(&*incident.signature().by, "backup");
     // Without an observed wake-up it is unknown what kept it waiting.
     let incident = cast.analyse(&late, &[rows[0].clone(), rows[3].clone()]);
@@ -237,7 +255,10 @@ fn a_frame_delayed_by_the_previous_one_is_its_own_work() {
     let late = [trigger(TriggerKind::Frame, 140, 40, GAME, "game")];
     let incident = cast.analyse(&late, &rows);
     assert_eq!(instead(&incident), [("game", 20), ("backup", 10)]);
-    assert_eq!((incident.asleep, incident.unseen), (Nanos(10 * MS), Nanos::ZERO));
+    assert_eq!(
+        (incident.asleep, incident.unseen),
+        (Nanos(10 * MS), Nanos::ZERO)
+    );
     assert_eq!(incident.overran, Nanos(30 * MS));
     let signature = incident.signature();
     assert_eq!((&*signature.program, &*signature.by), ("game", "game"));
@@ -259,7 +280,10 @@ fn a_slot_overrun_by_the_previous_frame_shows_how_long() {
     let late = [trigger(TriggerKind::Frame, 120, 20, GAME, "game")];
     let incident = cast.analyse(&late, &rows);
     assert_eq!(instead(&incident), [("backup", 2), ("game", 1)]);
-    assert_eq!((incident.asleep, incident.overran), (Nanos(17 * MS), Nanos(3 * MS)));
+    assert_eq!(
+        (incident.asleep, incident.overran),
+        (Nanos(17 * MS), Nanos(3 * MS))
+    );
     assert_eq!((&*incident.signature().by, incident.chain.len()), ("", 0));
 }
 
@@ -276,13 +300,19 @@ fn a_late_frame_of_a_sleeping_thread_has_no_culprit() {
     ];
     let late = [trigger(TriggerKind::Frame, 142, 42, GAME, "game")];
     let incident = cast.analyse(&late, &rows);
-    assert_eq!((incident.asleep, incident.unseen), (Nanos(40 * MS), Nanos::ZERO));
+    assert_eq!(
+        (incident.asleep, incident.unseen),
+        (Nanos(40 * MS), Nanos::ZERO)
+    );
     assert_eq!(instead(&incident), [("backup", 2)]);
     assert_eq!((&*incident.signature().by, incident.chain.len()), ("", 0));
     assert_eq!(incident.overran, Nanos::ZERO);
     // Its last run was too long ago to be examined.
     let incident = cast.analyse(&late, &rows[1..]);
-    assert_eq!((incident.asleep, incident.unseen), (Nanos(40 * MS), Nanos::ZERO));
+    assert_eq!(
+        (incident.asleep, incident.unseen),
+        (Nanos(40 * MS), Nanos::ZERO)
+    );
 }
 
 #[test]
@@ -302,7 +332,10 @@ fn each_nap_before_a_late_frame_is_examined() {
     let incident = cast.analyse(&late, &rows);
     // From 105 on: asleep until 110, one check of the clock, asleep until 120.
     assert_eq!(instead(&incident), [("backup", 30), ("game", 1)]);
-    assert_eq!((incident.asleep, incident.unseen), (Nanos(14 * MS), Nanos::ZERO));
+    assert_eq!(
+        (incident.asleep, incident.unseen),
+        (Nanos(14 * MS), Nanos::ZERO)
+    );
 }
 
 #[test]
@@ -374,7 +407,10 @@ fn the_longest_delay_is_explained_and_a_mark_only_without_one() {
     let short = trigger(TriggerKind::Wait, 60, 6, BACKUP, "backup");
     let long = trigger(TriggerKind::Wait, 120, 20, GAME, "game");
     let incident = cast.analyse(&[mark.clone(), long, short], &[]);
-    assert_eq!((incident.lasted, incident.triggers), (Nanos::from_millis(20), 3));
+    assert_eq!(
+        (incident.lasted, incident.triggers),
+        (Nanos::from_millis(20), 3)
+    );
     let incident = cast.analyse(&[mark], &[]);
     assert_eq!(
         (incident.kind, &*incident.words),

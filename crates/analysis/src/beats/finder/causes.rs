@@ -18,7 +18,7 @@ use ticktax_model::{Cpu, Kind, Nanos, Source, SourceId};
 
 use super::MAX_GROWN;
 use super::routes::is_work_item;
-use super::stream::{Key, Identity};
+use super::stream::{Identity, Key};
 use super::streams::StreamId;
 
 /// Rows of different CPUs are in order to within this time.

@@ -72,7 +72,11 @@ impl Moments {
         let within = within(length);
         let mut starts = Vec::new();
         let mut observed = vec![(Nanos(i64::MIN), Nanos::MAX)];
-        for stream in finder.streams.iter().filter(|stream| is_tick(&stream.key.identity)) {
+        for stream in finder
+            .streams
+            .iter()
+            .filter(|stream| is_tick(&stream.key.identity))
+        {
             let ticks = stream.collector.events(finder.last);
             observed = intersection(&observed, &ticks.observed);
             starts.extend(ticks.starts);

@@ -4,7 +4,7 @@
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Nanos, Span};
 
-use super::stream::{Key, Identity};
+use super::stream::{Identity, Key};
 use super::streams::{NONE, StreamId, Streams};
 
 /// Minimum lengths for gaps of a spinning probe.

@@ -12,7 +12,7 @@ use super::super::FEWEST;
 use super::follows::Moments;
 use super::merge::merge;
 use super::search::{Found, SEARCHES, search, searchable};
-use super::stream::{Key, Stream, Identity};
+use super::stream::{Identity, Key, Stream};
 use super::tie::{agree, is_member};
 use super::{Finder, MAX_STREAMS, MAX_UNTIMED};
 
@@ -144,7 +144,8 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     }));
     if unknown.len() > before {
         // A part of a recording does not show how many of the whole's losses fall into it.
-        let part = |limitation: &&Limitation| matches!(limitation, Limitation::PartOfRecording { .. });
+        let part =
+            |limitation: &&Limitation| matches!(limitation, Limitation::PartOfRecording { .. });
         unknown.extend(header.coverage.limitations.iter().find(part).cloned());
     }
     for (cpu, trail) in (0..).map(Cpu).zip(&finder.trails) {
@@ -225,13 +226,15 @@ impl<'a> Lines<'a> {
                 line.gaps = self.gaps[i];
                 line.chain = self.steps(i);
                 let moments = self.moments.as_ref();
-                line.follows_tick =
-                    moments.and_then(|moments| moments.followed_by(self.finder, found, self.found.len()));
+                line.follows_tick = moments
+                    .and_then(|moments| moments.followed_by(self.finder, found, self.found.len()));
                 lines.push(line);
             }
         }
         let mut named = merge(lines);
-        let unexplained = unexplained.into_iter().map(|i| self.unexplained_gaps(i, &named));
+        let unexplained = unexplained
+            .into_iter()
+            .map(|i| self.unexplained_gaps(i, &named));
         let unexplained: Vec<BeatLine> = unexplained.collect();
         named.extend(unexplained);
         merge(named)

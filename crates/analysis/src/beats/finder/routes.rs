@@ -4,7 +4,7 @@ use ticktax_model::kernel_words::{TaskDetail, is_bound_worker, is_worker};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Nanos, Owner, Source, SourceId};
 
-use super::stream::{Key, Identity};
+use super::stream::{Identity, Key};
 use super::streams::{GroupId, NONE, StreamId, Streams};
 use crate::timeline::{Event, Occupant, Role};
 
@@ -116,7 +116,10 @@ impl Entering<'_> {
     }
 
     fn stream(&self, identity: Identity, streams: &mut Streams) -> StreamId {
-        let key = Key { identity, cpu: None };
+        let key = Key {
+            identity,
+            cpu: None,
+        };
         streams.of_source(key, self.begin, self.id)
     }
 }

@@ -38,7 +38,9 @@ pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
     (0u32..)
         .zip(finder.streams.iter())
         .filter(|(_, stream)| stream.collector.count() >= FEWEST as u64 && !stream.stunted)
-        .filter(|(_, stream)| finder.sums == 0 || !matches!(stream.key.identity, Identity::Starts { .. }))
+        .filter(|(_, stream)| {
+            finder.sums == 0 || !matches!(stream.key.identity, Identity::Starts { .. })
+        })
         .map(|(index, _)| index)
         .collect()
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ticktax_model::{Nanos, Owner, Source, Span};
 
-use super::stream::{Key, Identity};
+use super::stream::{Identity, Key};
 use super::streams::{NONE, Streams};
 
 /// Maximum number of thread ids remembered; later threads do not count as starts.

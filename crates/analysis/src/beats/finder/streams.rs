@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-use super::stream::{Key, Stream, Identity};
+use super::stream::{Identity, Key, Stream};
 use super::{MAX_GROWN, MAX_STREAMS, MAX_UNTIMED};
 
 /// Index of a stream in [`Streams`].

@@ -4,7 +4,7 @@ use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS};
 use ticktax_model::{Cpu, Nanos};
 
 use super::super::{Events, FEWEST, Tick};
-use super::stream::{Key, Identity};
+use super::stream::{Identity, Key};
 use super::streams::Streams;
 
 /// Minimum length of the mean phase vector of the ticks for their phase to count as known.
@@ -32,7 +32,10 @@ impl Ticks {
         let Some(tick) = tick else {
             return ticks;
         };
-        for stream in streams.iter().filter(|stream| is_tick(&stream.key.identity)) {
+        for stream in streams
+            .iter()
+            .filter(|stream| is_tick(&stream.key.identity))
+        {
             let Some(cpu) = stream.key.cpu else {
                 continue;
             };

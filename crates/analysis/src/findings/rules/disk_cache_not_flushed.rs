@@ -6,8 +6,8 @@ use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let caches = facts.configured.write_caches.iter();
-    let unflushed =
-        caches.filter(|cache| cache.kernel == "write through" && cache.own.starts_with("write back"));
+    let unflushed = caches
+        .filter(|cache| cache.kernel == "write through" && cache.own.starts_with("write back"));
     unflushed
         .map(|cache| Finding {
             rule: "disk-cache-not-flushed".to_owned(),

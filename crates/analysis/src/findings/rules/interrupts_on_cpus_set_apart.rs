@@ -41,7 +41,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             let account = facts.interrupt(&row.description);
             let worst = account.and_then(|account| account.longest);
             let worst = worst.filter(|moment| apart.contains(moment.cpu));
-            longest = longest.into_iter().chain(worst).max_by_key(|moment| moment.length);
+            longest = longest
+                .into_iter()
+                .chain(worst)
+                .max_by_key(|moment| moment.length);
         }
     }
     if hit.is_empty() {

@@ -67,7 +67,10 @@ fn finding(
     let name = &device.device;
     let names: Vec<&str> = off.iter().map(|offload| offload.name()).collect();
     let names = names.join(", ");
-    let switches: Vec<String> = off.iter().map(|offload| format!("{} on", offload.name())).collect();
+    let switches: Vec<String> = off
+        .iter()
+        .map(|offload| format!("{} on", offload.name()))
+        .collect();
     let factors: Vec<String> = off
         .iter()
         .filter_map(|offload| experiment(*offload))

@@ -53,11 +53,18 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
 /// The cost, as far as the recording's packets show it.
 fn cost(packets: &PacketPaths) -> String {
     let delays_of = |context: ReceivedIn| {
-        let ways = packets.ways.iter().filter(move |way| way.received_in == context);
+        let ways = packets
+            .ways
+            .iter()
+            .filter(move |way| way.received_in == context);
         ways.map(|way| &way.delay)
     };
-    let handed: u64 = delays_of(ReceivedIn::Ksoftirqd).map(|delay| delay.count).sum();
-    let max = delays_of(ReceivedIn::Ksoftirqd).filter_map(|delay| delay.max).max();
+    let handed: u64 = delays_of(ReceivedIn::Ksoftirqd)
+        .map(|delay| delay.count)
+        .sum();
+    let max = delays_of(ReceivedIn::Ksoftirqd)
+        .filter_map(|delay| delay.max)
+        .max();
     match max {
         Some(max) => format!(
             "packets wait for the next round, or for ksoftirqd behind whatever has the CPU: of {} wake-ups \

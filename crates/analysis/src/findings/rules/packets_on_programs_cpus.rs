@@ -22,7 +22,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(receiving) = receiving else {
         return Vec::new();
     };
-    let wanted = threads.accounts.iter().filter(|account| account.state.is_wanted());
+    let wanted = threads
+        .accounts
+        .iter()
+        .filter(|account| account.state.is_wanted());
     let wanted: Nanos = wanted.map(|account| account.time).sum();
     if receiving.time.share_of(wanted) < MUCH {
         return Vec::new();

@@ -22,7 +22,10 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(receiving) = receiving else {
         return Vec::new();
     };
-    let wanted = threads.accounts.iter().filter(|account| account.state.is_wanted());
+    let wanted = threads
+        .accounts
+        .iter()
+        .filter(|account| account.state.is_wanted());
     let wanted: Nanos = wanted.map(|account| account.time).sum();
     let own_cpus: CpuList = {
         let all = packets.threads.iter().flat_map(|thread| thread.cpus.iter());

@@ -60,7 +60,11 @@ impl Lines<'_> {
                     && agree(&self.found[*d].beat, &self.found[*n].beat)
             })
         };
-        unexplained.iter().copied().filter(|n| !explained(n)).collect()
+        unexplained
+            .iter()
+            .copied()
+            .filter(|n| !explained(n))
+            .collect()
     }
 
     fn cpu_of(&self, found: usize) -> Option<Cpu> {
@@ -189,7 +193,9 @@ impl Lines<'_> {
                 stream.key.identity.gaps().is_none()
                     && cpu.is_some_and(|cpu| stream.cpus().contains(cpu))
                     && other.beat.period.value < 0.5 * beat.period.value
-                    && named.iter().any(|line| line.name == stream.key.identity.name())
+                    && named
+                        .iter()
+                        .any(|line| line.name == stream.key.identity.name())
             })
             .collect();
         near.sort_by(|a, b| b.beat.share.total_cmp(&a.beat.share));
@@ -205,7 +211,8 @@ impl Lines<'_> {
                     share >= INSIDE && examined >= FEWEST
                 });
                 if both_run_in_gaps {
-                    let name = |f: &Found| self.finder.streams[f.stream as usize].key.identity.name();
+                    let name =
+                        |f: &Found| self.finder.streams[f.stream as usize].key.identity.name();
                     return Some(AliasLine {
                         first: name(a),
                         first_period: a.beat.period.value,

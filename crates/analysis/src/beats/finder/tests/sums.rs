@@ -109,7 +109,10 @@ fn windows_without_times_count_as_unobserved() {
         limits.next()
     };
     let complete = with_full_buffer(0);
-    assert_eq!((complete.beats[0].rhythm.seen, limit(&complete)), (200, None));
+    assert_eq!(
+        (complete.beats[0].rhythm.seen, limit(&complete)),
+        (200, None)
+    );
     let part = with_full_buffer(20);
     let beat = &part.beats[0];
     assert!(near(beat, 1_000 * MS), "{beat:#?}");
