@@ -12,7 +12,7 @@ use ticktax_model::Nanos;
 const BLOCK: usize = 8192;
 /// Full blocks kept; with the growing one they hold [`BeatCollector::CAPACITY`] events.
 const BLOCKS: usize = 7;
-/// Number of coarse bins; when they are all used, each two are merged.
+/// Number of coarse bins; when they run out, neighbours are merged in pairs.
 const BINS: usize = 1 << 16;
 /// Initial width of a coarse bin, ns.
 const BIN: i64 = 1 << 20;

@@ -32,7 +32,8 @@ const SAMPLE: usize = 8192;
 const FINE: f64 = 2.0 * PHASES as f64;
 /// Resolution of the offset of a slot's first lattice point.
 const OFFSETS: usize = 64;
-/// If a larger share of all ticks than this has an event, the events occur on every tick.
+/// If a larger share of all ticks than this has an event, the events count as occurring on every
+/// tick.
 pub(super) const EVERY: f64 = 0.7;
 
 /// The ticks that a train's events lie on.

@@ -21,8 +21,8 @@ pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
     }
 }
 
-/// Starts a new segment at each step far outside the spread of the others. If there are more such
-/// steps than a timer is likely to have restarts, starts none.
+/// Starts a new segment at each step far outside the spread of the others. Does nothing if there
+/// are more such steps than plausible restarts.
 pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     let length = |pair: &[Entry]| times[pair[1].event] - times[pair[0].event];
     let slots = |pair: &[Entry]| (pair[1].slot - pair[0].slot) as f64;

@@ -18,8 +18,8 @@ pub(super) struct Piece {
 }
 
 impl IncidentAnalysis {
-    /// The rows of `cpu` from `begin` to `end`, each limited to that interval and to its own time.
-    /// They add up to the interval, minus what no row covers.
+    /// The rows of `cpu`, cut to the interval from `begin` to `end`, with their remaining own
+    /// times. Together they add up to the interval, minus what no row covers.
     pub(super) fn own_times(&self, cpu: Cpu, begin: Nanos, end: Nanos) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         // Pieces that the next row may be nested in, outermost first.

@@ -8,10 +8,10 @@ use ticktax_model::statement::Class;
 
 use super::super::Facts;
 
-/// Packet processing is worth a finding from this share of all CPU time.
+/// Minimum share of all CPU time for packet processing to be worth a finding.
 const MUCH: f64 = 0.01;
 
-/// A device is involved from this number of packets.
+/// Minimum number of packets for a device to count as involved.
 const SOME: u64 = 1_000;
 
 /// The softirqs that process packets.

@@ -7,10 +7,11 @@ use ticktax_model::{CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// Receiving is worth a finding if it takes this share of the time the program needed a CPU.
+/// Minimum time in packet reception worth a finding, as a share of the time the program needed a
+/// CPU.
 const MUCH: f64 = 0.01;
 
-/// From this number of interrupts on the program's CPUs, they are what `NET_RX` ran for.
+/// Minimum number of interrupts on the program's CPUs for `NET_RX` to be attributed to them.
 const SOME: u64 = 100;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -8,7 +8,8 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// Receiving is worth a finding if it takes this share of the time the program needed a CPU.
+/// Minimum time in packet reception worth a finding, as a share of the time the program needed a
+/// CPU.
 const MUCH: f64 = 0.01;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
