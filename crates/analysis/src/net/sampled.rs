@@ -29,7 +29,7 @@ impl TrafficThreads {
     }
 
     /// Counts the samples from `begin` until just before `end`, both by the code that ran and by
-    /// the thread it interrupted. `None` if there are no samples.
+    /// the thread it interrupted. `None` without samples.
     pub fn count(
         &self,
         samples: &[Sample],

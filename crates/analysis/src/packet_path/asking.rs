@@ -16,7 +16,8 @@ use crate::victim::MIN_IDLE;
 pub(super) struct Followed {
     pub(super) arrival: Arrival,
     pub(super) received_in: ReceivedIn,
-    /// Who ran during the longest step, in order; empty if the step was short or the occupants are
+    /// Occupants of the CPU during the longest step, in order. Empty if the step was short or they
+    /// are unknown.
     /// unknown.
     pub(super) by: Vec<(SourceId, Nanos)>,
 }
@@ -32,10 +33,10 @@ pub(super) struct Asked {
 enum Stage {
     /// Where `NET_RX` ran, and who ran on its CPU before.
     Receiving,
-    /// Who ran on the CPU on which the thread then ran.
+    /// Occupants of the CPU on which the thread then ran.
     Waiting,
-    /// Who ran until the given time on the CPU that the thread came from. The pieces are the known
-    /// rest of the wait.
+    /// Occupants, until the given time, of the CPU that the thread came from. The pieces are the
+    /// known rest of the wait.
     Before(Nanos, Vec<Piece>),
 }
 

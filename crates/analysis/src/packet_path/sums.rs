@@ -45,7 +45,8 @@ struct Process {
     not_followed: NotFollowed,
 }
 
-/// How often a step took longest and was long enough to look at, and who ran during those steps.
+/// Number of packets delayed most by one step for long enough to look at, and the occupants of the
+/// CPU.
 #[derive(Debug, Default)]
 struct Held {
     count: u64,
@@ -270,7 +271,7 @@ fn threads(
     (reported, left_out)
 }
 
-/// Who ran, with all threads of a program as one, longest first.
+/// Time of each program on the CPU, largest first.
 fn holders(
     by: impl IntoIterator<Item = (SourceId, Nanos)>,
     sources: &SourceTable,

@@ -139,7 +139,8 @@ mod tests {
         lost
     }
 
-    /// 40 per ms during a stall of 17 ms are 680 datagrams. Those beyond the buffer's capacity are
+    /// 40 per ms during a stall of 17 ms are 680 datagrams. The excess over the buffer's capacity
+    /// is lost.
     /// lost.
     #[test]
     fn a_fast_reader_loses_as_many_as_the_formula_says() {

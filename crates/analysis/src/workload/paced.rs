@@ -144,8 +144,8 @@ impl Rhythmic {
                 rows.program
             ));
         }
-        let looks = rhythm::looks(*mark, &self.runs);
-        let (rule, period, judged) = judge(&marked, beat, looks, asked.period);
+        let nap = rhythm::nap(*mark, &self.runs);
+        let (rule, period, judged) = judge(&marked, beat, nap, asked.period);
         let mut stats = FrameStats::new(Terms {
             period,
             overshot_from: None,
@@ -180,11 +180,11 @@ impl Rhythmic {
 fn judge(
     runs: &[Run],
     beat: &Beat,
-    looks: Nanos,
+    nap: Nanos,
     asked: Option<Nanos>,
 ) -> (PaceRule, Nanos, Vec<Frame>) {
-    let (period, on_grid) = frames::frames(runs, beat, looks);
-    if !frames::delays_add_up(runs, beat.period.value, looks) {
+    let (period, on_grid) = frames::frames(runs, beat, nap);
+    if !frames::delays_add_up(runs, beat.period.value, nap) {
         return (PaceRule::Deadline, period, on_grid);
     }
     // Which is more constant between frames: the interval between their starts, or the sleep?

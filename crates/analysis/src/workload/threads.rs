@@ -214,7 +214,7 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
     lanes
         .into_iter()
         .map(|mut lane| {
-            // Bursts are drawn repeatedly, so the lane must be idle as much as it was.
+            // A model repeats the bursts, so the lane must also contain its idle time at the end.
             lane.bursts.push(Burst {
                 away: (end - lane.until).max(Nanos::ZERO),
                 by_timer: false,
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(worked, [10, 15]);
     }
 
-    /// Three compilers, of which two run at a time, must become two tasks.
+    /// Three compilers, two of them at the same time, must become two tasks.
     #[test]
     fn short_lived_threads_become_as_many_tasks_as_ran_at_the_same_time() {
         let lives = [(0, 80), (0, 90), (100, 180)];
