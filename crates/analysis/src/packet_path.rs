@@ -11,9 +11,9 @@
 //! A step whose rows are missing is left out. A softirq raised while `NET_RX` runs belongs to the
 //! next `NET_RX`.
 //!
-//! An interrupt starts the polling of a device. Packets that arrive during the poll need no
-//! interrupt of their own. A step before the wake-up is therefore the longest time that the packet
-//! can have waited there; the actual wait may be shorter.
+//! An interrupt starts the polling of a device. Packets that arrive during the poll cause no
+//! interrupt. A step before the wake-up is therefore the longest time that the packet can have
+//! waited there; the actual wait may be shorter.
 //!
 //! # Run that follows a wake-up
 //! The kernel reports wake-ups only for threads that sleep or are about to. A thread interrupted by

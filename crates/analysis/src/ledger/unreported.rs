@@ -92,9 +92,9 @@ pub(super) fn unreported(
 }
 
 /// Largest plausible excess of a process' counters over its rows, if `threads` of its threads had
-/// rows. Before and after the recording, it can have run on as many CPUs at once as it has threads.
-/// A running thread's counter is only as recent as the last tick that updated it. `None` if the
-/// time of reading is unknown.
+/// rows. Before and after the recording, it can have used as many CPUs as it has threads. A running
+/// thread's counter is only as recent as the last tick that updated it. `None` if the time of
+/// reading is unknown.
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     let end = header.books.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;

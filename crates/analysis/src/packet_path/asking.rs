@@ -18,7 +18,6 @@ pub(super) struct Followed {
     pub(super) received_in: ReceivedIn,
     /// Occupants of the CPU during the longest step, in order. Empty if the step was short or they
     /// are unknown.
-    /// unknown.
     pub(super) by: Vec<(SourceId, Nanos)>,
 }
 

@@ -141,7 +141,6 @@ mod tests {
 
     /// 40 per ms during a stall of 17 ms are 680 datagrams. The excess over the buffer's capacity
     /// is lost.
-    /// lost.
     #[test]
     fn a_fast_reader_loses_as_many_as_the_formula_says() {
         let course = self::course(US);

@@ -1,7 +1,7 @@
 //! Windows of one minute, which are merged into windows of ten minutes and an hour.
 //!
 //! Lengths are measured with the monotonic clock, which never jumps. The wall clock only dates a
-//! window's start. Windows end at full minutes of the wall clock, as it was when the first window
+//! window's start. Windows end at full minutes of the wall clock, as read when the first window
 //! began, or at the nearest arrival of sums. Each window records its exact length.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub struct Windows {
     minute: Open,
     /// Windows that are merged from minutes.
     longer: [Open; 2],
-    /// How much before its due time a window may be closed.
+    /// A window may be closed this long before its due time.
     early: Nanos,
 }
 
