@@ -117,14 +117,14 @@ impl AccountingCheck {
                 }
             }
             EventKind::Interrupt(interrupt) => {
-                let by = By::of(interrupt).filter(|by| self.by.contains(by));
+                let by = By::from_interrupt(interrupt).filter(|by| self.by.contains(by));
                 if let Some((by, cpu)) = by.zip(self.cpu(event)) {
                     cpu.tick(by, event.span.start);
                 }
             }
             EventKind::Sum(Role::OnCpu(_), _) => self.summed = true,
             EventKind::Sum(Role::Interrupt(interrupt), _) => {
-                self.summed |= By::of(interrupt).is_some();
+                self.summed |= By::from_interrupt(interrupt).is_some();
             }
             _ => {}
         }

@@ -223,7 +223,7 @@ impl Packets {
         history: Option<&History>,
         sources: &SourceTable,
     ) {
-        while let Some(asked) = self.questions.of(slot, known) {
+        while let Some(asked) = self.questions.pop(slot, known) {
             match asked.answer(history, sources) {
                 Answer::Done(followed) => self.sums.add(followed, sources),
                 Answer::AskOn(more) => self.ask(more, sources),

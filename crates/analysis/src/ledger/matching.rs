@@ -53,8 +53,8 @@ impl GapQueue {
     /// rows alone would allow 0. A quarter of a second tolerates a producer that merges rows
     /// loosely, and is five times the live producer's drain interval.
     const SETTLED: Nanos = Nanos::from_millis(250);
-    /// The same, judged by a later gap, which is weaker evidence about rows. It keeps a CPU moving
-    /// on which only the probe runs.
+    /// The same, judged by a later gap, which is weaker evidence about rows. It makes gaps ripe on
+    /// a CPU where only the probe runs.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
     /// Number of rows after a gap that are checked for the nearest one.
     const LATER: u32 = 4;

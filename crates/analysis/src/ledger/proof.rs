@@ -99,8 +99,8 @@ impl Proofs {
     }
 }
 
-/// Decides what an empty gap on `cpu` proves. `unplaceable` means that rows there were summed
-/// without a time.
+/// Decides what an empty gap on `cpu` proves. `unplaceable` means that some rows there cannot be
+/// placed in time.
 pub(super) fn proof(
     cpu: Cpu,
     header: &Header,

@@ -23,7 +23,7 @@ pub(super) struct Shares {
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) proof: Proof,
-    /// Whether rows there were summed without a time.
+    /// Whether some rows there cannot be placed in time.
     pub(super) unplaceable: bool,
     /// For long, short and yielded gaps.
     pub(super) shares: [Shares; 3],
