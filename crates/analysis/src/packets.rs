@@ -46,7 +46,8 @@ pub fn packet_statement(
         .map(|log| judge(log, &run.spec, ends, hold_ups))
         .unwrap_or_default();
     let reasons = run.drop_reasons.as_deref().unwrap_or_default();
-    let places = receiver.and_then(|receiver| places(run.sender.as_ref(), receiver, log.as_ref(), reasons));
+    let places =
+        receiver.and_then(|receiver| places(run.sender.as_ref(), receiver, log.as_ref(), reasons));
     PacketStatement {
         tool_version: header.tool_version.clone(),
         host: header.machine.host.clone(),
@@ -81,11 +82,14 @@ fn judge(
     let asked_hz = spec
         .rate
         .map(|bits| bits / 8.0 / f64::from(spec.call_bytes));
-    let reached_hz = sender.and_then(|sender| Some(sender.calls as f64 / some_time(sender.elapsed())?));
+    let reached_hz =
+        sender.and_then(|sender| Some(sender.calls as f64 / some_time(sender.elapsed())?));
     let rate_hz = reached_hz.or(asked_hz);
     let capacity = log.buffer.charge.map(|charge| charge.datagrams);
     // If both ends share a clock, nothing arrives after the sender's last datagram.
-    let until = sender.filter(|_| log.delays.is_some()).map(|sender| sender.last);
+    let until = sender
+        .filter(|_| log.delays.is_some())
+        .map(|sender| sender.last);
     let bursts: Vec<Burst> = log
         .bursts
         .iter()

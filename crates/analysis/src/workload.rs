@@ -39,11 +39,13 @@ pub const SMALL: f64 = 0.0005;
 /// Reason why a recording yields no workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoWorkload {
+    /// It was recorded at level `proc`, without rows of threads.
     NotTraced,
     /// It holds sums instead of spans.
     Sums,
     /// It has no rows, or its length is zero.
     Empty,
+    /// It has more than [`MAX`] rows.
     TooLong,
     /// No program of that name ran. Contains the names of those that ran longest.
     NoProgram(Vec<String>),
@@ -89,6 +91,7 @@ pub struct Asked {
 /// A recording's work, and how its frames fared there.
 #[derive(Clone, Debug)]
 pub struct Recorded {
+    /// The work, independent of the settings in effect.
     pub workload: Workload,
     /// Frame figures of the paced program.
     pub figures: Option<Figures>,

@@ -328,12 +328,21 @@ fn sampled_cpus_come_from_sysfs_or_else_from_the_command_line() {
     };
     let (yes, no) = (Some(true), Some(false));
     let full = "VIRT_CPU_ACCOUNTING_GEN";
-    assert_eq!(sampled_cpus("TICK_CPU_ACCOUNTING", "nohz_full=2", None), [yes, yes]);
+    assert_eq!(
+        sampled_cpus("TICK_CPU_ACCOUNTING", "nohz_full=2", None),
+        [yes, yes]
+    );
     assert_eq!(sampled_cpus(full, "quiet", None), [yes, yes]);
     assert_eq!(sampled_cpus(full, "quiet nohz_full=2-3", None), [yes, no]);
     // The option is not built in, or was refused.
-    assert_eq!(sampled_cpus(full, "nohz_full=2-3", Some(" (null)\n")), [yes, yes]);
+    assert_eq!(
+        sampled_cpus(full, "nohz_full=2-3", Some(" (null)\n")),
+        [yes, yes]
+    );
     assert_eq!(sampled_cpus(full, "", Some("2-3\n")), [yes, no]);
-    assert_eq!(sampled_cpus("VIRT_CPU_ACCOUNTING_NATIVE", "", None), [no, no]);
+    assert_eq!(
+        sampled_cpus("VIRT_CPU_ACCOUNTING_NATIVE", "", None),
+        [no, no]
+    );
     assert_eq!(sampled(&Machine::default(), Cpu(0)), None);
 }

@@ -32,7 +32,9 @@ impl Key {
     fn new(class: Class, source: &Source) -> Self {
         let name = account_name(class, source);
         let thread = source.thread.as_ref();
-        let pid = thread.filter(|_| class == Class::Program).map(|thread| thread.pid);
+        let pid = thread
+            .filter(|_| class == Class::Program)
+            .map(|thread| thread.pid);
         Self { class, name, pid }
     }
 }

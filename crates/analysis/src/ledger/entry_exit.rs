@@ -241,7 +241,11 @@ impl Bounds {
                 .or(of_machine)
         };
         Self {
-            bounds: by_signature.iter().zip(&signatures.first).map(bound).collect(),
+            bounds: by_signature
+                .iter()
+                .zip(&signatures.first)
+                .map(bound)
+                .collect(),
             first: signatures.first.clone(),
         }
     }
@@ -377,7 +381,10 @@ mod tests {
         let rare = add(&[1, 11], threads, 14_400, 1);
         add(&[2, 12], threads, 12_000, 40);
         let alone = add(&[1, 20], softirqs, 5_500, 3);
-        let residuals = || all.iter().map(|(signature, residuals)| (*signature, residuals));
+        let residuals = || {
+            all.iter()
+                .map(|(signature, residuals)| (*signature, residuals))
+        };
         let bounds = Bounds::new(&signatures, residuals(), Nanos(10));
         let none_beyond = |(signature, residuals): (usize, &Residuals)| {
             let beyond = residuals.split(bounds.of(signature)).beyond;

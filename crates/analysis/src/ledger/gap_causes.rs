@@ -308,7 +308,9 @@ impl View {
         });
         // If only some accounts are named, the choice depends on the times in the gap, so it cannot
         // be cached.
-        if let Some(signature) = signature.filter(|&signature| Signatures::is_exact(signature) && !key.more) {
+        if let Some(signature) =
+            signature.filter(|&signature| Signatures::is_exact(signature) && !key.more)
+        {
             if signature >= self.by_signature.len() {
                 self.by_signature.resize(signature + 1, None);
             }

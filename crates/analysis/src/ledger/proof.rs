@@ -148,8 +148,11 @@ pub(super) fn proof(
             count,
         });
     }
-    let untraced =
-        header.coverage.limitations.iter().map(|limitation| match limitation {
+    let untraced = header
+        .coverage
+        .limitations
+        .iter()
+        .map(|limitation| match limitation {
             ticktax_model::limitation::Limitation::InterruptsNotTraced {
                 cpu: at, count, ..
             } if *at == cpu => *count,

@@ -135,7 +135,10 @@ pub(super) mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(classes_with((true, false)), [Softirq]);
-        assert_eq!(classes_with((false, false)), [Irq, Nmi, EntryExit, Outside, Steal]);
+        assert_eq!(
+            classes_with((false, false)),
+            [Irq, Nmi, EntryExit, Outside, Steal]
+        );
         assert_eq!(shape(None), (false, false));
     }
 
@@ -157,7 +160,8 @@ pub(super) mod tests {
         for source in 0..max {
             signatures.of(&held(&[1, source + 10]), Shape::default());
         }
-        let mut number_of = |sources: &[u32]| signatures.of(&held(sources), Shape::default()).unwrap();
+        let mut number_of =
+            |sources: &[u32]| signatures.of(&held(sources), Shape::default()).unwrap();
         assert!(Signatures::is_exact(number_of(&[1, 10])));
         assert!(!Signatures::is_exact(number_of(&[1, 2, 3])));
         assert_eq!(number_of(&[1, 2, 3]), number_of(&[1]));

@@ -12,6 +12,7 @@ pub struct TrafficThreads {
     pub sender: Option<i32>,
     /// The receiver, if it runs on this machine.
     pub receiver: Option<i32>,
+    /// Threads that use up idle CPU time.
     pub soakers: Vec<i32>,
 }
 
@@ -37,7 +38,10 @@ impl TrafficThreads {
         (period, samples_lost): (Nanos, u64),
     ) -> Option<Sampled> {
         let mut counts: BTreeMap<Doing, (u64, u64)> = BTreeMap::new();
-        for sample in samples.iter().filter(|sample| begin <= sample.at && sample.at < end) {
+        for sample in samples
+            .iter()
+            .filter(|sample| begin <= sample.at && sample.at < end)
+        {
             let by_thread = self.doing(sample.tid);
             let by_code = match sample.code {
                 SampledCode::Thread => by_thread,

@@ -77,9 +77,15 @@ fn only_time_between_the_first_and_the_last_byte_is_booked() {
     let books = finish(ledger, &cast, &header, (30, 0));
     assert_eq!(books.elapsed, Nanos(1_000));
     // The sender's row from 200 to 600, minus receive work: 10 of the first row, 100 of the second.
-    assert_eq!((time(&books, SenderUser), time(&books, SenderCall)), (30, 260));
+    assert_eq!(
+        (time(&books, SenderUser), time(&books, SenderCall)),
+        (30, 260)
+    );
     assert_eq!(time(&books, SoftirqReceive), 110);
-    assert_eq!((time(&books, ReceiverUser), time(&books, ReceiverCall)), (0, 300));
+    assert_eq!(
+        (time(&books, ReceiverUser), time(&books, ReceiverCall)),
+        (0, 300)
+    );
     assert_eq!((time(&books, Idle), time(&books, Soaker)), (200, 100));
     assert_eq!(time(&books, Unexplained), 0);
     let sum: Nanos = books.accounts.iter().map(|account| account.time).sum();

@@ -75,6 +75,7 @@ struct Sums {
 }
 
 impl FrameStats {
+    /// Starts counting by `terms`.
     pub fn new(terms: Terms) -> Self {
         Self {
             terms,
@@ -87,6 +88,7 @@ impl FrameStats {
         }
     }
 
+    /// Adds the next frame.
     pub fn frame(&mut self, frame: Frame) {
         let period = self.terms.period;
         let dropped = frame.dropped(period).unsigned_abs();
@@ -293,7 +295,10 @@ mod tests {
             ],
         );
         assert_eq!((figures.frames, figures.wanted), (5, Some(6)));
-        assert_eq!((figures.dropped, figures.slept_through, figures.overshot), (1, 0, 1));
+        assert_eq!(
+            (figures.dropped, figures.slept_through, figures.overshot),
+            (1, 0, 1)
+        );
         let wait = figures.wait.unwrap();
         assert_eq!((wait.count, wait.max), (6, Nanos(30 * MS)));
         assert_eq!(wait.mean, Nanos((30 + 10) * MS / 6));

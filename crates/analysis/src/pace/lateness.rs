@@ -335,7 +335,9 @@ pub(crate) fn link(
         let Some(&[pid]) = cause.by.as_ref().map(|by| &*by.pids) else {
             continue;
         };
-        let its = behind.iter().filter(|interferer| interferer.pid == Some(pid));
+        let its = behind
+            .iter()
+            .filter(|interferer| interferer.pid == Some(pid));
         let rhythm = in_rhythm(&its.collect::<Vec<&Interferer>>());
         cause.period = rhythm.map(|rhythm| rhythm.period);
         let beat = cause.period.and_then(|period| beat_of(beats, pid, period));
@@ -501,7 +503,8 @@ mod tests {
         let frames = [frames(9), frames(12)];
         let terms = (Nanos(20 * MS), Nanos(4 * MS));
         let full_at = Some(Nanos(10 * MS));
-        let late_frames = super::late_frames(&frames, terms, Nanos::ZERO, (&[], full_at), &|_| None);
+        let late_frames =
+            super::late_frames(&frames, terms, Nanos::ZERO, (&[], full_at), &|_| None);
         assert_eq!((late_frames.frames, late_frames.not_judged), (1, 1));
     }
 }

@@ -142,7 +142,11 @@ mod tests {
         assert_eq!(distribution.quantile(0.9), Some(Nanos(90_000)));
         assert!(distribution.exact && distribution.quantile(0.99).is_none());
         assert_eq!(
-            distribution.buckets.iter().map(|bucket| bucket.count).sum::<u64>(),
+            distribution
+                .buckets
+                .iter()
+                .map(|bucket| bucket.count)
+                .sum::<u64>(),
             101
         );
     }

@@ -96,7 +96,11 @@ impl RowSink for TurnStats {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         let Row::Frame(frame) = row else { return };
         let source = frame.span.source;
-        if self.current.as_ref().is_none_or(|(current, ..)| *current != source) {
+        if self
+            .current
+            .as_ref()
+            .is_none_or(|(current, ..)| *current != source)
+        {
             self.close_turn();
             let turn = turn_of(sources.get(source));
             let Some((turn, variant)) = turn.and_then(|turn| Some((turn, self.variant_of(turn)?)))

@@ -81,6 +81,7 @@ pub struct Watched {
     pub chosen: Option<usize>,
     /// Minimum CPU time of a frame, if only long runs are frames.
     pub long_from: Option<Nanos>,
+    /// Figures of the frames; `None` without a rhythm.
     pub figures: Option<Figures>,
     /// The frames, in order.
     pub frames: Vec<Frame>,

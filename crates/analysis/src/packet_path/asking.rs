@@ -74,7 +74,8 @@ impl Asked {
     pub(super) fn answer(mut self, history: Option<&History>, sources: &SourceTable) -> Answer {
         let arrival = self.followed.arrival;
         let did = |from: Nanos, to: Nanos| {
-            let occupants = |history: &History| history.did_within(&between(from, to, arrival.source));
+            let occupants =
+                |history: &History| history.did_within(&between(from, to, arrival.source));
             history.map(occupants).unwrap_or_default()
         };
         let (longest, time) = arrival.longest();

@@ -185,7 +185,10 @@ impl Sums {
         let (ways, ways_left_out) = ways(all.ways);
         let (threads, threads_left_out) = self::threads(threads, &pids, sources);
         let begin = header.begin().unwrap_or_default();
-        let longest = all.longest.iter().map(|followed| delay(followed, begin, sources));
+        let longest = all
+            .longest
+            .iter()
+            .map(|followed| delay(followed, begin, sources));
         Some(PacketPaths {
             wakeups,
             followed,
@@ -341,7 +344,8 @@ fn cpus(header: &Header) -> Vec<PacketCpu> {
         let since = after.since(header.before.softnet.get(cpu)?);
         Some((Cpu(*cpu), since))
     });
-    counted.filter(|(_, since)| since.processed > 0)
+    counted
+        .filter(|(_, since)| since.processed > 0)
         .map(|(cpu, since)| PacketCpu {
             cpu,
             processed: since.processed,

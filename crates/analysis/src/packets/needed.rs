@@ -90,8 +90,14 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
 /// sent do not matter here.
 fn filled(log: &PacketLog, course: &Course, capacity: u64) -> u64 {
     let within = course.start..end(course);
-    let bursts = log.bursts.iter().filter(|burst| within.contains(&burst.lost_at));
-    let lost = bursts.filter(|burst| burst.in_socket > 0).map(|burst| burst.lost).max();
+    let bursts = log
+        .bursts
+        .iter()
+        .filter(|burst| within.contains(&burst.lost_at));
+    let lost = bursts
+        .filter(|burst| burst.in_socket > 0)
+        .map(|burst| burst.lost)
+        .max();
     let Some(lost) = lost else {
         return 0;
     };

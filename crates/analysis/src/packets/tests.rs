@@ -230,7 +230,13 @@ fn periodic_bursts_have_a_beat() {
     let statement = packet_statement(&header(), &run(log(20)), None);
     let beat = statement.beat.unwrap();
     assert!((beat.period / 500e6 - 1.0).abs() < 1e-6, "{beat:?}");
-    assert!(statement.bursts.unwrap().iter().all(|burst| burst.stall.is_none()));
+    assert!(
+        statement
+            .bursts
+            .unwrap()
+            .iter()
+            .all(|burst| burst.stall.is_none())
+    );
     assert_eq!(packet_statement(&header(), &run(log(3)), None).beat, None);
 }
 
@@ -246,7 +252,10 @@ fn the_needed_buffer_holds_the_maximum_that_waited() {
         let mut other = log(3);
         other.other_pause = Nanos(ms * MS);
         let with_spare = needed_of(other).unwrap();
-        assert_eq!(with_spare.datagrams - with_spare.spare_datagrams, needed.datagrams);
+        assert_eq!(
+            with_spare.datagrams - with_spare.spare_datagrams,
+            needed.datagrams
+        );
         (with_spare.spare_datagrams, with_spare.spare_pause)
     };
     assert_eq!(spare_of(2), (120, Nanos(2 * MS)));
@@ -338,20 +347,25 @@ fn places_add_up_to_the_lost_datagrams_for_any_counters() {
             + places.device
             + places.not_placed
     };
-    let places = places_of(100);
+    let lost_100 = places_of(100);
     assert_eq!(
         (
-            places.socket_buffer,
-            places.udp_memory,
-            places.never_read,
-            places.send_queue
+            lost_100.socket_buffer,
+            lost_100.udp_memory,
+            lost_100.never_read,
+            lost_100.send_queue
         ),
         (40, 5, 6, 20)
     );
-    assert_eq!(places.other_reason, 7);
+    assert_eq!(lost_100.other_reason, 7);
     // Both ends' devices also count packets dropped from the backlog.
     assert_eq!(
-        (places.backlog, places.ring, places.device, places.not_placed),
+        (
+            lost_100.backlog,
+            lost_100.ring,
+            lost_100.device,
+            lost_100.not_placed
+        ),
         (4, 2, 4, 12)
     );
     for lost in 0..200 {

@@ -117,7 +117,8 @@ fn cpu_ticks(
         .filter(|_| apart)
         .map(|(ledger, counts)| ledger.by_occupation(&counts));
     let with_time = |place: usize| {
-        ticks_by_occupation.map(|ticks| ticks[place])
+        ticks_by_occupation
+            .map(|ticks| ticks[place])
             .filter(|ticks| ticks.time > Nanos::ZERO)
     };
     let spans = ledger.filter(|_| basis == Basis::Spans);

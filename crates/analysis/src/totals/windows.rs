@@ -159,7 +159,9 @@ mod tests {
     fn minutes(closed: &[Window]) -> Vec<(i64, Nanos)> {
         let minutes = closed.iter();
         let minutes = minutes.filter(|window| window.kind == WindowLength::Minute);
-        minutes.map(|window| (window.begin_unix_ms, window.length)).collect()
+        minutes
+            .map(|window| (window.begin_unix_ms, window.length))
+            .collect()
     }
 
     #[test]
@@ -203,8 +205,10 @@ mod tests {
         let ticks = windows.open_ticks().entry(Cpu(0)).or_default();
         ticks.record(Nanos(2), Nanos(2));
         let closed = windows.finish(moment(3_000));
-        let lengths: Vec<(WindowLength, Nanos)> =
-            closed.iter().map(|window| (window.kind, window.length)).collect();
+        let lengths: Vec<(WindowLength, Nanos)> = closed
+            .iter()
+            .map(|window| (window.kind, window.length))
+            .collect();
         let length = Nanos::from_secs(3);
         assert_eq!(lengths, WindowLength::ALL.map(|kind| (kind, length)));
         assert!(

@@ -29,7 +29,8 @@ pub(super) fn set(
         }
         return;
     };
-    let by_pid: BTreeMap<i32, Autogroup> = known.iter().map(|known| (known.pid, known.group)).collect();
+    let by_pid: BTreeMap<i32, Autogroup> =
+        known.iter().map(|known| (known.pid, known.group)).collect();
     let mut unknown = 0;
     if by_pid.is_empty() {
         return;

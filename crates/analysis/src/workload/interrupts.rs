@@ -111,7 +111,11 @@ impl Interrupts {
     /// Interrupts by name, without the local timer.
     pub(super) fn loads(&self, cpu: Cpu) -> Vec<InterruptLoad> {
         let mut loads: BTreeMap<&str, InterruptLoad> = BTreeMap::new();
-        for group in self.groups.iter().filter(|group| group.trigger == Trigger::Other) {
+        for group in self
+            .groups
+            .iter()
+            .filter(|group| group.trigger == Trigger::Other)
+        {
             let Some(name) = self.names.get(&group.first) else {
                 continue;
             };

@@ -199,7 +199,10 @@ fn judge(
         let pairs = on_grid.windows(2);
         let mut distances: Vec<Nanos> = pairs.map(|pair| pair[1].began - from(&pair[0])).collect();
         distances.sort_unstable();
-        distances.get(distances.len() / 10).copied().unwrap_or(period)
+        distances
+            .get(distances.len() / 10)
+            .copied()
+            .unwrap_or(period)
     };
     let period = asked.unwrap_or_else(shortest).max(Nanos(1));
     let mut frames: Vec<Frame> = Vec::with_capacity(on_grid.len());
@@ -225,7 +228,10 @@ fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
         values.get(values.len() / 2).copied().unwrap_or_default()
     };
     let median = middle(&mut distances);
-    let mut off: Vec<i64> = distances.iter().map(|distance| (distance - median).abs()).collect();
+    let mut off: Vec<i64> = distances
+        .iter()
+        .map(|distance| (distance - median).abs())
+        .collect();
     middle(&mut off) as f64
 }
 
@@ -237,7 +243,10 @@ fn paced_frames(frames: &[Frame], runs: &[Run], timer: Nanos) -> Vec<PacedFrame>
     let undisturbed = runs.iter().filter(|run| run.ended_idle);
     let mut latencies: Vec<Nanos> = undisturbed.map(|run| run.began - run.woken).collect();
     latencies.sort_unstable();
-    let latency = latencies.get(latencies.len() / 2).copied().unwrap_or_default();
+    let latency = latencies
+        .get(latencies.len() / 2)
+        .copied()
+        .unwrap_or_default();
     let late = |run: &Run, due: Nanos| {
         let arrival = if run.ended_idle {
             run.began

@@ -227,7 +227,7 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
             let same_group = lane.members.iter().all(|member| member.autogroup == group);
             ThreadLoad {
                 name: match *lane.members {
-                    one.name.clone() => [single] => single.name.clone() => one.name.clone(),
+                    [single] => single.name.clone(),
                     ref all => format!("{} and {} more in turn", all[0].name, all.len() - 1),
                 },
                 kernel: false,
@@ -332,7 +332,10 @@ mod tests {
                 .iter()
                 .map(|burst| (burst.away + burst.work).0)
                 .sum();
-            assert!((all - RECORDING.1.0).abs() < 10, "the lane covers the whole recording: {load:?}");
+            assert!(
+                (all - RECORDING.1.0).abs() < 10,
+                "the lane covers the whole recording: {load:?}"
+            );
         }
         assert_eq!(loads[0].cpu, Some(Cpu(0)));
     }

@@ -160,7 +160,8 @@ fn each_rate_has_a_separate_choice() {
     rows[1].spec.rate = 60.0;
     let choices = super::choices(&rows);
     assert_eq!(
-        choices.iter()
+        choices
+            .iter()
             .map(|choice| &choice.best[..])
             .collect::<Vec<_>>(),
         [[0], [1]]

@@ -7,7 +7,7 @@ use ticktax_model::machine::Machine;
 use ticktax_model::recording::Row;
 use ticktax_model::{Kind, Source};
 
-use super::{Random, LENGTH, MS, Recording, TICK, US, frame, thread};
+use super::{LENGTH, MS, Random, Recording, TICK, US, frame, thread};
 
 /// Offset of the tick's interrupts from the start of each tick period.
 const PHASE: i64 = 50 * US;
@@ -174,7 +174,7 @@ fn recording(truth: Truth, seed: u64) -> (Recording, String) {
         let tick = ticks.phase + turn * ticks.every;
         at_random += MS + random.below(2 * period);
         let at = match truth {
-            random, => Truth::Random => at_random, => random,
+            Truth::Random => at_random,
             Truth::Alone => first + turn * (period + 137 * US),
             _ => tick * TICK + PHASE + offset,
         };
@@ -221,5 +221,8 @@ fn beats_reported_to_follow_the_tick_do() {
     let ((_, false_reports), (true_ones, reports)) = (totals(false), totals(true));
     let others = EACH * ALL.iter().filter(|truth| !truth.follows_tick()).count() as u64;
     assert!(u64::from(false_reports) * 200 <= others, "{counts:?}");
-    assert!(true_ones >= 80 && reports * 10 >= true_ones * 8, "{counts:?}");
+    assert!(
+        true_ones >= 80 && reports * 10 >= true_ones * 8,
+        "{counts:?}"
+    );
 }

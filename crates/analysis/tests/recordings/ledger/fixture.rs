@@ -170,7 +170,10 @@ impl Cast {
         let nested = vec![
             add(kernel(Kind::Irq, "local_timer", ""), timer),
             add(kernel(Kind::Irq, "local_timer", "tick_nohz_handler"), timer),
-            add(kernel(Kind::Irq, "virtio0", ""), (Class::Irq, "virtio0", None)),
+            add(
+                kernel(Kind::Irq, "virtio0", ""),
+                (Class::Irq, "virtio0", None),
+            ),
             add(kernel(Kind::Softirq, "TIMER", ""), soft),
             add(kernel(Kind::Softirq, "TIMER", "process_timeout"), soft),
             add(

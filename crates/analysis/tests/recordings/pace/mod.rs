@@ -107,7 +107,11 @@ fn a_thread_that_does_little_does_not_define_the_frames() {
     let looks = grid(50_000, 198, 50, |_| 0);
     let watched = watch(10, &[("work", work), ("looks", looks.clone())]);
     assert_eq!((&watched.chosen, watched.frames.len()), (&None, 0));
-    let looking = watched.threads.iter().find(|thread| thread.name == "looks").unwrap();
+    let looking = watched
+        .threads
+        .iter()
+        .find(|thread| thread.name == "looks")
+        .unwrap();
     assert!(!looking.rhythms.is_empty());
     let why = looking.why_none.as_deref();
     assert_eq!(why, Some("it had little of the process' CPU time"));
@@ -252,7 +256,12 @@ fn the_rhythm_is_returned_or_the_reason_why_none_was_found() {
     let watched = watch(5, &[("frames", spins.clone())]).rhythm().unwrap_err();
     assert!(!watched.is_empty());
     let watched = watch(5, &[("frames", spins.clone()), ("other", spins)]);
-    assert!(watched.rhythm().unwrap_err().contains("none of its 2 threads"));
+    assert!(
+        watched
+            .rhythm()
+            .unwrap_err()
+            .contains("none of its 2 threads")
+    );
 }
 
 #[test]

@@ -128,7 +128,10 @@ fn a_path_has_four_steps_from_the_interrupt_to_the_run() {
     let named = (way.raised_by.as_deref(), way.kind, way.received_in);
     assert_eq!(named, (Some("eth0"), Some(Kind::Irq), ReceivedIn::Softirq));
     let thread = &packets.threads[0];
-    assert_eq!((&*thread.name, thread.pid, thread.tid), ("game", GAME, GAME));
+    assert_eq!(
+        (&*thread.name, thread.pid, thread.tid),
+        ("game", GAME, GAME)
+    );
 }
 
 #[test]
@@ -256,7 +259,14 @@ fn missing_edges_drop_a_step_and_missing_rows_drop_the_packet() {
     ];
     let packets = cast.packets(&rows);
     let not_followed = packets.not_followed;
-    assert_eq!((not_followed.not_run, not_followed.no_softirq, not_followed.no_room), (1, 1, 0));
+    assert_eq!(
+        (
+            not_followed.not_run,
+            not_followed.no_softirq,
+            not_followed.no_room
+        ),
+        (1, 1, 0)
+    );
     assert_eq!((packets.wakeups, packets.followed), (3, 1));
     let first = [(Step::Receiving, 3 * US), (Step::Woken, 8 * US)];
     assert_eq!(steps(&packets), first);
@@ -349,7 +359,11 @@ fn among_equal_delays_the_first_comes_first() {
         rows.push(ran(0, at + 15 * US, at + 100 * US, cast.game));
     }
     let packets = cast.packets(&rows);
-    let at: Vec<i64> = packets.longest.iter().map(|delay| delay.at.0 / MS).collect();
+    let at: Vec<i64> = packets
+        .longest
+        .iter()
+        .map(|delay| delay.at.0 / MS)
+        .collect();
     assert_eq!(at, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 

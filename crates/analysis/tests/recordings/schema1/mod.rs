@@ -29,7 +29,10 @@ fn the_accounts_balance_and_equal_those_of_the_old_version() {
     for name in ["spans", "sums", "simulated"] {
         let (statement, expected) = fixture(name);
         assert!(statement.balance.off.is_empty(), "{name}");
-        assert_eq!(statement.balance.elapsed.0, expected["elapsed_ns"], "{name}");
+        assert_eq!(
+            statement.balance.elapsed.0, expected["elapsed_ns"],
+            "{name}"
+        );
         let accounts: Vec<Value> = statement
             .accounts
             .iter()

@@ -37,7 +37,10 @@ fn a_program_has_ended_if_the_recording_says_so() {
         }
     };
     assert!(has_ended(Target::Command, ran(Some(0))));
-    assert!(!has_ended(Target::Command, ran(None)), "it is still running");
+    assert!(
+        !has_ended(Target::Command, ran(None)),
+        "it is still running"
+    );
     // If a process was named, the command's end does not count.
     assert!(!has_ended(Target::Process, ran(Some(0))));
 }
