@@ -51,7 +51,7 @@ impl OnCpuTimes {
         self.by_source[index].runs += runs;
     }
 
-    /// By how much the times per process may fall short.
+    /// Maximum shortfall of the times per process.
     pub(super) fn shortfall(&self) -> Nanos {
         self.summed_interrupts
     }

@@ -101,7 +101,7 @@ pub(crate) fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     .collect()
 }
 
-/// The smallest of some sorted times that at least the share `q` of them does not exceed.
+/// The smallest of some sorted times such that at least the share `q` of them does not exceed it.
 fn of_sorted(sorted: &[Nanos], q: f64) -> Option<Nanos> {
     #[expect(
         clippy::cast_possible_truncation,

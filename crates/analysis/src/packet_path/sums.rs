@@ -45,8 +45,7 @@ struct Process {
     not_followed: NotFollowed,
 }
 
-/// Number of packets delayed most by one step for long enough to look at, and the occupants of the
-/// CPU.
+/// Long delays in one step: their number, and the time of each source on the CPU during them.
 #[derive(Debug, Default)]
 struct Held {
     count: u64,
