@@ -1,4 +1,4 @@
-//! Recordings of schema 1, which a ticktax of that time made, give the figures that it gave.
+//! Recordings of schema 1, made by a ticktax of that time, must give the same figures as then.
 use std::fs;
 use std::path::PathBuf;
 
@@ -7,7 +7,8 @@ use ticktax_analysis::Auditor;
 use ticktax_model::recording::{RecordingReader, RowSink, World};
 use ticktax_model::statement::Statement;
 
-/// A recording of `crates/model/tests/fixtures/schema1`, and what its program said of it.
+/// A recording from `crates/model/tests/fixtures/schema1`, and the output of the program that made
+/// it.
 fn fixture(name: &str) -> (Statement, Value) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/schema1");
     let mut recording = RecordingReader::open(folder.join(format!("{name}.parquet"))).unwrap();
@@ -19,16 +20,19 @@ fn fixture(name: &str) -> (Statement, Value) {
         .replay(&mut |sources, row| auditor.row(sources, row))
         .unwrap();
     let statement = auditor.finish(recording.header(), &sources, 1);
-    let told = fs::read(folder.join(format!("{name}.json"))).unwrap();
-    (statement, serde_json::from_slice(&told).unwrap())
+    let expected = fs::read(folder.join(format!("{name}.json"))).unwrap();
+    (statement, serde_json::from_slice(&expected).unwrap())
 }
 
 #[test]
-fn the_books_balance_with_the_sums_of_then() {
+fn the_accounts_balance_and_equal_those_of_the_old_version() {
     for name in ["spans", "sums", "simulated"] {
-        let (statement, told) = fixture(name);
+        let (statement, expected) = fixture(name);
         assert!(statement.balance.off.is_empty(), "{name}");
-        assert_eq!(statement.balance.elapsed.0, told["elapsed_ns"], "{name}");
+        assert_eq!(
+            statement.balance.elapsed.0, expected["elapsed_ns"],
+            "{name}"
+        );
         let accounts: Vec<Value> = statement
             .accounts
             .iter()
@@ -42,12 +46,12 @@ fn the_books_balance_with_the_sums_of_then() {
                 })
             })
             .collect();
-        assert_eq!(Value::from(accounts), told["accounts"], "{name}");
+        assert_eq!(Value::from(accounts), expected["accounts"], "{name}");
     }
 }
 
 #[test]
-fn what_the_headers_say_is_there() {
+fn header_fields_are_read() {
     let (spans, _) = fixture("spans");
     let command = spans.command.as_ref().unwrap();
     assert_eq!(command.argv, ["sleep", "0.01"]);

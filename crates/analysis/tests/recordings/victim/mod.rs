@@ -1,4 +1,4 @@
-//! The victim's statement against worlds whose truth is known.
+//! Tests the victim's statement against worlds with known truth.
 mod ended;
 mod fixture;
 mod follow;
