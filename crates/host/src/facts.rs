@@ -155,8 +155,8 @@ impl Proc {
         let mut mitigations: Vec<String> = entries
             .filter_map(|entry| {
                 let name = entry.file_name().into_string().ok()?;
-                let what = self.text(&format!("{folder}/{name}"))?;
-                Some(format!("{name}: {what}"))
+                let mitigation = self.text(&format!("{folder}/{name}"))?;
+                Some(format!("{name}: {mitigation}"))
             })
             .collect();
         mitigations.sort_unstable();

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn it_avoids_cpus_and_restores_its_affinity() {
+    fn a_collector_avoids_cpus_and_restores_its_affinity() {
         let before = allowed();
         let all: Vec<Cpu> = before.iter().collect();
         let mut collector = Collector::new();

@@ -83,7 +83,7 @@ pub struct Recorder {
     past: Past,
     larger: Option<Loading>,
     started: RecorderStarted,
-    told: bool,
+    start_reported: bool,
     /// `None` after the end.
     tracer: Option<Tracer>,
     triggers: Triggers,
@@ -124,7 +124,7 @@ impl Recorder {
     /// If the plan does not fit this machine or the tracer does not load.
     pub fn start(plan: RecorderPlan) -> Result<Self, ObserveError> {
         let proc = Proc::default();
-        let settings = Settings::of(
+        let settings = Settings::new(
             Plan {
                 cpus: plan.cpus.clone(),
                 ..Plan::default()
@@ -132,8 +132,8 @@ impl Recorder {
             &proc,
         )?;
         let cpus = (&settings.watched, &settings.online);
-        let mut rules = Rules::of(&plan.triggers, cpus, &proc)?;
-        let mut programs = Programs::of(&plan.triggers, &proc)?;
+        let mut rules = Rules::from_triggers(&plan.triggers, cpus, &proc)?;
+        let mut programs = Programs::from_triggers(&plan.triggers, &proc)?;
         let cpu_before = own_thread_cpu_time();
         let room = proc.room_for_cpus();
         let per_cpu = sizes::records_per_cpu(&proc, settings.online.len(), room, &plan);
@@ -172,7 +172,7 @@ impl Recorder {
             room,
             past: Past::default(),
             larger: None,
-            told: false,
+            start_reported: false,
             tracer: Some(tracer),
             triggers,
             wake,
@@ -262,8 +262,8 @@ impl Recorder {
     /// triggers stay in effect then.
     pub fn set_triggers(&mut self, triggers: &[TriggerSpec]) -> Result<(), ObserveError> {
         let cpus = (&self.watched, &self.started.cpus);
-        let mut rules = Rules::of(triggers, cpus, &self.proc)?;
-        let mut programs = Programs::of(triggers, &self.proc)?;
+        let mut rules = Rules::from_triggers(triggers, cpus, &self.proc)?;
+        let mut programs = Programs::from_triggers(triggers, &self.proc)?;
         programs.begin(now());
         let gaps = rules.probe(self.plan.probe, wake_up_call(&self.wake))?;
         if let Some(tracer) = &mut self.tracer {
@@ -308,8 +308,8 @@ impl Recorder {
 
     /// Returns the next step, waiting for at most `timeout`.
     pub fn next_event(&mut self, timeout: Duration) -> RecorderEvent<'_> {
-        if !self.told {
-            self.told = true;
+        if !self.start_reported {
+            self.start_reported = true;
             // Not earlier, because the caller may change its user first, which changes it for all
             // threads at once.
             if let Some(gaps) = &mut self.gaps {

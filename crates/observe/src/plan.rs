@@ -71,7 +71,7 @@ impl Plan {
     /// # Errors
     /// The same as [`crate::Session::start`].
     pub fn check(&self) -> Result<(), ObserveError> {
-        Settings::of(self.clone(), &Proc::default()).map(drop)
+        Settings::new(self.clone(), &Proc::default()).map(drop)
     }
 }
 
@@ -253,7 +253,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn of(mut plan: Plan, proc: &Proc) -> Result<Self, ObserveError> {
+    pub(crate) fn new(mut plan: Plan, proc: &Proc) -> Result<Self, ObserveError> {
         let online = proc
             .online()
             .filter(|cpus| !cpus.is_empty())
@@ -337,7 +337,7 @@ mod tests {
     }
 
     fn settings(root: &Path, plan: Plan) -> Result<Settings, String> {
-        Settings::of(plan, &Proc::at(root)).map_err(|error| error.to_string())
+        Settings::new(plan, &Proc::at(root)).map_err(|error| error.to_string())
     }
 
     #[test]

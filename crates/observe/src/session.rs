@@ -20,7 +20,7 @@ use crate::running::Running;
 /// priority if it cannot empty the buffers in time.
 pub struct Session {
     started: Started,
-    told: bool,
+    start_reported: bool,
     /// `None` after everything is closed.
     running: Option<Box<Running>>,
     progress: Option<Progress>,
@@ -42,7 +42,7 @@ impl Session {
     /// is left running then.
     pub fn start(plan: Plan) -> Result<Self, ObserveError> {
         let proc = Proc::default();
-        let settings = Settings::of(plan, &proc)?;
+        let settings = Settings::new(plan, &proc)?;
         let machine = proc.machine();
         let (tracer, load) = load_tracer(&settings, &proc);
         let tracer = require(tracer, &settings)?;
@@ -52,7 +52,7 @@ impl Session {
         Ok(Self {
             header: Header::new(World::Live, started.level, version),
             started,
-            told: false,
+            start_reported: false,
             cpu_before: running.cpu_before,
             running: Some(Box::new(running)),
             progress: None,
@@ -73,8 +73,8 @@ impl Session {
     /// Call it from the thread that started the session, and call it again soon: at 500,000 events
     /// per second, the buffers hold half a second of spans.
     pub fn next_event(&mut self) -> Event<'_> {
-        if !self.told {
-            self.told = true;
+        if !self.start_reported {
+            self.start_reported = true;
             return Event::Started(&self.started);
         }
         loop {

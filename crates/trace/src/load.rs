@@ -118,7 +118,7 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    pub(crate) fn of(settings: &TraceSettings, cpus: usize) -> Self {
+    pub(crate) fn new(settings: &TraceSettings, cpus: usize) -> Self {
         let power = |n: u32, min: u32, max: u32| n.clamp(min, max).next_power_of_two();
         match settings.output {
             Output::Spans { per_cpu } => Self {

@@ -243,7 +243,7 @@ impl SharedArray<RingEntry> {
 
 impl SharedArray<ThreadName> {
     /// Name and process of thread `tid`, if the entry at `index` holds them.
-    pub(crate) fn of(&self, index: usize, tid: u32) -> Option<ThreadName> {
+    pub(crate) fn find(&self, index: usize, tid: u32) -> Option<ThreadName> {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
         let field = unsafe { &raw mut (*entry).tid };

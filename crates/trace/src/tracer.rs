@@ -91,7 +91,7 @@ impl Tracer {
     /// # Errors
     /// If the kernel, the caller's rights or the available memory do not allow it.
     pub fn load(settings: &TraceSettings, possible: usize) -> Result<Self, TraceError> {
-        let sizes = Sizes::of(settings, possible);
+        let sizes = Sizes::new(settings, possible);
         let Loaded {
             mut programs,
             is_before_5_12,

@@ -71,7 +71,7 @@ impl Programs {
     ///
     /// # Errors
     /// If no process has the ID, or several have the name.
-    pub(super) fn of(specs: &[TriggerSpec], proc: &Proc) -> Result<Self, ObserveError> {
+    pub(super) fn from_triggers(specs: &[TriggerSpec], proc: &Proc) -> Result<Self, ObserveError> {
         let mut programs = Self::default();
         for spec in specs.iter().filter(|spec| spec.kind == TriggerKind::Frame) {
             if programs
@@ -413,7 +413,7 @@ mod tests {
         fn programs(&self, texts: &[&str]) -> Result<Programs, String> {
             let specs: Vec<TriggerSpec> = texts.iter().map(|text| text.parse().unwrap()).collect();
             let mut programs =
-                Programs::of(&specs, &self.proc()).map_err(|error| error.to_string())?;
+                Programs::from_triggers(&specs, &self.proc()).map_err(|error| error.to_string())?;
             programs.begin(Nanos::ZERO);
             Ok(programs)
         }

@@ -137,10 +137,10 @@ impl Recorder {
 
 /// The trigger whose process the recording is about: the longest one of a program's thread.
 fn main_trigger(triggers: &[Trigger]) -> Option<&Trigger> {
-    let of_programs = triggers
+    let program_triggers = triggers
         .iter()
         .filter(|trigger| trigger.kind.is_of_thread() && trigger.pid > 0);
-    of_programs.max_by_key(|trigger| trigger.lasted)
+    program_triggers.max_by_key(|trigger| trigger.lasted)
 }
 
 fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {

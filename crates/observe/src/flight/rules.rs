@@ -61,7 +61,7 @@ fn first_limit(limit: TriggerLimit) -> (Nanos, Option<Percentile>) {
 
 impl Rules {
     /// Creates the rules for `specs`. Gap triggers without CPUs apply to `watched`.
-    pub(super) fn of(
+    pub(super) fn from_triggers(
         specs: &[TriggerSpec],
         (watched, online): (&CpuList, &CpuList),
         proc: &Proc,
@@ -331,7 +331,7 @@ mod tests {
     fn rules(texts: &[&str]) -> Result<Rules, String> {
         let specs: Vec<TriggerSpec> = texts.iter().map(|text| text.parse().unwrap()).collect();
         let (watched, online) = (CpuList::first(2), CpuList::first(4));
-        let rules = Rules::of(&specs, (&watched, &online), &Proc::default());
+        let rules = Rules::from_triggers(&specs, (&watched, &online), &Proc::default());
         rules.map_err(|error| error.to_string())
     }
 

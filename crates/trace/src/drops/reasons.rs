@@ -20,7 +20,7 @@ pub(super) struct Reasons(BTreeMap<u32, String>);
 impl Reasons {
     /// Reads the reasons from a kernel's BTF. `None` if it has none or is invalid.
     pub(super) fn read(btf: &[u8]) -> Option<Self> {
-        let sections = Sections::of(btf)?;
+        let sections = Sections::parse(btf)?;
         let mut types = sections.types;
         while !types.is_empty() {
             let [name, info, _] = [word(types, 0)?, word(types, 4)?, word(types, 8)?];
@@ -58,7 +58,7 @@ struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    fn of(btf: &'a [u8]) -> Option<Self> {
+    fn parse(btf: &'a [u8]) -> Option<Self> {
         let magic = u16::from_ne_bytes(btf.get(..2)?.try_into().ok()?);
         let header = word(btf, 4)?;
         let part = |offset: usize| {

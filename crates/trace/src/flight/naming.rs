@@ -31,7 +31,7 @@ impl Tracer {
     pub(super) fn thread(&self, tid: u32, threads: &mut Threads) -> ThreadName {
         let look_up = || {
             let place = tid as usize & (NAME_SLOTS - 1);
-            let recorded = self.thread_names.of(place, tid);
+            let recorded = self.thread_names.find(place, tid);
             recorded.unwrap_or_else(|| {
                 let unknown = SpanRecord {
                     tid,
