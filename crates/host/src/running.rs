@@ -1,5 +1,5 @@
-//! Finds out from the running kernel how it was built, for machines without a configuration file:
-//! from the resolution of its clocks and from its functions.
+//! Finds out how the running kernel was built, for machines without a configuration file. The
+//! sources are the resolution of its clocks and the names of its functions.
 
 use std::fs;
 

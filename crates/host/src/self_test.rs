@@ -3,8 +3,8 @@
 //! A thread spends one half of each tick period in user mode and the other half in the kernel,
 //! always the same halves. A kernel that measures times shows about half of the thread's time as
 //! user time. A kernel that samples at the tick always sees the thread in the same half, and shows
-//! all its time as that (`cputime_adjust` in `kernel/sched/cputime.c` scales samples to the real
-//! run time). A second batch shifts the halves by a quarter of a tick, so that the tick does not
+//! all its time as that. (`cputime_adjust` in `kernel/sched/cputime.c` scales samples to the real
+//! run time.) A second batch shifts the halves by a quarter of a tick, so that the tick does not
 //! fall on a border in both.
 
 use std::fs::File;

@@ -3,9 +3,10 @@
 //! After [`Recorder::start`], call [`Recorder::next_event`] repeatedly. It sleeps until a window of
 //! sums is due, or until the kernel or a probe reports a trigger. Only then is the ring of spans
 //! and edges read. The seconds around the trigger become a [`FrozenWindow`], while recording
-//! continues. Further triggers extend the window. It is then emitted in an intermediate state
-//! whenever some of its triggers have waited as long as a single trigger would, and completely at
-//! its end.
+//! continues.
+//!
+//! Further triggers extend the window. So that none is reported late, the window is also emitted in
+//! intermediate states, and completely at its end.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;

@@ -124,8 +124,8 @@ impl PacedLoop {
     /// Starts the loop and returns when it is waiting for its first frame.
     ///
     /// # Errors
-    /// If [`LoopPlan::check`] fails or the loop does not start: the CPU is not online or not
-    /// allowed, or the priority is out of range.
+    /// If [`LoopPlan::check`] fails or the loop does not start. Its CPU may be offline or not
+    /// allowed, or its priority out of range.
     pub fn start(plan: LoopPlan) -> Result<Self, ObserveError> {
         plan.check()?;
         let settings = plan.settings()?;

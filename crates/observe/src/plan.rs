@@ -35,9 +35,9 @@ pub struct Plan {
     /// Whether to read the resource use of each of the program's threads from `/proc` too, at both
     /// ends and once per second.
     pub thread_usage: bool,
-    /// Interval at which the buffers are emptied. At 50 ms they hold ten times as much as 500,000
-    /// events per second produce. Sums need no short interval, because spans that do not fit are
-    /// summed.
+    /// Interval at which the buffers are emptied. At 50 ms they have ten times the room that
+    /// 500,000 events per second need. Sums need no short interval, because spans that do not fit
+    /// are summed.
     pub interval: Duration,
     /// Interval at which sums are emitted, with [`Keep::Sums`].
     pub window: Nanos,

@@ -70,7 +70,7 @@ impl Session {
     /// Returns the next step, waiting for at most the plan's interval. After the end it returns
     /// [`Event::Ended`] again and again.
     ///
-    /// Call it from the thread that started the session, and call it again soon: at 500,000 events
+    /// Call it from the thread that started the session, and call it again soon. At 500,000 events
     /// per second, the buffers hold half a second of spans.
     pub fn next_event(&mut self) -> Event<'_> {
         if !self.start_reported {
@@ -113,7 +113,7 @@ impl Session {
     }
 
     /// Makes the next call of [`Session::next_event`] end the session. A `signal` is forwarded to
-    /// the command unless it ends anyway: a Ctrl-C at the terminal reaches it too.
+    /// the command unless the command ends anyway: a Ctrl-C at the terminal reaches it too.
     pub fn stop(&mut self, signal: Option<i32>) {
         if let Some(running) = &mut self.running {
             running.stop(signal);

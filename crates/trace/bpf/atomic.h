@@ -3,9 +3,9 @@
  * Atomic operations on words of one CPU. An interrupt may arrive between any two instructions, and
  * its programs change the same words.
  *
- * Before 5.12 the only atomic instruction is an addition without a result. It is enough: an
- * interrupt's programs finish before the interrupted one continues and can check what they changed,
- * and a word that is only added to has the right sum. For preemptible programs see enter_alone().
+ * Before 5.12 the only atomic instruction is an addition without a result. It is enough. An
+ * interrupt's programs finish before the interrupted one, which can then check what they changed. A
+ * word that is only added to has the right sum. For preemptible programs see enter_alone().
  */
 #ifndef TICKTAX_ATOMIC_H
 #define TICKTAX_ATOMIC_H

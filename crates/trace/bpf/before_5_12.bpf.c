@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0
 /*
- * The tracer for kernels before 5.12, whose BPF has one atomic instruction (addition without a
+ * The tracer for kernels before 5.12. Their BPF has one atomic instruction (addition without a
  * result), and before 5.11 no typed address of the current thread; see atomic.h and kernel.h.
  */
 #define BEFORE_5_12

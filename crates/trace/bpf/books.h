@@ -108,8 +108,8 @@ static __noinline void open_books(struct here *here)
 
 /*
  * Notes the thread that is on this CPU at the first event after the end of recording. If nothing
- * switched since the end, the reader thereby knows the name of the thread that ran at the end, and
- * whether it is the one that the last switch reported.
+ * switched since the end, that thread also ran at the end. The reader learns its name, and whether
+ * it is the one that the last switch reported.
  */
 static __noinline void note_end(struct cpu_state *state, __u64 now)
 {
@@ -171,8 +171,8 @@ static __always_inline int find_books(struct here *here, __u32 cpu)
 
 /*
  * The last store of a record is its mark. A reader on another CPU that sees the mark sees the
- * complete record. If CPUs can see stores out of order, all other bits are mixed into the mark, so
- * that a half-written record has a wrong mark; see seal.rs.
+ * complete record. If CPUs can see stores out of order, all other bits are mixed into the mark. A
+ * half-written record then has a wrong mark; see crates/trace/src/seal.rs.
  */
 static __always_inline void publish(void *record, __u32 words, __u32 *mark, __u32 value)
 {
@@ -258,12 +258,12 @@ static __always_inline int was_interrupted(const struct here *here)
 }
 
 /*
- * The current thread is not the one of the last switch: the kernel did not report a switch (6.18 in
- * a virtual machine does that a few times per second). The known thread gets the time until it was
- * last seen. The time since then belongs to no known thread.
+ * The current thread is not the one of the last switch: the kernel did not report a switch. (6.18
+ * in a virtual machine does that a few times per second.) The known thread gets the time until it
+ * was last seen. The time since then belongs to no known thread.
  *
  * Claimed in one step, as a program interrupted by this one may be about to do the same. Returns
- * `now`, which may be later then. A global function, which the verifier checks only once.
+ * `now`, which can be later then. A global function, which the verifier checks only once.
  */
 __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 {

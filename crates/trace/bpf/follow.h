@@ -7,8 +7,8 @@
  * from there to the next switch, starts exactly when the previous interval ended. So a thread's
  * waits and its spans on CPUs tile its time, which the reader checks.
  *
- * Only one CPU at a time writes a thread's entry: the kernel switches and wakes a thread under its
- * run-queue lock, and a new thread is not shared yet.
+ * Only one CPU at a time writes a thread's entry. The kernel switches and wakes a thread under its
+ * run-queue lock, and no other CPU knows a new thread.
  */
 #ifndef TICKTAX_FOLLOW_H
 #define TICKTAX_FOLLOW_H

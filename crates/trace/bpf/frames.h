@@ -21,7 +21,7 @@ struct frame_clock {
 	__u64 due;    /* ns: when the next frame is due */
 	__u64 began;  /* ns: when the run started */
 	__u64 came;   /* ns: when the thread got its CPU */
-	__u64 ran;    /* ns: CPU time of the run before that */
+	__u64 ran;    /* ns: CPU time of the run before `came` */
 	__u64 late;   /* ns: how late the last frame started */
 	__u64 least;  /* ns: the smallest lateness within its slot of all frames in this round */
 	__u32 round;  /* number of frames in this round */

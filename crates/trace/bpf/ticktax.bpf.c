@@ -67,9 +67,9 @@ static __always_inline int is_soft(struct hrtimer *timer)
 
 /*
  * Like enter_function(), for a high-resolution timer's function. Outside any known interrupt, it
- * came from one without a tracepoint (a hypervisor's timer has its own vector), which gets a frame.
- * Timers in softirqs are ignored, because a softirq that was preempted (PREEMPT_RT) is no longer
- * known.
+ * came from one without a tracepoint (a hypervisor's timer has its own vector), which gets a
+ * frame. Timers in softirqs are ignored, because a preempted softirq (PREEMPT_RT) is not known any
+ * more.
  */
 static __always_inline int enter_timer(struct hrtimer *timer)
 {

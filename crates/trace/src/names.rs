@@ -78,7 +78,7 @@ impl KernelFunctions {
     /// The function that starts at `address`; the first name if it has several.
     ///
     /// The tracer emits entry points only. An address without an exact match belongs to a function
-    /// that did not exist when the names were read, and must not be taken for its neighbour.
+    /// that is newer than the names. It must not be taken for its neighbour.
     pub fn name(&self, address: u64) -> Option<&str> {
         let first = self.symbols.partition_point(|&(start, ..)| start < address);
         let &(_, at, length) = self.symbols[first..]

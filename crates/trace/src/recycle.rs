@@ -1,10 +1,9 @@
 //! Keeps a tracer of sums usable for days: reports the counts so far and frees the entries of
 //! exited threads.
 //!
-//! An entry's key contains its thread and its CPU, so only that thread on that CPU adds to it. If
-//! the thread is gone and the entry did not change for a whole window, nothing adds to it any more,
-//! and the programs may reuse it. If a thread adds something at its very end, that goes into a new
-//! entry.
+//! An entry's key contains its thread and its CPU, so only that thread on that CPU adds to it. Once
+//! the thread is gone and the entry has not changed for a whole window, the programs may reuse it.
+//! If a thread adds something at its very end, that goes into a new entry.
 //!
 //! The programs search for a key from its home slot and take the first free entry. Freeing an entry
 //! in front of an older one with the same key can therefore create a second entry. Both are read.

@@ -18,8 +18,8 @@ use crate::error::ObserveError;
 /// Recorded time in which to search for a rhythm.
 const LOOK: Nanos = Nanos::from_secs(5);
 
-/// The part (one n-th) of a window's memory that these seconds may take. The search results take
-/// more. If the memory does not suffice, the recording ends early.
+/// These seconds may take one part in this many of a window's memory, because the search results
+/// take more. If the memory does not suffice, the recording ends early.
 const MEMORY: usize = 4;
 
 /// Interval between two visits, which check whether the thread still exists and whether it has a

@@ -17,7 +17,7 @@ const MEASURED: Duration = Duration::from_millis(250);
 /// Desired reach of a ring back in time.
 const REACH: Nanos = Nanos::from_secs(5);
 
-/// By which factor a CPU's event rate may exceed the initial rate.
+/// Factor by which a CPU's event rate may exceed the initial rate.
 const HEADROOM: u64 = 4;
 
 /// Size of a record in bytes.

@@ -63,7 +63,8 @@ impl Window {
         self.end
     }
 
-    /// Adds a trigger that falls into the window, which may grow. Returns whether it does.
+    /// Adds a trigger if it falls into the window, which then may grow. Returns whether it was
+    /// added.
     pub(super) fn add(&mut self, trigger: &Trigger) -> bool {
         if trigger.time > self.end {
             return false;

@@ -2,9 +2,9 @@
 //! millions.
 //!
 //! The fields that many events share, a [`Common`], are stored once and referred to by number. The
-//! rest of an event is a few numbers, each in as many bytes as it needs: the end relative to the
-//! previous event's end, the length, the part of the length that is not own time, and the
-//! tracepoint hits since the previous event. An event takes 8 to 12 bytes instead of the ring's 32.
+//! rest of an event is a few numbers, each in as many bytes as it needs. Two are relative to the
+//! previous event: the end and the tracepoint hits. The others are the length and the part of it
+//! that is not own time. An event takes 8 to 12 bytes instead of the ring's 32.
 
 use std::collections::HashMap;
 
