@@ -45,7 +45,7 @@ impl Sampler {
     /// addresses.
     pub fn start(cpus: &CpuList) -> Result<Self, String> {
         let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let functions = Functions::of(&symbols).ok_or(
+        let functions = Functions::parse(&symbols).ok_or(
             "the kernel hides where its functions are: run as root, with kernel.kptr_restrict below 2",
         )?;
         let open = |cpu: Cpu| {

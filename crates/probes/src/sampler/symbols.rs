@@ -22,7 +22,7 @@ pub(super) struct Functions(Vec<(u64, u64, SampledCode)>);
 impl Functions {
     /// Reads the contents of `/proc/kallsyms`; `None` if it hides addresses or has no softirq
     /// function.
-    pub(super) fn of(symbols: &str) -> Option<Self> {
+    pub(super) fn parse(symbols: &str) -> Option<Self> {
         let mut all = Vec::new();
         let mut known = Vec::new();
         for line in symbols.lines() {
@@ -90,7 +90,7 @@ ffffffffc0000000 t veth_poll\t[veth]
 
     #[test]
     fn the_innermost_known_function_decides() {
-        let functions = Functions::of(SYMBOLS).unwrap();
+        let functions = Functions::parse(SYMBOLS).unwrap();
         let code = |chain: &[u64]| functions.code(chain.iter().copied());
         let base = 0xffff_ffff_8100_0000;
         let (call, softirq, irq, tcp) = (base + 0x120, base + 0x220, base + 0x310, base + 0x410);
@@ -110,7 +110,7 @@ ffffffffc0000000 t veth_poll\t[veth]
             .map(|line| format!("0000000000000000{}", &line[16..]))
             .collect();
         let hidden = hidden.join("\n");
-        assert_eq!(Functions::of(&hidden), None);
-        assert_eq!(Functions::of(""), None);
+        assert_eq!(Functions::parse(&hidden), None);
+        assert_eq!(Functions::parse(""), None);
     }
 }
