@@ -70,7 +70,7 @@ pub struct PaceReport {
     /// Delay that the kernel may add to this thread's timers to combine them with others; real-time
     /// threads are exempt. `None` if the kernel does not report it.
     pub timer_slack: Option<Nanos>,
-    /// How long before a due time the thread starts to spin, for [`SleepMethod::Hybrid`].
+    /// Time before a due time at which the thread starts to spin, for [`SleepMethod::Hybrid`].
     pub margin: Option<Nanos>,
     /// When the first frame was due.
     pub started: Nanos,
@@ -172,7 +172,7 @@ impl PaceProbe {
         self.length.store(length.0, Ordering::Relaxed);
     }
 
-    /// Lets the loop start as soon as it is ready.
+    /// Lets the loop start once it is ready.
     pub fn begin(&mut self) {
         if let Some(go) = &self.go {
             // `stop` finds a thread that has already ended.

@@ -41,7 +41,7 @@ impl Transfer {
 /// Sends over loopback for `length`, with the kernel's current TCP settings.
 ///
 /// # Errors
-/// [`ProbeError::Loopback`] if there is no loopback device, or no connection over it.
+/// [`ProbeError::Loopback`] if the loopback device is missing or refuses connections.
 pub fn loopback(length: Nanos) -> Result<Transfer, ProbeError> {
     transfer(length).map_err(|error| ProbeError::Loopback {
         why: error.to_string(),

@@ -222,7 +222,7 @@ impl NetError {
 pub(super) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => words(Errno::from_raw(number)),
-        // Failed look-ups of host names have messages of their own instead of an error number.
+        // Failed look-ups of host names carry a message instead of an error number.
         None => error.to_string().to_lowercase(),
     }
 }

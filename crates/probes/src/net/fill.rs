@@ -94,7 +94,7 @@ fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let wanted = bytes as usize;
     setsockopt(socket, sockopt::RcvBuf, &wanted).map_err(failed)?;
     let has_less = size(socket)? < 2 * u64::from(bytes);
-    // Without the privilege, the size stays as it was.
+    // Without the privilege, the size remains unchanged.
     Ok(has_less && setsockopt(socket, sockopt::RcvBufForce, &wanted).is_ok())
 }
 
@@ -151,7 +151,7 @@ pub(super) fn charge(
     Ok(None)
 }
 
-/// Opens a socket in a namespace. It stays there, whichever thread uses it.
+/// Opens a socket in a namespace. It stays there, even if threads of other namespaces use it.
 fn socket(namespace: Option<&Namespace>, at: SocketAddr) -> Result<UdpSocket, NetError> {
     let bind = || UdpSocket::bind(at).map_err(NetError::system("open a socket for datagrams"));
     let Some(namespace) = namespace else {
@@ -182,8 +182,8 @@ mod tests {
     use super::{BufferAsk, Logging, ask, charge, size};
     use crate::sys::socket_memory;
 
-    /// How many datagrams are lost when `waiting` of them are in the buffer and more arrive while
-    /// they are read. For every ten reads, `coming` arrive, and the buffer holds `holds`. A single
+    /// Number of datagrams lost when `waiting` of them are in the buffer and more arrive while they
+    /// are read. For every ten reads, `coming` arrive, and the buffer holds `holds`. A single
     /// thread does everything, so that the result is deterministic.
     fn lost_while_reading(waiting: u32, coming: u32, holds: u64, each: u64) -> u32 {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -170,7 +170,7 @@ impl Log {
         let Some(arrival) = self.arrivals.note(datagram, at) else {
             return false;
         };
-        // Clamped, so that differences of two times cannot overflow, whatever the clocks read.
+        // Clamped, so that implausible clock readings cannot overflow a difference of two times.
         let sent = Nanos(arrival.sent.0.clamp(-LATEST.0, LATEST.0));
         let number = arrival.number;
         let delay = at - sent;
@@ -422,7 +422,7 @@ impl Log {
         self.end_course();
     }
 
-    /// The gaps for which only the sender knows the times of sending, as first number and end.
+    /// Gaps with times of sending that only the sender knows, each as first number and end.
     pub(super) fn unsure(&self) -> Vec<(u64, u64)> {
         let unsure = |gap: &&Gap| gap.sent.1 - gap.sent.0 > UNSURE && !gap.has_late;
         let gaps = self.gaps.iter().filter(unsure).take(ASKED);

@@ -14,7 +14,7 @@ const MAX_DEBT: Nanos = Nanos::from_millis(10);
 /// own stalls would lose more.
 const LONGEST_BURST: Nanos = Nanos::from_millis(1);
 
-/// How much faster it then sends, until it has caught up.
+/// Increase of its rate while it catches up, as a fraction.
 const CATCH_UP: f64 = 0.05;
 
 /// A call of a slow stream holds at most this much sending time, so that data flows many times a

@@ -347,8 +347,8 @@ impl Traffic {
     }
 }
 
-/// Adds the receiver's outcome to the sender's. Its own report replaces the one that the sender may
-/// not have received.
+/// Adds the receiver's outcome to the sender's. The receiver's own report takes precedence, because
+/// the sender might not have received it.
 fn merge(sender: &mut Outcome, receiver: Result<Outcome, NetError>) {
     match receiver {
         Ok(outcome) => {

@@ -115,7 +115,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: unmaps exactly the mapping of `open`, to which no references remain. If it fails,
+        // SAFETY: unmaps exactly the mapping of `open`. No references to it remain. If it fails,
         // the mapping stays until the process ends.
         let _ = unsafe { munmap(self.base, self.page + ROOM) };
     }

@@ -97,7 +97,7 @@ impl Courses {
     pub(super) fn lose(&mut self, count: u64, from: Nanos) {
         if self.open.is_none() {
             let first = self.place(from) - BEFORE;
-            // Slots that are no longer remembered are missing from the course.
+            // Slots that were already dropped are missing from the course.
             self.is_one_missing |= first + BEFORE < self.base;
             self.open = Some(first.max(self.base));
         }

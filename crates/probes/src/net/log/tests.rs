@@ -39,7 +39,7 @@ fn finish(mut log: Log, sent: Option<u64>, drops: u64) -> PacketLog {
 struct Link {
     capacity: usize,
     stalls: Vec<(i64, i64)>,
-    /// How far the sender's clock is ahead.
+    /// Lead of the sender's clock over the receiver's.
     ahead: i64,
     /// When the sender was delayed; everything due in that time is sent at its end.
     held: (i64, i64),
@@ -141,8 +141,8 @@ fn held_up(asked: bool) -> PacketLog {
     link.run(10_000, true)
 }
 
-/// Of the 850 datagrams sent in the pause, 200 came before the sender was delayed and 500 at the
-/// end of its delay. So 300 fit, and the losses start within that burst.
+/// In the pause, 850 datagrams are sent: 200 before the sender is delayed, and 500 at the end of
+/// its delay. Since 300 fit, the losses start within that burst.
 #[test]
 fn a_delayed_sender_reports_when_it_sent_lost_datagrams() {
     let log = held_up(true);
@@ -297,7 +297,7 @@ fn a_stall_before_the_end_of_a_course_belongs_to_it() {
     assert_eq!((log.bursts.len(), log.courses.len()), (2, 2));
 }
 
-/// The longest pause without losses is that of 3 ms, for which the buffer has room.
+/// The buffer has room for a pause of 3 ms, so that is the longest pause without losses.
 #[test]
 fn the_longest_pause_without_losses_is_reported() {
     let stalls = [
