@@ -71,7 +71,8 @@ pub fn of_process(system: &System, pid: i32, controller: Controller) -> Result<P
         ))
     })?;
     let group = member(&text, name, root.version);
-    let group = group.ok_or_else(|| error(format!("the kernel names none of the {name} controller")))?;
+    let group =
+        group.ok_or_else(|| error(format!("the kernel names none of the {name} controller")))?;
     Ok(match group.trim_start_matches('/') {
         "" => root.folder,
         group => root.folder.join(group),
@@ -208,7 +209,10 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
         let is_v1 = || system.path(folder.join("tasks")).exists();
         given.map_or_else(
             |_| is_v1(),
-            |list| list.split_whitespace().any(|word| word == controller.name()),
+            |list| {
+                list.split_whitespace()
+                    .any(|word| word == controller.name())
+            },
         )
     });
     let parent = parent.ok_or_else(|| KnobError::Group {
@@ -336,7 +340,8 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
     fn a_processs_cgroup_is_found_in_both_versions() {
         let v1 = machine(V1, "4:cpuset:/set\n2:cpu,cpuacct:/a/b\n0::/c\n");
         v1.put("sys/fs/cgroup/unified/cgroup.controllers", "\n");
-        let group_of = |machine: &Machine, controller| of_process(&machine.system(), 7, controller).ok();
+        let group_of =
+            |machine: &Machine, controller| of_process(&machine.system(), 7, controller).ok();
         let cpu = Path::new("/sys/fs/cgroup/cpu,cpuacct/a/b");
         assert_eq!(group_of(&v1, Controller::Cpu).as_deref(), Some(cpu));
         let set = Path::new("/sys/fs/cgroup/cpuset/set");

@@ -143,7 +143,10 @@ mod tests {
             assert_ne!(knob.risk, KnobRisk::ReadOnly, "{id}");
             assert_eq!(knob.risk == KnobRisk::Dangerous, dangerous, "{id}");
         }
-        let proposed: BTreeSet<&str> = KnobProposal::KNOBS.iter().map(|proposal| proposal.0).collect();
+        let proposed: BTreeSet<&str> = KnobProposal::KNOBS
+            .iter()
+            .map(|proposal| proposal.0)
+            .collect();
         let sysctls =
             all().filter(|knob| knob.id.starts_with("kernel.") && knob.risk != KnobRisk::ReadOnly);
         for knob in sysctls {

@@ -84,7 +84,9 @@ impl Session {
         let began = Record::Began {
             boot: session.boot.clone(),
             by: by.to_owned(),
-            at_unix_ms: since.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+            at_unix_ms: since.map_or(0, |time| {
+                i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+            }),
         };
         session.journal.append(&began)?;
         Ok((session, undone))
@@ -165,7 +167,8 @@ impl Session {
         let ours = self
             .place(knob.id, target)
             .map(|at| &self.pending.settings[at]);
-        let changed = ours.filter(|setting| !setting.along && !knob.is_held() && setting.last != found);
+        let changed =
+            ours.filter(|setting| !setting.along && !knob.is_held() && setting.last != found);
         match changed.map(|setting| setting.last.clone()) {
             Some(left) => Err(self.disown(knob, target, found, left)),
             None => Ok(()),
@@ -235,7 +238,7 @@ impl Session {
     /// The journal cannot be written.
     pub fn forget_gone(&mut self) -> Result<(), KnobError> {
         let is_gone = |pending: &&Pending| match pending.target.presence(&self.system) {
-            Presence::There(identity) => identity != it.identity,
+            Presence::There(identity) => identity != pending.identity,
             Presence::Offline => false,
             Presence::Gone => true,
         };
@@ -246,7 +249,7 @@ impl Session {
             .filter(is_gone)
             .cloned()
             .collect();
-        for it in gone {
+        for pending in gone {
             self.note(Record::Undone {
                 knob: pending.knob,
                 target: pending.target,

@@ -127,9 +127,11 @@ impl Target {
                 known(is_there.then(number))
             }
             Self::Task(tid) => known(start_time(system, *tid)),
-            Self::Cgroup(path) => {
-                known(Cgroup::open(system, path).and_then(|group| group.identity()).ok())
-            }
+            Self::Cgroup(path) => known(
+                Cgroup::open(system, path)
+                    .and_then(|group| group.identity())
+                    .ok(),
+            ),
             Self::Net(path) => known(inode(&system.path(path))),
         }
     }

@@ -67,7 +67,10 @@ impl Watchdog {
         let mut child = command.spawn().map_err(|error| refused(&error))?;
         let alive = child.stdin.take();
         let mut ready = [0];
-        let answered = child.stdout.take().map(|mut output| output.read_exact(&mut ready));
+        let answered = child
+            .stdout
+            .take()
+            .map(|mut output| output.read_exact(&mut ready));
         let this = Self { child, alive };
         match answered {
             Some(Ok(())) => Ok(this),

@@ -56,7 +56,8 @@ impl Group {
         let mut roots = roots.into_iter().map(Path::new);
         roots.find(|root| {
             let given = fs::read_to_string(root.join("cgroup.subtree_control"));
-            let is_given = given.is_ok_and(|list| list.split_whitespace().any(|word| word == "cpu"));
+            let is_given =
+                given.is_ok_and(|list| list.split_whitespace().any(|word| word == "cpu"));
             root.join("cpu.shares").is_file() || is_given
         })
     }
@@ -249,7 +250,11 @@ fn a_task_that_ends_during_the_session() -> Result<(), Failed> {
         return Err(format!("{error:?}").into());
     }
     let statement = run.session.undo();
-    let outcomes: Vec<UndoOutcome> = statement.settings.iter().map(|setting| setting.outcome).collect();
+    let outcomes: Vec<UndoOutcome> = statement
+        .settings
+        .iter()
+        .map(|setting| setting.outcome)
+        .collect();
     if outcomes == [UndoOutcome::Gone] {
         Ok(())
     } else {
@@ -288,7 +293,11 @@ fn a_quota_and_a_weight() -> Result<(), Failed> {
     run.set("cgroup.cpu_quota", &target, "max/50000")?;
     drop(group);
     let statement = run.session.undo();
-    let outcomes: Vec<UndoOutcome> = statement.settings.iter().map(|setting| setting.outcome).collect();
+    let outcomes: Vec<UndoOutcome> = statement
+        .settings
+        .iter()
+        .map(|setting| setting.outcome)
+        .collect();
     if outcomes == [UndoOutcome::Gone] {
         Ok(())
     } else {
@@ -432,7 +441,10 @@ const ROOT: &[(&str, Test)] = &[
         "refused_values_are_reported_and_undone",
         refused_values_are_reported_and_undone,
     ),
-    ("a_task_that_ends_during_the_session", a_task_that_ends_during_the_session),
+    (
+        "a_task_that_ends_during_the_session",
+        a_task_that_ends_during_the_session,
+    ),
     (
         "a_sysctl_of_a_network_namespace",
         a_sysctl_of_a_network_namespace,

@@ -13,8 +13,8 @@ use crate::error::LabError;
 use crate::image::Image;
 
 /// Adds the program at `from` to `image` as `to`, for a guest of `arch`. A dynamic program's linker
-/// and libraries are added too. Libraries are first searched in the folder `own`. Libraries from there
-/// are placed next to the program, which must then be run with a matching `LD_LIBRARY_PATH`.
+/// and libraries are added too. Libraries are first searched in the folder `own`. Libraries from
+/// there are placed next to the program, which must then run with a matching `LD_LIBRARY_PATH`.
 ///
 /// # Errors
 /// A file cannot be read, is not a program for `arch`, or is too large, or a library is not found.
@@ -193,7 +193,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
 
-    use super::{check_linker, truncate_to_segments, listed_library};
+    use super::{check_linker, listed_library, truncate_to_segments};
     use crate::arch::Arch;
 
     #[test]
@@ -205,7 +205,10 @@ mod tests {
             assert_eq!(truncate_to_segments(&mut bytes, other), None);
         }
         assert!(truncate_to_segments(&mut bytes, Arch::HOST).is_some());
-        assert!(bytes.len() < whole, "a test has debug information");
+        assert!(
+            bytes.len() < complete_length,
+            "a test has debug information"
+        );
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join("copy");
         std::fs::write(&copy, &bytes).unwrap();

@@ -21,9 +21,8 @@ use crate::wire::{Frame, Reader};
 /// Polling interval for a running guest.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Boots a guest and waits for its end. `folder` must be empty and used only for this run; the
-/// console's output remains there as `console`. `stop` returns whether to abort; `tell` receives
-/// progress.
+/// Boots a guest and waits for its end. `folder` must be used only for this run; the console's
+/// output remains there as `console`. `stop` returns whether to abort; `tell` receives progress.
 ///
 /// # Errors
 /// The settings are invalid, QEMU is missing or fails, or the guest panics, hangs, or is aborted.

@@ -18,8 +18,8 @@ impl Clock {
 }
 
 /// Processes all of `work`, up to `jobs` items at once, and returns the results in order. After a
-/// failure, no more items start. The second argument of `process` then returns true, so that running
-/// ones can end.
+/// failure, no more items start. The second argument of `process` then returns true, so that
+/// running ones can end.
 ///
 /// # Errors
 /// The first error of `process`.
@@ -107,6 +107,6 @@ mod tests {
             Err::<(), _>(item)
         });
         assert_eq!(result, Err(0));
-        assert_eq!(begun.into_inner(), 2, "none begins after a failure");
+        assert_eq!(begun.into_inner(), 2, "no item starts after a failure");
     }
 }

@@ -184,7 +184,8 @@ impl GapWatch {
     /// Number of long gaps not sent so far, for example because a CPU had more than 16 in a second.
     pub fn suppressed(&self) -> u64 {
         let notes = self.notes.iter();
-notes.map(|(_, notes)| notes.suppressed.load(Ordering::Relaxed))
+        notes
+            .map(|(_, notes)| notes.suppressed.load(Ordering::Relaxed))
             .sum()
     }
 
@@ -362,7 +363,10 @@ mod tests {
         outbox.take(gap(0, 49));
         outbox.take(gap(0, 50));
         assert_eq!(received.try_recv(), Ok(gap(0, 50)));
-        let counts = notes.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let counts = notes
+            .counts
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed));
         assert_eq!((counts.sum::<u64>(), calls.load(Ordering::Relaxed)), (3, 1));
         // The channel has room for four.
         for _ in 0..6 {

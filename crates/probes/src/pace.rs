@@ -1,6 +1,6 @@
 //! The paced loop: a thread that does a little work at a set rate, like a server's frame loop.
 //!
-//! The loop itself is in `run`. It gets time, sleep and work from a [`Platform`], so that its
+//! The loop itself is in `run`. It gets time, sleep and work from a `Platform`, so that its
 //! accounting can be tested on a simulated clock. `sleeper` has the methods of sleeping, and `work`
 //! the work of a frame.
 //!

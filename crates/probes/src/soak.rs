@@ -1,9 +1,9 @@
 //! The soaker: one thread per CPU uses every idle cycle, and counts them by the work it gets done.
 //!
-//! The count depends on neither a clock nor a kernel counter, so it is independent evidence: a
-//! kernel that reports a CPU idle while the soaker got nothing done is wrong. A clock times one
-//! block in 64, which measures the CPU's speed. A slowdown by another hyperthread, a lower
-//! frequency or the hypervisor also reduces the work done.
+//! The count depends on neither a clock nor a kernel counter, so it is independent evidence. If a
+//! kernel reports a CPU as idle while the soaker got nothing done, the kernel is wrong. A clock
+//! times one block in 64, which measures the CPU's speed. A slowdown by another hyperthread, a
+//! lower frequency or the hypervisor also reduces the work done.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};

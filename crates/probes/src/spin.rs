@@ -297,7 +297,9 @@ impl Spin {
     fn run_on(mut self, counter: &mut impl Counter, cpu: Cpu, stop: &AtomicBool) -> Outcome {
         let (mut dropped, mut ticks_dropped) = (0, 0);
         let Calibration {
-            threshold, cpu_query, ..
+            threshold,
+            cpu_query,
+            ..
         } = self.calibration;
         let limits = Limits::new(threshold, cpu_query, self.frequency_hz);
         let begin = ThreadUsage::read();
@@ -374,7 +376,9 @@ impl SpinLoop {
     /// `sink`.
     pub(crate) fn run(self, cpu: Cpu, stop: &AtomicBool, sink: impl FnMut(Gap)) {
         let Calibration {
-            threshold, cpu_query, ..
+            threshold,
+            cpu_query,
+            ..
         } = self.calibration;
         let limits = Limits::new(threshold, cpu_query, self.frequency_hz);
         let end = AtomicU64::new(u64::MAX);

@@ -72,7 +72,9 @@ impl TaskSpec {
 
 /// A method of sleeping whose unit is at most `unit`.
 fn by_unit(unit: Nanos) -> SleepMethod {
-    let units = SleepMethod::ALL.into_iter().filter(|method| method.unit() <= unit);
+    let units = SleepMethod::ALL
+        .into_iter()
+        .filter(|method| method.unit() <= unit);
     // The first of those with the largest unit.
     units
         .rev()

@@ -242,7 +242,10 @@ impl Scenario {
     /// Byte offset of the name that a check complains about, if it has one.
     fn place_of(&self, error: &SetupError) -> Option<usize> {
         let tasks = self.task.iter().map(|task| ("task", &task.name));
-        let interrupts = self.interrupt.iter().map(|interrupt| ("interrupt", &interrupt.name));
+        let interrupts = self
+            .interrupt
+            .iter()
+            .map(|interrupt| ("interrupt", &interrupt.name));
         tasks.chain(interrupts).find_map(|(kind, name)| {
             let found = error.what == format!("{kind} {}", name.get_ref());
             found.then(|| name.span().start)

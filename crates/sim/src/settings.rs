@@ -83,7 +83,9 @@ impl Setting {
     /// Index in the table. Settings take effect in this order, so those that others depend on come
     /// first.
     pub fn rank(&self) -> usize {
-        let place = table::ALL.iter().position(|setting| setting.name == self.name);
+        let place = table::ALL
+            .iter()
+            .position(|setting| setting.name == self.name);
         place.unwrap_or(table::ALL.len())
     }
 
@@ -137,7 +139,8 @@ pub fn told(machine: &Machine) -> Vec<String> {
     let setup = |machine| Setup::new(machine, Nanos::ZERO);
     let default = setup(Machine::new(1, machine.hz, Policy::Fair));
     let setup = setup(machine.clone());
-    let of_machine = all().filter(|setting| setting.section == Section::Machine && setting.sets == setting.name);
+    let of_machine =
+        all().filter(|setting| setting.section == Section::Machine && setting.sets == setting.name);
     of_machine
         .filter_map(|setting| {
             let value = setting.get(&setup)?;
@@ -195,7 +198,11 @@ pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
 /// The list of all settings for docs/settings.md: a table in Markdown.
 pub fn markdown() -> String {
     let row = |setting: &Setting| {
-        let required = if setting.is_required { " (required)" } else { "" };
+        let required = if setting.is_required {
+            " (required)"
+        } else {
+            ""
+        };
         let place = match setting.section {
             Section::Run => "top of the file",
             Section::Machine => "`[machine]`",

@@ -58,7 +58,10 @@ fn read_policy(text: &str) -> Option<SchedAttr> {
     match (name, priority) {
         ("fifo" | "rr", Some(priority)) => {
             attr.policy = if name == "rr" { SCHED_RR } else { SCHED_FIFO };
-            attr.priority = priority.parse().ok().filter(|priority| (1..=99).contains(priority))?;
+            attr.priority = priority
+                .parse()
+                .ok()
+                .filter(|priority| (1..=99).contains(priority))?;
         }
         ("deadline", Some(times)) => {
             let times: Result<Vec<u64>, _> = times.split('/').map(str::parse).collect();

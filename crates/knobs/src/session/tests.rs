@@ -48,7 +48,9 @@ fn left_behind(machine: &Machine, records: &[Record]) {
         at_unix_ms: 0,
     };
     let lines = std::iter::once(&began).chain(records);
-    let bytes: Vec<u8> = lines.flat_map(|record| checked_line(record).unwrap()).collect();
+    let bytes: Vec<u8> = lines
+        .flat_map(|record| checked_line(record).unwrap())
+        .collect();
     machine.folder("journal");
     fs::write(journal(machine), bytes).unwrap();
 }
@@ -77,7 +79,11 @@ fn undone(machine: &Machine) -> UndoStatement {
 }
 
 fn outcomes(statement: &UndoStatement) -> Vec<UndoOutcome> {
-    statement.settings.iter().map(|setting| setting.outcome).collect()
+    statement
+        .settings
+        .iter()
+        .map(|setting| setting.outcome)
+        .collect()
 }
 
 fn length(machine: &Machine) -> u64 {
@@ -93,7 +99,11 @@ fn settings_are_restored_in_reverse_order() {
     set(&mut session, "vm.swappiness", &Target::Machine, "0").unwrap();
     assert_eq!(machine.text(SWAPPINESS), "0\n");
     let statement = session.undo();
-    let ids: Vec<&str> = statement.settings.iter().map(|setting| &*setting.id).collect();
+    let ids: Vec<&str> = statement
+        .settings
+        .iter()
+        .map(|setting| &*setting.id)
+        .collect();
     assert_eq!(ids, ["vm.stat_interval", "vm.swappiness"]);
     assert_eq!(outcomes(&statement), [UndoOutcome::Restored; 2]);
     assert_eq!(machine.text(SWAPPINESS), "60\n");

@@ -133,7 +133,9 @@ mod tests {
         let arguments = |name: &str, arch| {
             let (place, name) = Place::of(name, arch);
             let apt = place.apt_get(&cache).unwrap();
-            let words = apt.get_args().map(|word| word.to_string_lossy().into_owned());
+            let words = apt
+                .get_args()
+                .map(|word| word.to_string_lossy().into_owned());
             (words.collect::<Vec<_>>().join(" "), name.to_owned())
         };
         let (own, name) = arguments("linux-image-rt-amd64", Arch::HOST);

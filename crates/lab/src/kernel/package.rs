@@ -144,7 +144,9 @@ pub fn fetch_with_libraries(
 /// several alternatives counts.
 fn libraries_in(depends: &str) -> Vec<String> {
     let first = |choice: &str| {
-        let word = choice.split(['|', ' ', ':', '(']).find(|word| !word.is_empty());
+        let word = choice
+            .split(['|', ' ', ':', '('])
+            .find(|word| !word.is_empty());
         word.unwrap_or_default().trim().to_owned()
     };
     let names = depends.split(',').map(first);

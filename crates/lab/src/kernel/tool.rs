@@ -29,8 +29,12 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
         return Err(LabError::Interrupted);
     }
     // Show the last arguments, which name the action, but not options and temporary files.
-    let arguments = command.get_args().map(|argument| argument.to_string_lossy());
-    let relevant: Vec<_> = arguments.filter(|argument| !argument.contains('/')).collect();
+    let arguments = command
+        .get_args()
+        .map(|argument| argument.to_string_lossy());
+    let relevant: Vec<_> = arguments
+        .filter(|argument| !argument.contains('/'))
+        .collect();
     let last = &relevant[relevant.len().saturating_sub(2)..];
     let shown: Vec<_> = [name.into()].into_iter().chain(last.to_vec()).collect();
     Err(LabError::Tool {

@@ -127,12 +127,24 @@ Inter-|   Receive                                                |  Transmit
     #[test]
     fn counters_are_read_by_name() {
         let counters = parse(SNMP, NETSTAT, DEV, SOFTNET);
-        let tcp = (counters.segments_in, counters.segments_out, counters.segments_again);
+        let tcp = (
+            counters.segments_in,
+            counters.segments_out,
+            counters.segments_again,
+        );
         assert_eq!(tcp, (20, 30, 4));
         assert_eq!(counters.segments_twice, 3);
-        let udp = (counters.datagrams_in, counters.datagrams_out, counters.buffer_drops);
+        let udp = (
+            counters.datagrams_in,
+            counters.datagrams_out,
+            counters.buffer_drops,
+        );
         assert_eq!(udp, (7, 11, 8));
-        let drops = (counters.device_drops_in, counters.device_drops_out, counters.backlog_drops);
+        let drops = (
+            counters.device_drops_in,
+            counters.device_drops_out,
+            counters.backlog_drops,
+        );
         assert_eq!(drops, (5, 6, 11));
         assert_eq!((counters.send_drops, counters.memory_drops), (12, 13));
     }
@@ -160,7 +172,7 @@ Inter-|   Receive                                                |  Transmit
         assert_eq!(parse("Tcp: InSegs", "TcpExt: A", "lo: 1 2", "zz"), nothing);
     }
 
-    /// Sockets on this machine never send fewer segments than before, whatever else runs.
+    /// Counters of sent segments never decrease, regardless of other programs.
     #[test]
     fn this_kernels_counters_are_read() {
         let before = read();

@@ -1,4 +1,4 @@
-//! Numbered datagrams: their header, and a record of which ones arrived.
+//! Numbered datagrams: their header, and the record of arrived ones.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::Datagrams;
@@ -7,8 +7,9 @@ use ticktax_model::net::Datagrams;
 /// sending.
 pub(super) const HEADER: u32 = 24;
 
-/// How far a number may exceed all earlier ones. Higher numbers are rejected, so that a stranger's
-/// packet costs no memory. At a million per second, this is a minute of nothing but losses.
+/// Largest accepted step of a number beyond all earlier ones. Higher numbers are rejected, so that
+/// a stranger's packet costs no memory. At a million per second, this is a minute of nothing but
+/// losses.
 const FURTHEST: u64 = 1 << 26;
 
 /// Shortest wait for stragglers.
@@ -46,7 +47,7 @@ pub(super) struct Arrival {
     pub(super) is_late: bool,
 }
 
-/// A record of which datagrams arrived.
+/// The record of arrived datagrams.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     token: u64,
@@ -128,9 +129,8 @@ impl Arrivals {
         self.counts.arrived >= sent
     }
 
-    /// How long nothing must arrive before missing datagrams count as lost: well above the longest
-    /// delay seen. The clocks of two hosts may differ by any amount, so only the spread of the
-    /// delays counts.
+    /// Silence after which missing datagrams count as lost: well above the longest delay seen. The
+    /// clocks of two hosts may differ by any amount, so only the spread of the delays counts.
     pub(super) fn grace(&self) -> Nanos {
         let spread = self
             .delays
@@ -169,7 +169,10 @@ mod tests {
             assert!(arrivals.take(&datagram(number, 0), Nanos(10)));
         }
         let counts = arrivals.finish(Some(8), Nanos::ZERO);
-        assert_eq!((counts.arrived, counts.duplicates, counts.reordered), (5, 1, 1));
+        assert_eq!(
+            (counts.arrived, counts.duplicates, counts.reordered),
+            (5, 1, 1)
+        );
         assert_eq!(counts.lost(), Some(3));
         assert!(arrivals.has_all(5) && !arrivals.has_all(6));
     }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the sender did, no reported time is off by more than the limit.
+        /// No reported time is off by more than the limit, for any behaviour of the sender.
         #[test]
         fn no_time_is_off_by_more_than_the_limit(
             steps in prop::collection::vec(prop_oneof![

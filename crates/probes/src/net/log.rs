@@ -349,7 +349,7 @@ impl Log {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "it is between two numbers of datagrams"
+            reason = "the result lies between two datagram numbers"
         )]
         let sent = last.number + (part * numbers).floor() as u64 + 1;
         pause.sent = Some(sent.saturating_sub(waiting_from));

@@ -60,7 +60,10 @@ impl Pacer {
     pub(super) fn wait(&mut self, at: Nanos) -> Option<Duration> {
         let due = self.begin + self.time_of(self.sent);
         if at >= due {
-            let longest_burst = self.longest_burst.max(self.usual_delay + self.usual_delay).min(MAX_DEBT);
+            let longest_burst = self
+                .longest_burst
+                .max(self.usual_delay + self.usual_delay)
+                .min(MAX_DEBT);
             if at - due > longest_burst {
                 let later = at - due - longest_burst;
                 self.begin += later;
@@ -93,7 +96,7 @@ impl Pacer {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "it is between 1 and `most`"
+            reason = "clamped to 1 to `most`"
         )]
         let slice = slice.clamp(1.0, most as f64) as usize;
         slice
@@ -111,7 +114,7 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::net::Protocol;
 
-    use super::{LONGEST_BURST, CATCH_UP, MAX_DEBT, LOOK, Pacer};
+    use super::{CATCH_UP, LONGEST_BURST, LOOK, MAX_DEBT, Pacer};
 
     #[test]
     fn the_requested_rate_is_kept() {
@@ -161,7 +164,8 @@ mod tests {
     #[test]
     fn a_delayed_sender_catches_up_in_limited_bursts() {
         let late = Nanos::from_secs(5);
-        for (protocol, longest_burst) in [(Protocol::Udp, LONGEST_BURST), (Protocol::Tcp, MAX_DEBT)] {
+        for (protocol, longest_burst) in [(Protocol::Udp, LONGEST_BURST), (Protocol::Tcp, MAX_DEBT)]
+        {
             let mut pacer = Pacer::new(protocol, RATE, Nanos::ZERO);
             let mut bytes = 0;
             while pacer.wait(late).is_none() {

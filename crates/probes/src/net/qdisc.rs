@@ -72,7 +72,10 @@ pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
     if spec.rate.is_some_and(|rate| !LINK_RATES.contains(&rate)) {
         return refused("rate", "1M to 100G bits a second");
     }
-    if spec.delay.is_some_and(|delay| !LINK_DELAYS.contains(&delay)) {
+    if spec
+        .delay
+        .is_some_and(|delay| !LINK_DELAYS.contains(&delay))
+    {
         return refused("delay", "0 to 300ms, each way");
     }
     if spec.loss.is_some_and(|loss| !LINK_LOSSES.contains(&loss)) {
@@ -139,7 +142,9 @@ pub(super) fn drops() -> u64 {
     let listed = listed.unwrap_or_default();
     // A discipline's count includes the drops of its children.
     let roots = listed.iter().filter(|message| is_root(message));
-    roots.filter_map(|message| dropped(message.get(TCMSG..)?)).sum()
+    roots
+        .filter_map(|message| dropped(message.get(TCMSG..)?))
+        .sum()
 }
 
 fn is_root(message: &[u8]) -> bool {
@@ -292,10 +297,13 @@ fn shaping(attributes: &[u8], asked: &LinkSpec) -> Option<Shaping> {
         }
         b"netem\0" => {
             let rate = attribute(options.get(24..)?, NETEM_RATE).and_then(|value| word(value, 0));
-            let wide = attribute(options.get(24..)?, NETEM_RATE64).and_then(|value| double(value, 0));
+            let wide =
+                attribute(options.get(24..)?, NETEM_RATE64).and_then(|value| double(value, 0));
             let rate = wide.or(rate.map(u64::from)).filter(|&rate| rate > 0);
             let latency = attribute(options.get(24..)?, NETEM_LATENCY64);
-            let latency = latency.and_then(|value| double(value, 0)).map(u64::cast_signed);
+            let latency = latency
+                .and_then(|value| double(value, 0))
+                .map(u64::cast_signed);
             let ticks = (u64::from(word(options, 0)?) * PSCHED).cast_signed();
             let delay = Nanos(latency.unwrap_or(ticks));
             let loss = f64::from(word(options, 8)?) / f64::from(u32::MAX);

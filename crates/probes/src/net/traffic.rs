@@ -221,7 +221,12 @@ impl Traffic {
     pub fn send(address: String, spec: TrafficSpec, cpu: Option<Cpu>) -> Result<Self, NetError> {
         Sending::check(&spec)?;
         Ok(Self {
-            workers: vec![Worker::sender(address, EndSettings::plain(spec), None, cpu)?],
+            workers: vec![Worker::sender(
+                address,
+                EndSettings::plain(spec),
+                None,
+                cpu,
+            )?],
             listens: None,
             shaping: None,
         })
@@ -310,7 +315,10 @@ impl Traffic {
 
     /// Whether the traffic has ended.
     pub fn is_over(&self) -> bool {
-        let mut threads = self.workers.iter().filter_map(|worker| worker.thread.as_ref());
+        let mut threads = self
+            .workers
+            .iter()
+            .filter_map(|worker| worker.thread.as_ref());
         threads.all(JoinHandle::is_finished)
     }
 
@@ -407,7 +415,9 @@ impl Worker {
             if let Some(settings) = &settings {
                 settings.tuning.set_here()?;
             }
-            let options = settings.as_ref().map(|settings| settings.tuning.options(settings.spec.protocol));
+            let options = settings
+                .as_ref()
+                .map(|settings| settings.tuning.options(settings.spec.protocol));
             let mut listening = Listening::at(&address, options)?;
             if let Some(logging) = logging {
                 listening.log(logging)?;

@@ -56,7 +56,9 @@ impl Functions {
             .iter()
             .map(|&(begin, code)| (begin, end(begin), code))
             .collect();
-        let softirqs = ranges.iter().any(|&(_, _, code)| code == SampledCode::Softirq);
+        let softirqs = ranges
+            .iter()
+            .any(|&(_, _, code)| code == SampledCode::Softirq);
         softirqs.then_some(Self(ranges))
     }
 

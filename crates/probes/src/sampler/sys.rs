@@ -1,7 +1,7 @@
 //! A ring of samples written by the kernel: system calls and shared memory without a safe wrapper.
 #![expect(
     unsafe_code,
-    reason = "perf_event_open and the memory that it shares have no safe wrapper"
+    reason = "perf_event_open and its shared memory have no safe wrapper"
 )]
 
 use std::fs::File;

@@ -36,11 +36,20 @@ fn wakeups_are_due_an_interval_apart_and_never_early() {
         assert!(report.missed <= report.wakeups);
         assert!(cpu_wakeups.iter().all(|wakeup| wakeup.woke >= wakeup.due));
         assert!(
-            cpu_wakeups.windows(2)
+            cpu_wakeups
+                .windows(2)
                 .all(|pair| pair[1].due - pair[0].due == settings.interval)
         );
-        assert!(cpu_wakeups.first().is_none_or(|first| first.due == report.started));
-        assert!(cpu_wakeups.last().is_none_or(|last| last.woke == report.ended));
+        assert!(
+            cpu_wakeups
+                .first()
+                .is_none_or(|first| first.due == report.started)
+        );
+        assert!(
+            cpu_wakeups
+                .last()
+                .is_none_or(|last| last.woke == report.ended)
+        );
     }
 }
 

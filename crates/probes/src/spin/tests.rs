@@ -34,7 +34,8 @@ fn gaps_are_ordered_and_at_least_the_threshold() {
             let cpu_gaps: Vec<_> = gaps.iter().filter(|(cpu, _)| *cpu == report.cpu).collect();
             assert_eq!(cpu_gaps.len() as u64, report.gaps - report.gaps_dropped);
             assert!(
-                cpu_gaps.windows(2)
+                cpu_gaps
+                    .windows(2)
                     .all(|pair| pair[0].1.end_counter <= pair[1].1.start_counter)
             );
             for (_, gap) in &cpu_gaps {

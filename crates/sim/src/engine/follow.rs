@@ -113,7 +113,11 @@ impl Engine<'_> {
         }
         notes.frame_at = now;
         let notes = &self.tasks[task.index()];
-        if let Some(follower) = self.follower.as_mut().filter(|follower| follower.task == task) {
+        if let Some(follower) = self
+            .follower
+            .as_mut()
+            .filter(|follower| follower.task == task)
+        {
             let frame = Frame {
                 due: notes.due.min(self.now),
                 began: self.now,
@@ -132,7 +136,10 @@ impl Engine<'_> {
             State::Running(cpu) => cpu,
             _ => notes.last_cpu,
         };
-        if let Some(follower) = self.follower.as_mut().filter(|follower| follower.task == task)
+        if let Some(follower) = self
+            .follower
+            .as_mut()
+            .filter(|follower| follower.task == task)
             && let Some((frame, ran_before)) = follower.open.take()
         {
             let frame = Frame {
@@ -151,7 +158,11 @@ impl Engine<'_> {
     /// and is emitted as a row of `cpu`.
     pub(super) fn is_off(&mut self, cpu: usize, task: TaskId, why: Option<OffCpuReason>) {
         let now = self.now;
-        let Some(follower) = self.follower.as_mut().filter(|follower| follower.task == task) else {
+        let Some(follower) = self
+            .follower
+            .as_mut()
+            .filter(|follower| follower.task == task)
+        else {
             return;
         };
         let before = std::mem::replace(&mut follower.off, why.map(|why| (why, now)));

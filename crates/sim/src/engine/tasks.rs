@@ -458,11 +458,11 @@ impl Engine<'_> {
         self.touched.push(cpu);
     }
 
-    /// Charges the task for reloading its cache since it was cold. Returns whether the cost was
-    /// above zero.
+    /// Charges the task for reloading its cache since it was cold. Returns whether this added work.
     ///
-    /// In a run of length s after another task used the cache, it reloads `refill · (1 -
-    /// e^(-s/tau))` of its memory, because a task touches a constant share of the untouched rest.
+    /// In a run of length s after another task used the cache, the task reloads this much of its
+    /// memory: `refill · (1 - e^(-s/tau))`. The reason is that it touches a constant share of the
+    /// untouched rest.
     fn charge_refill(&mut self, task: TaskId) -> bool {
         let Some(footprint) = self.setup.tasks[task.index()].footprint else {
             return false;

@@ -113,7 +113,11 @@ impl Eevdf {
             };
             (!eligible, key, *task)
         };
-        self.queue.iter().enumerate().min_by_key(key).map(|(place, _)| place)
+        self.queue
+            .iter()
+            .enumerate()
+            .min_by_key(key)
+            .map(|(place, _)| place)
     }
 
     /// Whether an entity is queued or running.

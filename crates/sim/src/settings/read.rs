@@ -70,8 +70,8 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
             let why = format!("`{name}` sets the same as `{}`", other.setting.name);
             return Err(fault(entry.at, &why));
         }
-        let set =
-            value(entry.setting.kind, entry.value).and_then(|parsed| entry.setting.set(&mut setup, parsed));
+        let set = value(entry.setting.kind, entry.value)
+            .and_then(|parsed| entry.setting.set(&mut setup, parsed));
         set.map_err(|why| fault(entry.at, &format!("{name}: {why}")))?;
     }
     if let Some((list, at)) = phases {
@@ -121,7 +121,8 @@ fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
     match (kind, value) {
         (Kind::Integer(..), DeValue::Integer(number)) => {
             let digits = i64::from_str_radix(number.as_str(), number.radix());
-            let text = digits.map_or_else(|_| number.as_str().to_owned(), |digits| digits.to_string());
+            let text =
+                digits.map_or_else(|_| number.as_str().to_owned(), |digits| digits.to_string());
             kind.parse(&text)
         }
         (Kind::Duration | Kind::Word(_), DeValue::String(text)) => kind.parse(text),

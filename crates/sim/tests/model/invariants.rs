@@ -26,7 +26,10 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
         let ticks = grid.last_at(setup.length - Nanos(1)) - grid.last_at(Nanos::ZERO);
         let counted = cpu.sampled() + cpu.stopped + cpu.lost + cpu.pending;
         // Ticks that are stopped at the end are not counted up to it.
-        prop_assert!(counted <= ticks.unsigned_abs(), "{counted} of {ticks}: {cpu:?}");
+        prop_assert!(
+            counted <= ticks.unsigned_abs(),
+            "{counted} of {ticks}: {cpu:?}"
+        );
         if machine.tick == ticktax_sim::TickMode::Periodic {
             prop_assert_eq!(counted, ticks.unsigned_abs(), "{:?}", cpu);
         }

@@ -50,7 +50,10 @@ fn paced(machine: Machine, rule: PaceRule, spin: i64, frame: i64) -> Setup {
 }
 
 fn moments(frames: &[Frame]) -> Vec<(Nanos, Nanos)> {
-    frames.iter().map(|frame| (frame.due, frame.began)).collect()
+    frames
+        .iter()
+        .map(|frame| (frame.due, frame.began))
+        .collect()
 }
 
 proptest! {
@@ -69,7 +72,7 @@ proptest! {
         machine.phases = vec![Nanos(phase)];
         machine.costs = Costs { tick: Nanos(cost), ..Costs::default() };
         let mut setup = Setup::new(machine, Nanos::from_secs(1));
-        #[expect(clippy::cast_possible_truncation, reason = "a part of a time")]
+        #[expect(clippy::cast_possible_truncation, reason = "a fraction of a duration fits")]
         let length = ((period - cost) as f64 * share).max(1.0) as i64;
         let program = vec![Step::SpinUntil(Nanos(period)), Step::Frame, work(length)];
         setup.tasks.push(TaskSpec::new("spinner", program));
@@ -140,7 +143,7 @@ proptest! {
         let simulated = |spin| followed(&paced(machine.clone(), rule, spin, frame));
         let (sleeps, spins) = (simulated(0), simulated(spin));
         prop_assert_eq!(moments(&sleeps.frames), moments(&spins.frames));
-        prop_assert!(sleeps.frames.iter().all(|frame| frame.began == frame.due && frame.cpu == Nanos(frame)));
+        prop_assert!(sleeps.frames.iter().all(|timed| timed.began == timed.due && timed.cpu == Nanos(frame)));
         // It spins for the last `spin` of the wait, or for all of a shorter wait.
         let wait = if rule == PaceRule::Fixed { 10 * MS } else { 10 * MS - frame };
         let each = frame + spin.min(wait);

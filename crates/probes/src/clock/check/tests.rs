@@ -44,7 +44,10 @@ fn the_kernels_flags_and_frequency_are_read() {
 
 #[test]
 fn a_sound_counter_is_trusted_under_any_chosen_clock_source() {
-    assert_eq!(judge(&trusted_check(), "tsc hpet acpi_pm"), CounterVerdict::Trusted);
+    assert_eq!(
+        judge(&trusted_check(), "tsc hpet acpi_pm"),
+        CounterVerdict::Trusted
+    );
     let by_hand = CounterCheck {
         clocksource: "hpet".to_owned(),
         ..trusted_check()

@@ -23,7 +23,8 @@ impl SenderTimes {
         let is_valid = is_whole && in_order && is_after;
         if is_valid {
             let sane = |at: Nanos| Nanos(at.0.clamp(-LATEST.0, LATEST.0));
-            self.0.extend(answer.iter().map(|&(number, at)| (number, sane(at))));
+            self.0
+                .extend(answer.iter().map(|&(number, at)| (number, sane(at))));
         }
         is_valid
     }
@@ -58,7 +59,7 @@ pub(super) fn last_by(known: &[Departure], moment: Nanos) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it is between two numbers of datagrams"
+        reason = "the result lies between two datagram numbers"
     )]
     let steps = (part * (to.0 - from.0) as f64) as u64;
     Some(from.0 + steps)

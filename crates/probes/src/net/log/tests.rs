@@ -105,7 +105,11 @@ impl Link {
         let mut log = log(same_clock);
         let mut now = 0;
         loop {
-            if let Some(&(_, end)) = self.stalls.iter().find(|stall| stall.0 <= now && now < stall.1) {
+            if let Some(&(_, end)) = self
+                .stalls
+                .iter()
+                .find(|stall| stall.0 <= now && now < stall.1)
+            {
                 now = end;
             }
             self.arrive(now, count);
@@ -175,7 +179,7 @@ fn a_sender_delayed_at_the_end_of_a_pause_sent_all_losses_before() {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
     (link.held, link.asked) = ((114 * MS, 154 * MS), true);
     let log = link.run(10_000, true);
-    // Its burst after the delay is lost in another burst.
+    // The datagrams sent at the end of the delay are lost in a second burst.
     let burst = &log.bursts[0];
     // 14 ms at 50 000 per second.
     let sent = burst.pause.unwrap().sent.unwrap();

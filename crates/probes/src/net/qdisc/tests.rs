@@ -1,4 +1,5 @@
-//! Checks messages against those of `tc` (iproute2 6.1), as `strace -e trace=sendmsg -xx -s 900` shows:
+//! Checks messages against those of `tc` (iproute2 6.1), as shown by
+//! `strace -e trace=sendmsg -xx -s 900`:
 //!
 //!     tc qdisc replace dev va root tbf rate 100mbit burst 12500b limit 625000b
 //!     tc qdisc replace dev va root netem rate 100mbit delay 20ms loss 0.1% limit 1000
@@ -86,7 +87,10 @@ fn settings_are_read_back() {
         let spec = link(Some(rate), None, None);
         let setting = Setting::tbf(&spec, 1_500).unwrap();
         let shaping_read = shaping(&setting.message().0[20..], &spec).unwrap();
-        assert_eq!((shaping_read.shaper, shaping_read.effective), (Shaper::Tbf, spec));
+        assert_eq!(
+            (shaping_read.shaper, shaping_read.effective),
+            (Shaper::Tbf, spec)
+        );
         assert!(shaping_read.burst_bytes.is_some() && shaping_read.queue_bytes.is_some());
     }
     for rate in [None, Some(1e6), Some(80e9)] {
@@ -97,7 +101,11 @@ fn settings_are_read_back() {
         assert_eq!(shaping_read.effective.rate, rate);
         assert_eq!(shaping_read.effective.delay, spec.delay);
         assert!((shaping_read.effective.loss.unwrap() - 0.001).abs() < 1e-9);
-        assert!(shaping_read.queue_packets.is_some_and(|packets| packets > 0));
+        assert!(
+            shaping_read
+                .queue_packets
+                .is_some_and(|packets| packets > 0)
+        );
     }
 }
 
