@@ -85,7 +85,7 @@ impl Monitor {
         asked.map_err(|error| error.to_string())?;
         let icount = |message: &Message| message.answer.as_ref()?.icount;
         let found = self.wait(Duration::from_secs(10), |message| icount(message).is_some())?;
-        let count = found.as_ref().and_then(told);
+        let count = found.as_ref().and_then(icount);
         count.ok_or_else(|| "QEMU does not say how many instructions it executed".to_owned())
     }
 

@@ -56,7 +56,7 @@ pub fn boot(
     let mut running = Running(child, machine.arch);
     let mut monitor = running.monitor()?;
     let mut results = Results::open(&line)?;
-    let mut told = None;
+    let mut reported = None;
     loop {
         // A guest with a counted clock stays at its end. Others continue briefly after their last
         // frame.

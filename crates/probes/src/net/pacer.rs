@@ -96,7 +96,7 @@ impl Pacer {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "clamped to 1 to `most`"
+            reason = "clamped to the range from 1 to `most`"
         )]
         let slice = slice.clamp(1.0, most as f64) as usize;
         slice

@@ -72,7 +72,7 @@ proptest! {
         machine.phases = vec![Nanos(phase)];
         machine.costs = Costs { tick: Nanos(cost), ..Costs::default() };
         let mut setup = Setup::new(machine, Nanos::from_secs(1));
-        #[expect(clippy::cast_possible_truncation, reason = "a fraction of a duration fits")]
+        #[expect(clippy::cast_possible_truncation, reason = "a fraction of a period fits in an i64")]
         let length = ((period - cost) as f64 * share).max(1.0) as i64;
         let program = vec![Step::SpinUntil(Nanos(period)), Step::Frame, work(length)];
         setup.tasks.push(TaskSpec::new("spinner", program));
