@@ -25,7 +25,7 @@ impl Cgroup {
     /// `/sys/fs/cgroup/cpu` is a link to `cpu,cpuacct`.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Cgroups`].
+    /// System errors, and [`Outside::Cgroups`].
     pub(crate) fn open(system: &System, path: &Path) -> io::Result<Self> {
         Self::of_folder(system, Folder::open(&system.path(path))?)
     }
@@ -33,7 +33,7 @@ impl Cgroup {
     /// Opens a cgroup by its absolute path without following symbolic links.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Cgroups`]. `NotADirectory` if a part of the path is a
+    /// System errors, and [`Outside::Cgroups`]. `NotADirectory` if a part of the path is a
     /// symbolic link.
     pub(crate) fn walk(system: &System, path: &Path) -> io::Result<Self> {
         if !path.is_absolute() {
@@ -61,7 +61,7 @@ impl Cgroup {
     /// Opens a cgroup directly below this one.
     ///
     /// # Errors
-    /// Those of [`Cgroup::walk`].
+    /// The errors of [`Cgroup::walk`].
     pub(crate) fn child(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.child(name)?)
     }
@@ -69,7 +69,7 @@ impl Cgroup {
     /// Creates a cgroup directly below this one, unless it exists.
     ///
     /// # Errors
-    /// Those of [`Cgroup::walk`].
+    /// The errors of [`Cgroup::walk`].
     pub(crate) fn make(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.make(name, 0o755)?)
     }
@@ -77,7 +77,7 @@ impl Cgroup {
     /// Removes a cgroup directly below this one.
     ///
     /// # Errors
-    /// Those of the system, for example because a process is in it.
+    /// System errors, for example because a process is in it.
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         self.folder.remove_folder(name)
     }
@@ -85,7 +85,7 @@ impl Cgroup {
     /// Trimmed text of one of its files.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub(crate) fn text(&self, name: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         self.folder
@@ -97,7 +97,7 @@ impl Cgroup {
     /// Writes a line to one of its files.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Settings`].
+    /// System errors, and [`Outside::Settings`].
     pub(crate) fn put(&self, name: &str, value: &str) -> io::Result<()> {
         let file = self.folder.modify(OsStr::new(name))?;
         self.system.put_into(&file, value)
@@ -111,7 +111,7 @@ impl Cgroup {
     /// Distinguishes it from a later cgroup at the same path.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub(crate) fn identity(&self) -> io::Result<String> {
         let facts = self.folder.handle()?.metadata()?;
         Ok(format!("{}:{}", facts.dev(), facts.ino()))

@@ -151,8 +151,7 @@ impl Place {
     /// Opens the parent of the folder, and its home, without following symbolic links.
     ///
     /// # Errors
-    /// ticktax does not make such a folder, it is not on a cgroup file system, or those of the
-    /// system.
+    /// ticktax does not make such a folder, it is not on a cgroup file system, or a system error.
     fn site(&self, system: &System) -> io::Result<Site<'_>> {
         let name = self.folder.file_name().filter(|name| is_own(name));
         let parent = self.folder.parent();

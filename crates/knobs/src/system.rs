@@ -92,7 +92,7 @@ impl System {
     /// Writes a line to an existing file.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Settings`].
+    /// System errors, and [`Outside::Settings`].
     pub(crate) fn put(&self, path: impl AsRef<Path>, value: &str) -> io::Result<()> {
         // These flags avoid truncating a file or blocking on a pipe before the file is known to be
         // the kernel's.
@@ -106,7 +106,7 @@ impl System {
     /// whole. The newline is needed for an empty value, which would otherwise cause no call at all.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Settings`].
+    /// System errors, and [`Outside::Settings`].
     pub(crate) fn put_into(&self, mut file: &File, value: &str) -> io::Result<()> {
         if self.is_running() {
             require(file, SETTINGS, Outside::Settings)?;
@@ -126,7 +126,7 @@ impl System {
     /// Rejects an open folder that is not a cgroup.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Cgroups`].
+    /// System errors, and [`Outside::Cgroups`].
     pub(crate) fn require_cgroup(&self, folder: impl AsFd) -> io::Result<()> {
         if self.is_running() {
             require(folder, CGROUPS, Outside::Cgroups)

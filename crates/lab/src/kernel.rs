@@ -174,7 +174,7 @@ pub fn find(
 /// [`find`], for a specific architecture if one is given.
 ///
 /// # Errors
-/// Those of [`find`], or the kernel is for another architecture.
+/// The errors of [`find`], or the kernel is for another architecture.
 pub fn find_for(
     wanted: &Wanted,
     arch: Option<Arch>,

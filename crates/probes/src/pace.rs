@@ -116,7 +116,7 @@ impl PaceProbe {
     /// Calls [`PaceProbe::prepare`], then [`PaceProbe::begin`].
     ///
     /// # Errors
-    /// Those of [`PaceProbe::prepare`].
+    /// The errors of [`PaceProbe::prepare`].
     pub fn start(settings: &PaceSettings) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(settings)?;
         probe.begin();

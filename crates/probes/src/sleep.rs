@@ -97,7 +97,7 @@ impl SleepProbe {
     /// Calls [`SleepProbe::prepare`], then [`SleepProbe::begin`].
     ///
     /// # Errors
-    /// Those of [`SleepProbe::prepare`].
+    /// The errors of [`SleepProbe::prepare`].
     pub fn start(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(cpus, settings)?;
         probe.begin();

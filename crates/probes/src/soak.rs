@@ -60,7 +60,7 @@ impl SoakProbe {
     /// Calls [`SoakProbe::prepare`], then [`SoakProbe::begin`].
     ///
     /// # Errors
-    /// Those of [`SoakProbe::prepare`].
+    /// The errors of [`SoakProbe::prepare`].
     pub fn start(cpus: &CpuList) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(cpus)?;
         probe.begin();

@@ -109,7 +109,7 @@ impl SpinProbe {
     /// Calls [`SpinProbe::prepare`], then [`SpinProbe::begin`].
     ///
     /// # Errors
-    /// Those of [`SpinProbe::prepare`].
+    /// The errors of [`SpinProbe::prepare`].
     pub fn start(
         clock: &Clock,
         cpus: &CpuList,

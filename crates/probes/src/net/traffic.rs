@@ -159,7 +159,7 @@ impl Traffic {
     /// Like [`Traffic::both`], for datagrams and a receiver that logs them.
     ///
     /// # Errors
-    /// Those of [`Traffic::both`].
+    /// The errors of [`Traffic::both`].
     pub fn both_logged(
         spec: TrafficSpec,
         place: Place,
@@ -243,7 +243,7 @@ impl Traffic {
     /// Like [`Traffic::receive`], for datagrams, which it logs.
     ///
     /// # Errors
-    /// Those of [`Traffic::receive`].
+    /// The errors of [`Traffic::receive`].
     pub fn receive_logged(
         address: String,
         cpu: Option<Cpu>,

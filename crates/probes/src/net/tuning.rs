@@ -1,6 +1,6 @@
-//! Settings of a pair besides its traffic, and reading back which are in effect: sysctls and
-//! offloads of its namespaces, and options of its sockets. Nothing outside the namespaces is
-//! changed: a thread that is not in one sets no sysctl and no offload.
+//! Settings of a pair: sysctls and offloads of its namespaces, and options of its sockets. They are
+//! read back to record which are in effect. Nothing outside the namespaces is changed: a thread
+//! that is not in one sets no sysctl and no offload.
 
 mod offload;
 mod socket;

@@ -30,7 +30,7 @@ pub struct Fair {
     queue: BTreeSet<(i64, TaskId)>,
     /// Total weight of the queue.
     load: i64,
-    /// Never decreases; new tasks are placed here.
+    /// Minimum virtual run time, which never decreases. Woken tasks are placed relative to it.
     min: i64,
     running: Option<i64>,
 }
