@@ -1,30 +1,30 @@
-//! The words for what could not be seen.
+//! Describes the limitations of a measurement in words.
 
 use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps, Unreadable};
 
-/// A limitation in words: what could not be seen, and why. Both are parts of a sentence, without a
-/// full stop.
+/// A limitation in words: what could not be seen, and why. Both are clauses without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitationWords {
-    /// What: an account, an event, a CPU.
+    /// The thing not seen: an account, an event, a CPU.
     pub what: String,
-    /// Why, and where there is a remedy, what to do.
+    /// The reason, and the remedy if there is one.
     pub why: String,
 }
 
 impl LimitationWords {
-    /// Both in one sentence.
+    /// Both clauses as one sentence.
     pub fn sentence(&self) -> String {
         format!("{}: {}", self.what, self.why)
     }
 }
 
-/// The words for `limitation`.
+/// Describes a limitation in words.
 pub fn words(limitation: &Limitation) -> LimitationWords {
-    // Each by its name, so that a new one does not compile until it has a place.
-    let told = match limitation {
+    // All variants are listed by name, so that a new one does not compile until it is assigned to a
+    // function.
+    let worded = match limitation {
         Limitation::KernelNotTraced { .. }
         | Limitation::HookMissing { .. }
         | Limitation::FunctionNamesHidden
@@ -73,30 +73,30 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::RecordingHoles { .. }
         | Limitation::BeatEventsUnordered { .. } => beats(limitation),
     };
-    let (what, why) = told.unwrap_or_else(|| (format!("{limitation:?}"), UNWORDED.to_owned()));
+    let (what, why) = worded.unwrap_or_else(|| (format!("{limitation:?}"), UNWORDED.to_owned()));
     LimitationWords { what, why }
 }
 
-/// For what has a place and no words there, which a test finds.
+/// The reason of a variant that its function does not handle. A test finds these.
 const UNWORDED: &str = "this version has no words for it";
 
-/// What and why.
+/// The clauses of [`LimitationWords`]: the thing not seen, and the reason.
 type Words = Option<(String, String)>;
 
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "it is an arm's whole value in the functions below, whose other arms are `None`"
+    reason = "the functions below return it from match arms next to `None`"
 )]
 fn say(what: impl Into<String>, why: impl Into<String>) -> Words {
     Some((what.into(), why.into()))
 }
 
-/// So many of what has these names, of one and of more.
+/// Formats a count with the singular or plural noun.
 fn several(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// What the machine, the kernel or the caller's rights did not allow.
+/// Limitations of the machine, the kernel, or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::KernelNotTraced { message, .. } => say(
@@ -164,7 +164,7 @@ fn machine(limitation: &Limitation) -> Words {
     }
 }
 
-/// What a probe did not measure.
+/// Limitations of a probe.
 fn probes(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::CpusNotProbed { cpus } => say(
@@ -193,7 +193,7 @@ fn probes(limitation: &Limitation) -> Words {
     }
 }
 
-/// A program of which `missing` of the time that it `ran` for was not traced.
+/// A program whose run time `ran` was traced except for `missing`.
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     say(
         format!("{missing} of the {ran} that {who} ran for, by the scheduler's own account"),
@@ -202,7 +202,7 @@ fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     )
 }
 
-/// What was lost between the kernel and the recording.
+/// Events lost between the kernel and the recording.
 fn events(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::ThreadsNotFollowed { threads } => say(
@@ -280,7 +280,7 @@ fn events(limitation: &Limitation) -> Words {
     }
 }
 
-/// What the clock of this machine does not tell.
+/// Limitations of this machine's clock.
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::LengthNotKept { asked, watched } => say(
@@ -335,7 +335,7 @@ fn clock(limitation: &Limitation) -> Words {
     }
 }
 
-/// What cannot be seen where sums are kept.
+/// Limitations of recordings that only keep sums.
 fn summed(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::SourcesFolded { intervals } => say(
@@ -383,7 +383,7 @@ fn summed(limitation: &Limitation) -> Words {
     }
 }
 
-/// What limits the search for beats.
+/// Limitations of the search for periodic sources.
 fn beats(limitation: &Limitation) -> Words {
     match limitation {
         Limitation::BeatSourcesUnnamed => say(
@@ -436,7 +436,7 @@ fn beats(limitation: &Limitation) -> Words {
     }
 }
 
-/// What cannot be told apart without `hook`.
+/// The information that only `hook` provides.
 fn needed_for(hook: Hook) -> &'static str {
     match hook {
         Hook::IrqHandler => "device interrupts",
