@@ -87,7 +87,7 @@ type Words = Option<(String, String)>;
     clippy::unnecessary_wraps,
     reason = "the functions below return it from match arms next to `None`"
 )]
-fn say(what: impl Into<String>, why: impl Into<String>) -> Words {
+fn clauses(what: impl Into<String>, why: impl Into<String>) -> Words {
     Some((what.into(), why.into()))
 }
 
@@ -99,18 +99,18 @@ fn several(count: u64, one: &str, more: &str) -> String {
 /// Limitations of the machine, the kernel, or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::KernelNotTraced { message, .. } => say(
+        Limitation::KernelNotTraced { message, .. } => clauses(
             "which interrupt, softirq or thread took the time",
             message.as_str(),
         ),
         Limitation::HookMissing { hook, reason } => {
-            say(needed_for(*hook), format!("{reason} ({hook})"))
+            clauses(needed_for(*hook), format!("{reason} ({hook})"))
         }
-        Limitation::NotVerified => say(
+        Limitation::NotVerified => clauses(
             "changes to the recording's file",
             "not verified: it has no checksums, because another program or an early ticktax wrote it",
         ),
-        Limitation::FunctionNamesHidden => say(
+        Limitation::FunctionNamesHidden => clauses(
             "names of kernel functions",
             "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \
              kernel.kptr_restrict to 1 or 0",
@@ -124,39 +124,39 @@ fn machine(limitation: &Limitation) -> Words {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            say(
+            clauses(
                 format!("settings in {}{more}", paths.join(", ")),
                 unreadable(reason),
             )
         }
-        Limitation::CpusWentOffline { cpus } => say(
+        Limitation::CpusWentOffline { cpus } => clauses(
             format!("the end of {}", cpus.named()),
             "taken offline: the books end with the last event seen there",
         ),
-        Limitation::CpusPluggedIn { cpus } => say(
+        Limitation::CpusPluggedIn { cpus } => clauses(
             format!("{} before being plugged in", cpus.named()),
             "the books begin with the first context switch",
         ),
-        Limitation::BooksBeganLate { cpus } => say(
+        Limitation::BooksBeganLate { cpus } => clauses(
             format!("the beginning of {}", cpus.named()),
             "held by a thread of high priority: the books begin with the first context switch",
         ),
-        Limitation::CpusNotWatched { cpus } => say(
+        Limitation::CpusNotWatched { cpus } => clauses(
             format!("what ran on {}", cpus.named()),
             "not among the watched CPUs",
         ),
-        Limitation::ProgramNotFollowed => say(
+        Limitation::ProgramNotFollowed => clauses(
             "what happened to the program",
             "it needs every span: leave out --keep sums",
         ),
-        Limitation::PartOfRecording { from, to } => say(
+        Limitation::PartOfRecording { from, to } => clauses(
             "what the kernel's own counters show",
             format!(
                 "they were read when the recording began and when it ended, and this is {from} to {to} of \
                  it; numbers of events in this list are of all of it"
             ),
         ),
-        Limitation::CountersUnread { cpus } => say(
+        Limitation::CountersUnread { cpus } => clauses(
             format!("every account on {}", cpus.named()),
             "the kernel's counters in /proc/stat were not read at both ends",
         ),
@@ -167,19 +167,19 @@ fn machine(limitation: &Limitation) -> Words {
 /// Limitations of a probe.
 fn probes(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::CpusNotProbed { cpus } => say(
+        Limitation::CpusNotProbed { cpus } => clauses(
             format!("gaps on {}", cpus.named()),
             "this process may not run there: its cpuset or container does not allow it",
         ),
-        Limitation::CpusFull { cpus } => say(
+        Limitation::CpusFull { cpus } => clauses(
             format!("gaps on {}", cpus.named()),
             "no time to spare there as the audit began, and the kernel shares CPU time by session first: the \
              probe would have had half of it; --probe spin runs it all the same",
         ),
         Limitation::ProbePolicyRefused { cpu, policy } => {
-            say("the probe as asked for", format!("CPU {cpu}: {policy}"))
+            clauses("the probe as asked for", format!("CPU {cpu}: {policy}"))
         }
-        Limitation::OutsideNotSeparated { reason } => say(
+        Limitation::OutsideNotSeparated { reason } => clauses(
             "the hypervisor's time, and getting into and out of the kernel",
             format!(
                 "{}, so both are in the time of what had the CPU; --probe spin tells them apart",
@@ -195,7 +195,7 @@ fn probes(limitation: &Limitation) -> Words {
 
 /// A program whose run time `ran` was traced except for `missing`.
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
-    say(
+    clauses(
         format!("{missing} of the {ran} that {who} ran for, by the scheduler's own account"),
         "the kernel did not report all of its context switches: this time is unexplained, or in \
          that of the threads that it displaced",
@@ -205,7 +205,7 @@ fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
 /// Events lost between the kernel and the recording.
 fn events(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::ThreadsNotFollowed { threads } => say(
+        Limitation::ThreadsNotFollowed { threads } => clauses(
             format!("{threads} of its threads"),
             "there was no room to follow them",
         ),
@@ -213,11 +213,11 @@ fn events(limitation: &Limitation) -> Words {
             cpu,
             interrupt,
             count,
-        } => say(
+        } => clauses(
             format!("{count} of CPU {cpu}'s {}", interrupt.to_lowercase()),
             "no tracepoint shows them: their time is with what they interrupted, or outside",
         ),
-        Limitation::SwitchesMissed { count } => say(
+        Limitation::SwitchesMissed { count } => clauses(
             format!(
                 "which thread ran in {}",
                 several(*count, "stretch of time", "stretches of time")
@@ -225,7 +225,7 @@ fn events(limitation: &Limitation) -> Words {
             "the kernel did not report the context switch (no sched_switch event): their time is \
              unexplained",
         ),
-        Limitation::ProcessNotTraced { name, pid, ran } => say(
+        Limitation::ProcessNotTraced { name, pid, ran } => clauses(
             format!("when {name} ({pid}) ran: {ran} by the scheduler's own account"),
             "the kernel reported none of its context switches: its time is unexplained, or in the \
              time of the threads that it displaced",
@@ -236,7 +236,7 @@ fn events(limitation: &Limitation) -> Words {
             ran,
             missing,
         } => in_part(&format!("{name} ({pid})"), *ran, *missing),
-        Limitation::SwitchesUnreported { count } => say(
+        Limitation::SwitchesUnreported { count } => clauses(
             format!(
                 "at least {}",
                 several(*count, "context switch", "context switches")
@@ -244,7 +244,7 @@ fn events(limitation: &Limitation) -> Words {
             "counted by the kernel (ctxt in /proc/stat) and not reported (no sched_switch event); where two in \
              a row are missing, the thread between them is not seen",
         ),
-        Limitation::FramesCut { count } => say(
+        Limitation::FramesCut { count } => clauses(
             format!(
                 "the rest of {}",
                 several(*count, "interrupt or softirq", "interrupts or softirqs")
@@ -252,7 +252,7 @@ fn events(limitation: &Limitation) -> Words {
             "their thread was switched away from in the middle: what followed counts as the \
              thread's",
         ),
-        Limitation::BordersMissed { count } => say(
+        Limitation::BordersMissed { count } => clauses(
             several(
                 *count,
                 "entry or exit of an interrupt or a function",
@@ -260,22 +260,22 @@ fn events(limitation: &Limitation) -> Words {
             ),
             "their events are missing: their time is counted with what is around them",
         ),
-        Limitation::FollowingCutShort { after } => say(
+        Limitation::FollowingCutShort { after } => clauses(
             format!("what came after {after}"),
             "the process switches too often for the memory set aside; watch for a shorter time",
         ),
-        Limitation::FrameEventsLost { events } => say(
+        Limitation::FrameEventsLost { events } => clauses(
             several(*events, "event of the kernel", "events of the kernel"),
             "overran the buffer, so that frames may be missing or seem late",
         ),
-        Limitation::GapContentsUnknown { cpus } => say(
+        Limitation::GapContentsUnknown { cpus } => clauses(
             format!("what was in the probe's gaps on {}", cpus.named()),
             "the recording sums intervals over windows, or some arrived too late, so that they \
              cannot be placed in time; these gaps are unexplained, and their time stays with the \
              probe as \
              far as those intervals may account for it",
         ),
-        Limitation::Other { what, why } => say(what.as_str(), why.as_str()),
+        Limitation::Other { what, why } => clauses(what.as_str(), why.as_str()),
         _ => None,
     }
 }
@@ -283,7 +283,7 @@ fn events(limitation: &Limitation) -> Words {
 /// Limitations of this machine's clock.
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::LengthNotKept { asked, watched } => say(
+        Limitation::LengthNotKept { asked, watched } => clauses(
             if watched > asked {
                 format!("a length of {asked}: it was {} longer", *watched - *asked)
             } else {
@@ -292,19 +292,19 @@ fn clock(limitation: &Limitation) -> Words {
             "CPUs were too busy: the books of one began late, a loop's last frame came late, or the kernel's \
              counters were read late",
         ),
-        Limitation::RingTooShort { asked, reached } => say(
+        Limitation::RingTooShort { asked, reached } => clauses(
             format!(
                 "the first {} of {asked} before the trigger",
                 *asked - *reached
             ),
             "the ring of a CPU at least had come round: with fewer CPUs (--cpus) each has more room",
         ),
-        Limitation::WindowCutShort { asked, kept } => say(
+        Limitation::WindowCutShort { asked, kept } => clauses(
             format!("the last {} of a window of {asked}", *asked - *kept),
             "its records took all the memory that a window may have; what triggered later is in a \
              recording of its own",
         ),
-        Limitation::Suspended { time } => say(
+        Limitation::Suspended { time } => clauses(
             format!("{time} in which the machine was suspended"),
             "no CPU ran, and CLOCK_MONOTONIC was stopped",
         ),
@@ -314,12 +314,12 @@ fn clock(limitation: &Limitation) -> Words {
             } else {
                 (-*by, "back")
             };
-            say(
+            clauses(
                 format!("what follows the time of day, which was set {by} {way}"),
                 "times here are on another clock; what starts at times of day changed its phase",
             )
         }
-        Limitation::InstructionTime { instruction } => say(
+        Limitation::InstructionTime { instruction } => clauses(
             "what caches, pipelines and a hypervisor cost",
             format!(
                 "time in this guest is its number of instructions, {} ns each; nothing else takes \
@@ -327,7 +327,7 @@ fn clock(limitation: &Limitation) -> Words {
                 instruction.0
             ),
         ),
-        Limitation::HostTime => say(
+        Limitation::HostTime => clauses(
             "what is the guest's and what QEMU's",
             "time in this guest is the host's",
         ),
@@ -338,14 +338,14 @@ fn clock(limitation: &Limitation) -> Words {
 /// Limitations of recordings that only keep sums.
 fn summed(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::SourcesFolded { intervals } => say(
+        Limitation::SourcesFolded { intervals } => clauses(
             format!(
                 "the sources of {}",
                 several(*intervals, "interval", "intervals")
             ),
             "there were more than the table of sums holds: they are counted as others",
         ),
-        Limitation::BeatTimesSummed { rows } => say(
+        Limitation::BeatTimesSummed { rows } => clauses(
             format!(
                 "the times of what is shorter than 1 ms, in {}",
                 several(*rows, "row", "rows")
@@ -357,7 +357,7 @@ fn summed(limitation: &Limitation) -> Words {
             windows,
             sources: 0,
             ..
-        } => say(
+        } => clauses(
             format!(
                 "the times of longer intervals in {}",
                 several(*windows, "window", "windows")
@@ -369,7 +369,7 @@ fn summed(limitation: &Limitation) -> Words {
             windows,
             sources,
             max_windows,
-        } => say(
+        } => clauses(
             format!(
                 "the times of longer intervals in {} (sources left out: {sources})",
                 several(*windows, "window", "windows")
@@ -386,38 +386,38 @@ fn summed(limitation: &Limitation) -> Words {
 /// Limitations of the search for periodic sources.
 fn beats(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::BeatSourcesUnnamed => say(
+        Limitation::BeatSourcesUnnamed => clauses(
             "the sources of beats",
             "only the probes' gaps were recorded: the kernel was not traced",
         ),
-        Limitation::BeatsTooFewEvents { min_events } => say(
+        Limitation::BeatsTooFewEvents { min_events } => clauses(
             "any beat",
             format!("no source has the {min_events} events that a period needs"),
         ),
-        Limitation::BeatPeriodsTooLong { over } => say(
+        Limitation::BeatPeriodsTooLong { over } => clauses(
             format!("periods over {over}"),
             "a period must fit four times into the recording",
         ),
         Limitation::BeatSourcesQuiet {
             sources,
             min_events,
-        } => say(
+        } => clauses(
             several(*sources, "source", "sources"),
             format!("with fewer than {min_events} events each"),
         ),
-        Limitation::BeatSourcesLeftOut { sources, max } => say(
+        Limitation::BeatSourcesLeftOut { sources, max } => clauses(
             several(*sources, "source", "sources"),
             format!("beyond the {max} that there is memory for"),
         ),
-        Limitation::BeatSourcesCutShort { sources } => say(
+        Limitation::BeatSourcesCutShort { sources } => clauses(
             several(*sources, "busy source", "busy sources"),
             "the events need more memory than is set aside",
         ),
-        Limitation::BeatEventsLost { cpu, events } => say(
+        Limitation::BeatEventsLost { cpu, events } => clauses(
             format!("{} on CPU {cpu}", several(*events, "event", "events")),
             "lost, so that beats may be missing, and counted beats are too few",
         ),
-        Limitation::RecordingHoles { cpu, time, holes } => say(
+        Limitation::RecordingHoles { cpu, time, holes } => clauses(
             format!(
                 "{time} or more on CPU {cpu} in {}",
                 several(*holes, "part", "parts")
@@ -425,7 +425,7 @@ fn beats(limitation: &Limitation) -> Words {
             "nothing at all was recorded then: lost events, a halted machine, a clock that \
              stepped; periods are counted on both sides apart",
         ),
-        Limitation::BeatEventsUnordered { events } => say(
+        Limitation::BeatEventsUnordered { events } => clauses(
             format!(
                 "{} of threads that move",
                 several(*events, "event", "events")

@@ -39,7 +39,7 @@ pub(crate) use beats::with_interval;
 use block::Written;
 pub(crate) use case::{ends as case_ends, number as case_number, words as published_words};
 pub(crate) use kernels::title as kernel_table_title;
-pub(crate) use prediction::{in_words as predicted_value, name as prediction_name};
+pub(crate) use prediction::{measure_text as predicted_value, name as prediction_name};
 
 pub use beats::beat_news;
 pub use glance::glance;

@@ -137,7 +137,7 @@ pub fn beat_news(beat: &BeatLine, style: &TextStyle) -> String {
         &format!(
             "every {}: {} on {}",
             period(beat),
-            who(beat),
+            beat_name(beat),
             cpu_names(beat.cpus.iter())
         ),
         width,
@@ -148,7 +148,7 @@ pub fn beat_news(beat: &BeatLine, style: &TextStyle) -> String {
 /// Writes one periodic source as a few lines.
 fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
     let cpus = cpu_names(beat.cpus.iter());
-    let head = format!("every {}  {}", period(beat), who(beat));
+    let head = format!("every {}  {}", period(beat), beat_name(beat));
     page.row(Tone::Plain, 0, &head, &cpus);
     page.paragraph(Tone::Faint, "    ", &sizes(beat));
     if let Some(gaps) = &beat.gaps {
@@ -176,7 +176,7 @@ fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
     }
 }
 
-pub(super) fn who(beat: &BeatLine) -> String {
+pub(super) fn beat_name(beat: &BeatLine) -> String {
     match (beat.pid, &beat.gaps) {
         (Some(pid), _) => format!("{} ({pid})", beat.name),
         (None, Some(gaps)) if beat.kind == BeatKind::Gaps => {

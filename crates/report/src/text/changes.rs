@@ -8,7 +8,7 @@ use ticktax_model::changes::{
 };
 use ticktax_model::statement::Class;
 
-use super::beats::{short_period, who};
+use super::beats::{beat_name, short_period};
 use super::block::{Columns, Written};
 use super::head;
 use super::numbers::{counted, date, grouped, percent};
@@ -426,7 +426,7 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
         let every = if page.width() >= ROOMY { "every " } else { "" };
         let kept = format!("{word:<5}  {every}{}  ", period(change, beat));
         let share = format!("{:>8}", percent(beat.share));
-        page.named_row(Tone::Plain, 2, (&kept, &who(beat)), &share);
+        page.named_row(Tone::Plain, 2, (&kept, &beat_name(beat)), &share);
     }
     let left = all.len().saturating_sub(most);
     if left > 0 {

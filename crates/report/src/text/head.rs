@@ -32,7 +32,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     );
     page.paragraph(Tone::Strong, "", &title);
     if let Some(part) = &statement.part {
-        page.paragraph(Tone::Warning, "", &super::screen::in_words(part));
+        page.paragraph(Tone::Warning, "", &super::screen::part_text(part));
     }
     host(page, &statement.machine);
     if let Some(command) = &statement.command {

@@ -155,17 +155,20 @@ fn lost(lost: &NotKept) -> String {
     let one = match lost.cause {
         LossCause::PerHour | LossCause::DiskFull | LossCause::NotWritten | LossCause::Killed => {
             let incidents = counted(lost.count, "incident");
-            return format!("{incidents} without a recording: {}", why(lost.cause));
+            return format!(
+                "{incidents} without a recording: {}",
+                loss_reason(lost.cause)
+            );
         }
         LossCause::Count | LossCause::Bytes => "old recording",
         LossCause::Suppressed => "trigger",
         LossCause::IndexFull => "old incident",
     };
-    format!("{}: {}", counted(lost.count, one), why(lost.cause))
+    format!("{}: {}", counted(lost.count, one), loss_reason(lost.cause))
 }
 
 /// Describes the cause of a loss.
-fn why(cause: LossCause) -> &'static str {
+fn loss_reason(cause: LossCause) -> &'static str {
     match cause {
         LossCause::PerHour => "more in an hour than --max-per-hour",
         LossCause::Count => "more than --max-count",
@@ -405,7 +408,7 @@ fn whereabouts(sheet: &IncidentSheet) -> String {
             let size = bytes(sheet.entry.bytes);
             format!("{path} ({size}); `ticktax report {path}` prints its books")
         }
-        (None, Some(cause)) => format!("not kept: {}", why(cause)),
+        (None, Some(cause)) => format!("not kept: {}", loss_reason(cause)),
         (None, None) if sheet.entry.recording.is_some() && sheet.entry.bytes == 0 => {
             "not written yet".to_owned()
         }

@@ -196,7 +196,13 @@ fn threads(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
         .threads
         .split_at(by_name(packets.threads.len(), SHOWN));
     for thread in shown {
-        row(page, Tone::Plain, (2, &who(thread)), &thread.delay, wall);
+        row(
+            page,
+            Tone::Plain,
+            (2, &thread_name(thread)),
+            &thread.delay,
+            wall,
+        );
         let steps = thread.steps.iter().filter_map(|step| {
             let lengths = step.length.lengths()?;
             let rough = quantiles(lengths.median, lengths.p99);
@@ -216,7 +222,7 @@ fn threads(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     );
 }
 
-fn who(thread: &PacketThread) -> String {
+fn thread_name(thread: &PacketThread) -> String {
     if thread.name == thread.program {
         return format!("{} ({})", thread.name, thread.tid);
     }
@@ -231,12 +237,12 @@ fn longest(page: &mut Page, packets: &PacketPaths) {
     for delay in &packets.longest {
         let label = format!("  {:>8}  ", delay.length.to_string());
         page.place(delay.moment());
-        page.paragraph(Tone::Plain, &label, &in_words(delay));
+        page.paragraph(Tone::Plain, &label, &delay_text(delay));
     }
 }
 
 /// Describes one delay, step by step.
-fn in_words(delay: &PacketDelay) -> String {
+fn delay_text(delay: &PacketDelay) -> String {
     let head = format!(
         "{} {}, {}",
         delay.thread,

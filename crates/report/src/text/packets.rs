@@ -13,7 +13,7 @@ use super::block::Written;
 use super::numbers::{counted, grouped, percent};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
-use words::{bytes, hz, link, who};
+use words::{bytes, culprit_name, hz, link};
 
 impl Paged for PacketStatement {
     fn page(&self, style: &TextStyle) -> Written {
@@ -302,7 +302,7 @@ fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<St
 
 /// The name of a cause, for tables.
 fn cause_name(by: Option<&HeldBy>) -> String {
-    by.map_or_else(|| "no hold-up was seen".to_owned(), who)
+    by.map_or_else(|| "no hold-up was seen".to_owned(), culprit_name)
 }
 
 /// Whether both ends ran on this machine.

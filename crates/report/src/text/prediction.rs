@@ -215,7 +215,7 @@ fn cells_of(
     value: impl Fn(&PredictionRow, Measure) -> Option<f64>,
 ) -> Columns {
     let cell = |&(_, measure): &Column| {
-        value(row, measure).map_or_else(String::new, |value| in_words(measure, value))
+        value(row, measure).map_or_else(String::new, |value| measure_text(measure, value))
     };
     side_by_side(columns.iter().map(cell))
 }
@@ -228,7 +228,7 @@ fn side_by_side<T: ToString>(cells: impl Iterator<Item = T>) -> Columns {
 }
 
 /// Formats a figure with its unit.
-pub(crate) fn in_words(measure: Measure, value: f64) -> String {
+pub(crate) fn measure_text(measure: Measure, value: f64) -> String {
     match measure {
         Measure::Fps => format!("{value:.2}"),
         Measure::Dropped | Measure::Overshot => match value {

@@ -35,9 +35,9 @@ struct Room {
     /// Rows of the first table.
     rows: usize,
     /// Rows of the other tables.
-    fewer: usize,
+    other_rows: usize,
     /// Pieces of advice.
-    acts: usize,
+    advice: usize,
     /// Whether empty lines separate the parts.
     spaced: bool,
     /// Extra rows in the first table for large entries, up to this total. The table of waits gets
@@ -46,36 +46,39 @@ struct Room {
     /// Whether to drop the table of kernel time, unless it is a large part of the used time.
     terse: bool,
     /// Maximum number of CPUs listed as wrong in `top`.
-    wrong: usize,
+    wrong_cpus: usize,
     /// Whether periodic sources are only counted in the heading, instead of listed.
-    counted: bool,
+    count_only: bool,
 }
 
 impl Room {
-    const fn new(rows: usize, fewer: usize, acts: usize, spaced: bool) -> Self {
+    const fn new(rows: usize, other_rows: usize, advice: usize, spaced: bool) -> Self {
         Self {
             rows,
-            fewer,
-            acts,
+            other_rows,
+            advice,
             spaced,
             // At most nine entries can each have a tenth of the total.
             large: 9,
             terse: false,
-            wrong: 2,
-            counted: false,
+            wrong_cpus: 2,
+            count_only: false,
         }
     }
 
     /// The same, but with at most one CPU listed as wrong in `top`.
     const fn short(self) -> Self {
-        Self { wrong: 1, ..self }
+        Self {
+            wrong_cpus: 1,
+            ..self
+        }
     }
 
     /// A level without the table of kernel time.
-    const fn terse(rows: usize, fewer: usize, acts: usize) -> Self {
+    const fn terse(rows: usize, other_rows: usize, advice: usize) -> Self {
         Self {
             terse: true,
-            ..Self::new(rows, fewer, acts, false)
+            ..Self::new(rows, other_rows, advice, false)
         }
     }
 
@@ -83,7 +86,7 @@ impl Room {
     const fn least(large: usize) -> Self {
         Self {
             large,
-            wrong: 1,
+            wrong_cpus: 1,
             ..Self::terse(2, 1, 1)
         }
     }
@@ -91,7 +94,7 @@ impl Room {
     /// The least of all, for a machine that has something to report in each part.
     const fn counted() -> Self {
         Self {
-            counted: true,
+            count_only: true,
             ..Self::least(1)
         }
     }
@@ -175,7 +178,7 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> Written {
         room,
     };
     if let Some(part) = &statement.part {
-        page.paragraph(Tone::Warning, "", &in_words(part));
+        page.paragraph(Tone::Warning, "", &part_text(part));
     }
     lost(&mut page, statement);
     let threads = statement.victim.as_ref().and_then(|v| v.threads.as_ref());
@@ -213,7 +216,7 @@ fn lost(page: &mut Page, statement: &Statement) {
 }
 
 /// Describes the part of the recording that a page covers.
-pub(super) fn in_words(part: &RecordingPart) -> String {
+pub(super) fn part_text(part: &RecordingPart) -> String {
     let second = |at: ticktax_model::Nanos| format!("{:.3}", at.as_secs_f64());
     let (from, to, length) = (second(part.from), second(part.to), second(part.whole));
     format!(

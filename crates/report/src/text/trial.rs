@@ -9,7 +9,7 @@ use ticktax_model::trial::{
     TrialStatement, Unit, Verdict,
 };
 
-use self::checks::{Names, in_words, is_constant};
+use self::checks::{Names, check_text, is_constant};
 use self::value::{Shown, chance, value};
 use super::block::{Columns, Written};
 use super::knob::{is_back, undone};
@@ -136,7 +136,7 @@ fn checks(statement: &TrialStatement) -> Vec<String> {
             comparison.scale,
         );
         for check in &comparison.checks {
-            let text = in_words(check, &names, shown);
+            let text = check_text(check, &names, shown);
             if !texts.contains(&text) {
                 texts.push(text);
             }

@@ -26,7 +26,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(victim) = &statement.victim else {
         return;
     };
-    page.section(&format!("What happened to {}", who(victim)));
+    page.section(&format!("What happened to {}", program_name(victim)));
     let wall = wall(statement);
     match &victim.threads {
         Some(threads) if threads.threads > 0 => {
@@ -68,7 +68,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     scarcity(page, statement, wall);
 }
 
-fn who(victim: &VictimStatement) -> String {
+fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
         (Target::Cgroup(_), _) => format!("the cgroup {}", victim.name),
         (_, Some(pid)) => format!("{} ({pid})", victim.name),

@@ -2,7 +2,7 @@
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
-use super::{WORDS, outside_text, plain, same_period, unknown, who};
+use super::{WORDS, beat_name, outside_text, plain, same_period, unknown};
 use crate::text::TextStyle;
 use crate::text::block::{Columns, Written};
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
@@ -72,7 +72,7 @@ fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
         Some(beat) => format!(
             "{} in {sources}; the costliest is {}, every {}, {} of its CPUs' time.",
             counted(others.len() as u64, "beat"),
-            who(beat),
+            beat_name(beat),
             tied(plain(beat.rhythm.period)),
             tied(percent(cost(beat))),
         ),
@@ -97,7 +97,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
         rows
     };
     for beat in &beats[..shown] {
-        let mut name = format!("{:>10}  {}", plain(beat.rhythm.period), who(beat));
+        let mut name = format!("{:>10}  {}", plain(beat.rhythm.period), beat_name(beat));
         if wide {
             name = format!("{name}  {}", cpu_names(beat.cpus.iter()));
         }

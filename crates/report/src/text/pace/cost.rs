@@ -25,7 +25,7 @@ pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
     }
     if let Some(wakeups) = &statement.wakeups {
         page.section("Wakeups");
-        page.paragraph(Tone::Plain, "", &in_words(wakeups, cpu));
+        page.paragraph(Tone::Plain, "", &wakeups_text(wakeups, cpu));
     }
 }
 
@@ -98,7 +98,7 @@ fn warning(cpu: &CpuStatement) -> Option<String> {
     }
 }
 
-fn in_words(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
+fn wakeups_text(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
     let per_second = |count| match rate(count, wakeups.elapsed) {
         rate if rate.is_empty() => "0".to_owned(),
         rate => rate,

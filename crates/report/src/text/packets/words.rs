@@ -96,7 +96,7 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
 }
 
 /// The process or kind of delay that stalled the receiver.
-pub(super) fn who(by: &HeldBy) -> String {
+pub(super) fn culprit_name(by: &HeldBy) -> String {
     match (by.source_kind, &*by.name, by.pid) {
         (Kind::Idle, ..) => "waking an idle CPU".to_owned(),
         (_, "", _) => late::kind(by.kind).to_owned(),

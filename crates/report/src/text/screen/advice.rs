@@ -39,7 +39,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
     // Commands are useless for a simulated machine, and for a lab guest that no longer exists.
     let is_live = statement.world == World::Live;
-    for (i, advice) in statement.advice.iter().take(screen.room.acts).enumerate() {
+    for (i, advice) in statement.advice.iter().take(screen.room.advice).enumerate() {
         let (sentence, command) = words(advice, screen);
         let label = if i == 0 { "SO  " } else { "    " };
         let label = format!("{label}{}. ", i + 1);

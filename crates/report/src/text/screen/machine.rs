@@ -13,7 +13,7 @@ use ticktax_model::witness::Proof;
 use super::groups::{Group, programs};
 use super::tables::{CPUS, LARGE, MUCH, Rest, Table, WAIT, WORDS_WIDTH};
 use super::{Screen, advice};
-use crate::text::beats::{short_period, who};
+use crate::text::beats::{beat_name, short_period};
 use crate::text::block::Columns;
 use crate::text::numbers::{counted, cpu_names, percent};
 use crate::text::page::{Page, Tone, columns, tied};
@@ -45,19 +45,19 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     if let Some(victim) = &statement.victim {
         let text = format!(
             "{}: none of its threads was seen.",
-            super::program::who(victim)
+            super::program::program_name(victim)
         );
         page.paragraph(Tone::Warning, "", &text);
     }
     let whole = statement.balance.elapsed;
     let table = |title| Table {
-        much: MUCH,
+        keep_from: MUCH,
         title,
-        whole: Some(whole),
-        of: CPUS,
-        words: "",
-        word: &|_| String::new(),
-        keeps: &|_| false,
+        total: Some(whole),
+        share_heading: CPUS,
+        last_heading: "",
+        last_cell: &|_| String::new(),
+        must_show: &|_| false,
         large: screen.room.large,
         rest: Rest::default(),
         unseen: Nanos::ZERO,
@@ -77,15 +77,15 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         sum.share_of(crate::text::wall(statement)) >= LITTLE
     };
     if !taken.is_empty() && (screen.room.spaced || much) {
-        table("KERNEL AND HYPERVISOR").write(page, &taken, screen.room.fewer + 1);
+        table("KERNEL AND HYPERVISOR").write(page, &taken, screen.room.other_rows + 1);
     }
     let throttled = throttled(statement);
     if !throttled.is_empty() {
         let table = Table {
-            whole: None,
+            total: None,
             ..table("THROTTLED UNTIL IT RAN")
         };
-        table.write(page, &throttled, screen.room.fewer);
+        table.write(page, &throttled, screen.room.other_rows);
     }
     repeats(page, screen);
     gaps(page, statement);
@@ -145,18 +145,18 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         Grouping::Process | Grouping::Thread => "WHO WAITED, BY NAME",
     };
     let table = Table {
-        much: LARGE,
+        keep_from: LARGE,
         large: screen.room.large.saturating_sub(1).max(1),
         title,
-        whole: Some(waits.time),
-        of: WAIT,
-        words: "behind",
-        word: &behind,
-        keeps: &|_| false,
+        total: Some(waits.time),
+        share_heading: WAIT,
+        last_heading: "behind",
+        last_cell: &behind,
+        must_show: &|_| false,
         rest,
         unseen: Nanos::ZERO,
     };
-    table.write(page, &groups, screen.room.fewer + 1);
+    table.write(page, &groups, screen.room.other_rows + 1);
 }
 
 /// All waiting except that of the `listed` programs. `little` are the other known programs.
@@ -306,7 +306,7 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     };
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
     shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
-    shown.truncate(screen.room.fewer);
+    shown.truncate(screen.room.other_rows);
     // The section leaves out ticktax's own sources.
     let all = beats.beats.iter().filter(|beat| !beat.own).count();
     let left = all - shown.len();
@@ -320,7 +320,7 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     };
     if !shown.is_empty() {
         let heading = cells("each", "% CPU", "longest");
-        let title = if screen.room.counted && left > 0 {
+        let title = if screen.room.count_only && left > 0 {
             format!("WHAT REPEATS, {} of {all}", shown.len())
         } else {
             "WHAT REPEATS".to_owned()
@@ -341,7 +341,7 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     if left > 0 && shown.is_empty() {
         let text = format!("Repeats: {left} (--section repeats)");
         page.paragraph(Tone::Plain, "", &text);
-    } else if left > 0 && !screen.room.counted {
+    } else if left > 0 && !screen.room.count_only {
         let text = format!("and {left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
@@ -358,7 +358,7 @@ fn source_name(beat: &BeatLine, statement: &Statement) -> String {
         (Some(program), Some(pid)) if program.name != beat.name => {
             format!("{} of {} ({pid})", beat.name, program.name)
         }
-        _ => who(beat),
+        _ => beat_name(beat),
     }
 }
 
@@ -494,7 +494,7 @@ fn top(page: &mut Page, screen: &Screen<'_>) {
     off.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
     let wrong = off.iter().take_while(|(_, off, _)| off.abs() >= TOLERABLE);
     let errors: Vec<String> = wrong
-        .take(screen.room.wrong)
+        .take(screen.room.wrong_cpus)
         .map(|(cpu, _, traced)| {
             tied(format!(
                 "CPU {} shows {}, traced {}",

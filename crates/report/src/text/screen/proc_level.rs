@@ -98,7 +98,7 @@ fn program(page: &mut Page, victim: &VictimStatement) {
     if parts.is_empty() {
         parts.push("nothing is known of it".to_owned());
     }
-    let label = format!("{}: ", super::program::who(victim));
+    let label = format!("{}: ", super::program::program_name(victim));
     page.paragraph(Tone::Strong, "", &format!("{label}{}.", parts.join(", ")));
 }
 
@@ -123,13 +123,13 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
     let ran = statement.time_of(|class| matches!(class, Class::Program | Class::KernelThread));
     let shown_time: Nanos = groups.iter().map(|group| group.time).sum();
     let table = Table {
-        much: MUCH,
+        keep_from: MUCH,
         title: "TOP CPU TIME, BY /proc/PID",
-        whole: Some(screen.statement.balance.elapsed),
-        of: CPUS,
-        words: "",
-        word: &|_| String::new(),
-        keeps: &|_| false,
+        total: Some(screen.statement.balance.elapsed),
+        share_heading: CPUS,
+        last_heading: "",
+        last_cell: &|_| String::new(),
+        must_show: &|_| false,
         large: screen.room.large,
         rest: Rest::default(),
         unseen: (ran - shown_time).max(Nanos::ZERO),

@@ -52,13 +52,13 @@ pub(super) fn write(
         let word = |group: &Group| pattern(group);
         let whole = time_of(threads, ThreadState::Waiting);
         let table = Table {
-            much: LARGE,
+            keep_from: LARGE,
             title: "WHO MADE IT WAIT",
-            whole: Some(whole),
-            of: WAIT,
-            words: "pattern",
-            word: &word,
-            keeps: &|group| group.time.share_of(whole) >= CAUSE && !word(group).is_empty(),
+            total: Some(whole),
+            share_heading: WAIT,
+            last_heading: "pattern",
+            last_cell: &word,
+            must_show: &|group| group.time.share_of(whole) >= CAUSE && !word(group).is_empty(),
             large: screen.room.large,
             rest: Rest::default(),
             unseen: whole - groups.iter().map(|group| group.time).sum::<Nanos>(),
@@ -67,7 +67,7 @@ pub(super) fn write(
     }
     if !threads.delays.is_empty() {
         screen.gap(page);
-        delays(page, &threads.delays, screen.room.fewer);
+        delays(page, &threads.delays, screen.room.other_rows);
     }
     if let Some(latency) = &threads.latency {
         let text = format!(
@@ -145,7 +145,7 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement) {
         (Tone::Good, "NOT HELD UP")
     };
     let wall = crate::text::wall(screen.statement);
-    let title = format!("{}, {wall} on {}", who(victim), screen.host());
+    let title = format!("{}, {wall} on {}", program_name(victim), screen.host());
     page.row(tone, 0, &title, &format!("  {word}"));
 }
 
@@ -206,7 +206,7 @@ fn dropped(figures: &Figures) -> String {
 }
 
 /// The program's display name.
-pub(super) fn who(victim: &VictimStatement) -> String {
+pub(super) fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
         (Target::Cgroup(_), _) => format!("cgroup {}", victim.name),
         (Target::Processes, _) => format!("processes {}", victim.name),

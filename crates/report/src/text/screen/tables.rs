@@ -34,21 +34,21 @@ pub(super) struct Table<'a> {
     pub(super) title: &'a str,
     /// The total that shares refer to. `None` if times are summed over threads, which have no
     /// meaningful total.
-    pub(super) whole: Option<Nanos>,
+    pub(super) total: Option<Nanos>,
     /// The heading of the shares, which names that total.
-    pub(super) of: &'a str,
+    pub(super) share_heading: &'a str,
     /// A group keeps its line from this share on, even if another group has longer single
     /// intervals.
-    pub(super) much: f64,
+    pub(super) keep_from: f64,
     /// Maximum number of groups that have a line because they are [`LARGE`].
     pub(super) large: usize,
     /// The heading of the last column.
-    pub(super) words: &'a str,
+    pub(super) last_heading: &'a str,
     /// The contents of the last column.
-    pub(super) word: &'a dyn Fn(&Group) -> String,
+    pub(super) last_cell: &'a dyn Fn(&Group) -> String,
     /// Whether a group must have a line even in the smallest table. This applies to the largest
     /// such group.
-    pub(super) keeps: &'a dyn Fn(&Group) -> bool,
+    pub(super) must_show: &'a dyn Fn(&Group) -> bool,
     /// The sum of groups that never get a line. It is included in the others.
     pub(super) rest: Rest,
     /// Time that belongs to no group that was seen.
@@ -79,15 +79,15 @@ impl Table<'_> {
         let shown = |is_shown, word| if is_shown { word } else { "" };
         let words = [
             "time",
-            shown(self.whole.is_some(), self.of),
+            shown(self.total.is_some(), self.share_heading),
             shown(times, "times"),
             shown(longest, "longest"),
         ];
-        let heading = self.cells(page, words, self.words);
+        let heading = self.cells(page, words, self.last_heading);
         page.headings(Tone::Strong, self.title, &heading);
         let (shown, others) = self.chosen(groups, most);
         for group in shown {
-            let cells = self.group_cells(page, group, &(self.word)(group));
+            let cells = self.group_cells(page, group, &(self.last_cell)(group));
             let title = group.title(page.width() >= ROOMY);
             page.named_row(Tone::Plain, 2, ("", &title), &cells);
         }
@@ -118,13 +118,13 @@ impl Table<'_> {
         // The longest time on a CPU is worth a line however rare it is, but must not replace a
         // group with much CPU time.
         let longest = (0..groups.len()).max_by_key(|&i| (groups[i].max, std::cmp::Reverse(i)));
-        let much = |group: &Group| self.share_is(|share| share >= self.much, group.time);
+        let much = |group: &Group| self.share_is(|share| share >= self.keep_from, group.time);
         if let Some(longest) =
             longest.filter(|&i| shown > 1 && i >= shown && !much(groups[shown - 1]))
         {
             groups[shown - 1..=longest].rotate_right(1);
         }
-        let kept = groups.iter().position(|&group| (self.keeps)(group));
+        let kept = groups.iter().position(|&group| (self.must_show)(group));
         if let Some(kept) = kept.filter(|&kept| kept >= shown) {
             // It replaces the last line, or is added.
             if shown == 1 || self.is_large(groups[shown - 1]) {
@@ -169,11 +169,11 @@ impl Table<'_> {
 
     /// Whether a time's share of the total satisfies a condition. False without a total.
     fn share_is(&self, condition: impl Fn(f64) -> bool, time: Nanos) -> bool {
-        self.whole
-            .is_some_and(|whole| condition(time.share_of(whole)))
+        self.total
+            .is_some_and(|total| condition(time.share_of(total)))
     }
 
-    fn group_cells(&self, page: &Page, group: &Group, word: &str) -> Columns {
+    fn group_cells(&self, page: &Page, group: &Group, words: &str) -> Columns {
         let count = match group.count {
             0 => String::new(),
             count => grouped(count).replace(TIE, " "),
@@ -183,12 +183,12 @@ impl Table<'_> {
             max => max.to_string(),
         };
         let time = group.time.to_string();
-        let share = self.whole.map(|whole| percent(group.time.share_of(whole)));
+        let share = self.total.map(|total| percent(group.time.share_of(total)));
         let share = share.unwrap_or_default();
-        self.cells(page, [&time, &share, &count, &max], word)
+        self.cells(page, [&time, &share, &count, &max], words)
     }
 
-    fn cells(&self, page: &Page, [time, share, count, max]: [&str; 4], word: &str) -> Columns {
+    fn cells(&self, page: &Page, [time, share, count, max]: [&str; 4], words: &str) -> Columns {
         let mut cells = Columns::right([(9, time), (7, share)]);
         if page.width() >= TIMES {
             cells = cells.and_right(1, 9, count);
@@ -196,17 +196,17 @@ impl Table<'_> {
         if page.width() >= TIMES - 10 {
             cells = cells.and_right(1, 9, max);
         }
-        if page.width() >= WORDS && !self.words.is_empty() {
+        if page.width() >= WORDS && !self.last_heading.is_empty() {
             let room = if page.width() >= ROOMY {
                 MORE_WORDS
             } else {
                 WORDS_WIDTH
             };
             // The first item matters most, and half of the second is useless.
-            let first = word.split_once(", ").map_or(word, |(first, _)| first);
-            let word = if columns(word) <= room { word } else { first };
-            let word = elide(word, room);
-            cells = cells.and_left(2, room, word);
+            let first = words.split_once(", ").map_or(words, |(first, _)| first);
+            let words = if columns(words) <= room { words } else { first };
+            let words = elide(words, room);
+            cells = cells.and_left(2, room, words);
         }
         cells
     }
@@ -247,12 +247,12 @@ mod tests {
         ];
         let table = Table {
             title: "TIME",
-            whole: Some(Nanos::from_secs(40)),
-            of: CPUS,
-            much,
-            words: "",
-            word: &|_| String::new(),
-            keeps,
+            total: Some(Nanos::from_secs(40)),
+            share_heading: CPUS,
+            keep_from: much,
+            last_heading: "",
+            last_cell: &|_| String::new(),
+            must_show: keeps,
             rest,
             large: 2,
             unseen: Nanos::ZERO,

@@ -23,7 +23,7 @@ pub(super) struct Names {
 }
 
 /// Describes a check in words.
-pub(super) fn in_words(check: &Check, names: &Names, shown: Shown) -> String {
+pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
     let Names {
         about,
         first: a,

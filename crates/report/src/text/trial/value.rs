@@ -8,7 +8,7 @@ use super::super::numbers::percent;
 /// Rounds a time in ns to an integer.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the cast saturates; times of centuries do not occur"
+    reason = "times of centuries saturate at the maximum"
 )]
 fn time(ns: f64) -> Nanos {
     Nanos(ns.round() as i64)
