@@ -13,7 +13,6 @@ use crate::TextStyle;
 use crate::clean::is_hidden;
 use crate::format::DocumentSink;
 
-/// The JSON sink.
 pub(crate) struct Json;
 
 impl DocumentSink for Json {
@@ -34,7 +33,7 @@ impl DocumentSink for Json {
     }
 }
 
-/// A document with what all have in common in front.
+/// A document, preceded by the fields that all documents have.
 #[derive(Serialize)]
 struct Envelope<'a> {
     document: &'static str,
@@ -43,9 +42,9 @@ struct Envelope<'a> {
     content: &'a Document,
 }
 
-/// The document as indented JSON. It ends with a line break.
+/// Renders a document as indented JSON. It ends with a line break.
 ///
-/// A number that is not finite (a clock's frequency, if anything) becomes `null`.
+/// Non-finite numbers become `null`. Only a clock's frequency could be one.
 pub fn json(document: &Document) -> String {
     let envelope = Envelope {
         document: document.kind().name(),
@@ -58,7 +57,7 @@ pub fn json(document: &Document) -> String {
     visible(&json)
 }
 
-/// The same JSON with hidden characters as escapes. They can only be in strings.
+/// Escapes the hidden characters of JSON text. They only occur within strings.
 pub(crate) fn visible(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -74,7 +73,7 @@ pub(crate) fn visible(json: &str) -> String {
     out
 }
 
-/// The JSON Schema (draft 2020-12) of what [`json()`] writes of such a document.
+/// The JSON Schema (draft 2020-12) of the documents of this kind, as [`json()`] writes them.
 pub fn schema(kind: DocumentKind) -> Value {
     let mut schema = kind.content_schema().to_value();
     let common = [

@@ -1,4 +1,4 @@
-//! `--perfetto FILE`: a trace that appears under its name once it is complete.
+//! The output file of `--perfetto FILE`. It appears under its name only once it is complete.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,6 @@ use ticktax_model::recording::{Row, RowSink};
 use super::Perfetto;
 use crate::rows::{FileFormat, Finished, RowFile, RowFileError, RowsEnded};
 
-/// Traces for Perfetto.
 pub(crate) struct TraceFormat;
 
 impl FileFormat for TraceFormat {

@@ -1,4 +1,4 @@
-//! `--save FILE`: the recording itself.
+//! The output file of `--save FILE`: the recording itself.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,6 @@ use ticktax_model::recording::{RecordingWriter, Row, RowSink};
 
 use super::{FileFormat, Finished, RowFile, RowFileError, RowsEnded};
 
-/// Recordings, as Parquet files.
 pub(super) struct RecordingFormat;
 
 impl FileFormat for RecordingFormat {
