@@ -1,29 +1,29 @@
 //! Asks a recording about a program that the tracer did not follow.
 //!
-//! The analysis of a program ([`victim`](crate::Auditor::victim_since)) needs to know what each of its threads did
-//! while it was off its CPU. The tracer writes such rows for the threads that it follows. For any other thread they
-//! are derived here, from its runs and from the wake-ups of a machine-wide recording. The result is a recording
-//! like any other, with the subject in its header.
+//! The analysis of a program ([`victim`](crate::Auditor::victim_since)) needs to know what each of
+//! its threads did while it was off its CPU. The tracer writes such rows for the threads that it
+//! follows. For any other thread they are derived here, from its runs and from the wake-ups of a
+//! machine-wide recording. The result is a recording like any other, with the subject in its
+//! header.
 //!
 //! # Derivation
 //! Between two runs of a thread:
 //!
-//! - A wake-up splits the gap. The thread slept until then, and waited for a CPU after it. Several wake-ups mean
+//! - A wake-up splits the gap. The thread slept until then, and waited for a CPU after it. Several
+//!   wake-ups mean
 //!   that the thread ran in between without a switch event; that stretch is unknown.
 //! - Without a wake-up the thread did not sleep. It was preempted, and waited all the time.
 //!
-//! A wake-up can be missing, so a wait without one is only believed if no events were lost, no unreported thread
-//! ran meanwhile, and the CPU was busy. Otherwise the gap is unknown.
+//! A wake-up can be missing, so a wait without one is only believed if no events were lost, no
+//! unreported thread ran meanwhile, and the CPU was busy. Otherwise the gap is unknown.
 //!
-//! # Limits
-//! The recording does not say why a thread slept, so disk, locks, stops and sleep of its own accord are one state.
-//! A thread that its quota throttled looks preempted. Waits that cross either end of the recording are not
-//! reported.
+//! # Limits The recording does not say why a thread slept, so disk, locks, stops and sleep of its
+//! own accord are one state. A thread that its quota throttled looks preempted. Waits that cross
+//! either end of the recording are not reported.
 //!
-//! # Two passes
-//! The rows are read twice: [`Follow`] collects runs and wake-ups, [`Followed`] passes the rows on with the derived
-//! ones in their places. Wake-ups may come a second after the run that they led to, so one pass would have to hold
-//! back rows for that long.
+//! # Two passes The rows are read twice: [`Follow`] collects runs and wake-ups, [`Followed`] passes
+//! the rows on with the derived ones in their places. Wake-ups may come a second after the run that
+//! they led to, so one pass would have to hold back rows for that long.
 
 mod gaps;
 mod header;
@@ -46,13 +46,14 @@ pub enum Subject {
     Thread(i32),
     /// All processes whose program has this name.
     Program(String),
-    /// All processes in a cgroup and in those below it, by its path in the hierarchy that has the CPU controller.
+    /// All processes in a cgroup and in those below it, by its path in the hierarchy that has the
+    /// CPU controller.
     Cgroup(String),
 }
 
 impl Subject {
-    /// A cgroup that is named by its folder, such as `/sys/fs/cgroup/system.slice`, or by its path in
-    /// `/proc/PID/cgroup`.
+    /// A cgroup that is named by its folder, such as `/sys/fs/cgroup/system.slice`, or by its path
+    /// in `/proc/PID/cgroup`.
     pub fn cgroup(folder: &str) -> Self {
         let Some(below) = folder.strip_prefix("/sys/fs/cgroup/") else {
             return Self::Cgroup(folder.to_owned());
@@ -390,8 +391,8 @@ impl Followed {
         (self.sources, self.header)
     }
 
-    /// Takes the next row of the recording, and passes on what becomes of it. A derived row comes just before the
-    /// first row of the run that ends it, as the tracer would write it.
+    /// Takes the next row of the recording, and passes on what becomes of it. A derived row comes
+    /// just before the first row of the run that ends it, as the tracer would write it.
     pub fn row(&self, row: &Row, each: &mut dyn FnMut(&SourceTable, &Row)) {
         if let Row::Span(span) = row {
             let meaning = self.meanings.get(span.source.0 as usize).copied().flatten();

@@ -327,8 +327,8 @@ fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }
 
-/// The path in the hierarchy that has the CPU controller, from the text of `/proc/PID/cgroup`: that of version 1 if
-/// there is one, else that of version 2.
+/// The path in the hierarchy that has the CPU controller, from the text of `/proc/PID/cgroup`: that
+/// of version 1 if there is one, else that of version 2.
 fn cpu_cgroup(text: &str) -> Option<&str> {
     let lines = text.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ticktax_host::Proc;
 
-/// Processes by cgroup: those that were there at the begin or at the end, and the one that the session started.
+/// Processes by cgroup: those that were there at the begin or at the end, and the one that the
+/// session started.
 #[derive(Debug)]
 pub(crate) struct Cgroups(Option<BTreeMap<String, BTreeSet<i32>>>);
 

@@ -210,7 +210,7 @@ fn events(limitation: &Limitation) -> Words {
             format!("{threads} of its threads"),
             "there was no room to follow them",
         ),
-        Limitation::WaitsDerived { threads } => say(
+        Limitation::WaitsDerived { threads } => clauses(
             format!("why {threads} of its threads slept, and how long quotas throttled them"),
             "the tracer did not follow them: sleep, disk, locks and stops are one state, throttled time \
              counts as waiting, and waits that cross either end of the recording are missing",

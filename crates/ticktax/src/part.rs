@@ -53,7 +53,8 @@ impl Selected<'_> {
         followed.map_or(self.recording.header(), Followed::header)
     }
 
-    /// Passes the rows to `each`. Returns the table of their sources, and the header of the part or the whole.
+    /// Passes the rows to `each`. Returns the table of their sources, and the header of the part or
+    /// the whole.
     pub(crate) fn replay(
         self,
         each: &mut dyn FnMut(&SourceTable, &Row),

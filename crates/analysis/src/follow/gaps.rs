@@ -4,8 +4,8 @@ use ticktax_model::recording::Header;
 use ticktax_model::victim::{MOVED, OffCpuReason};
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-/// Longest idle time that a wait for a CPU may contain: it takes that long at most to wake a CPU, or to move the
-/// thread to it.
+/// Longest idle time that a wait for a CPU may contain: it takes that long at most to wake a CPU,
+/// or to move the thread to it.
 const MAX_IDLE: Nanos = Nanos::from_millis(1);
 
 /// A thread had a CPU.
@@ -71,8 +71,8 @@ impl Machine {
         }
     }
 
-    /// A CPU idled. Idle periods that are shorter than [`MAX_IDLE`] do not matter, even several in a wait: the CPU
-    /// was busy in between.
+    /// A CPU idled. Idle periods that are shorter than [`MAX_IDLE`] do not matter, even several in
+    /// a wait: the CPU was busy in between.
     pub(super) fn idled(&mut self, span: &Span) {
         if span.dur <= MAX_IDLE {
             return;
@@ -103,14 +103,16 @@ impl Machine {
         });
     }
 
-    /// Why a thread was off its CPU, before and between its `runs`. Both lists are in order. The idle time of a CPU
-    /// does not count against the waits of a real-time thread, which the kernel may keep from an idle CPU.
+    /// Why a thread was off its CPU, before and between its `runs`. Both lists are in order. The
+    /// idle time of a CPU does not count against the waits of a real-time thread, which the kernel
+    /// may keep from an idle CPU.
     pub(super) fn gaps(&self, runs: &[Run], wakes: &[Nanos], is_real_time: bool) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let mut before: Option<Run> = None;
         for run in runs {
             let left = before.map(|run| run.end);
-            // A row that overlaps another is damaged, or its thread number was given to a new thread.
+            // A row that overlaps another is damaged, or its thread number was given to a new
+            // thread.
             if left.is_none_or(|left| left < run.start) {
                 self.gap(&mut gaps, before, *run, wakes, is_real_time);
             }
@@ -178,7 +180,8 @@ impl Machine {
     }
 }
 
-/// Whether one of these intervals, which are in order and apart, has more than `least` in common with `from..to`.
+/// Whether one of these intervals, which are in order and apart, has more than `least` in common
+/// with `from..to`.
 fn overlaps(intervals: &[(Nanos, Nanos)], from: Nanos, to: Nanos, least: Nanos) -> bool {
     let first = intervals.partition_point(|&(_, end)| end <= from);
     let mut common = intervals[first..].iter();

@@ -9,10 +9,11 @@ use super::ProcessId;
 #[derive(Args, Clone, Debug, Default)]
 #[group(multiple = false)]
 pub(crate) struct SubjectArguments {
-    /// Say what happened to this process and its threads; several, separated by commas, are one program
+    /// Say what happened to this process and its threads; several, separated by commas, are one
+    /// program
     ///
-    /// Any recording that keeps spans can be asked, of the whole machine too. If the tracer did not follow the
-    /// process, its waits are derived from runs and wake-ups.
+    /// Any recording that keeps spans can be asked, of the whole machine too. If the tracer did not
+    /// follow the process, its waits are derived from runs and wake-ups.
     #[arg(
         short,
         long,

@@ -1,4 +1,5 @@
-//! A subject that is asked about after the recording was made, next to one that the tracer followed.
+//! A subject that is asked about after the recording was made, next to one that the tracer
+//! followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,8 +63,8 @@ fn statement(followed: &Followed, rows: &[Row]) -> Statement {
 /// A thread waited for a CPU, or slept: its number, when, and until when.
 type Off = (i32, bool, i64, i64);
 
-/// Off-CPU rows that lead to a run. Those of a thread that was never seen to run before are left out, except for the
-/// wait that its first wake-up began.
+/// Off-CPU rows that lead to a run. Those of a thread that was never seen to run before are left
+/// out, except for the wait that its first wake-up began.
 fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     let mut runs: BTreeMap<i32, (i64, i64)> = BTreeMap::new();
     for row in rows {
@@ -91,7 +92,8 @@ fn off_cpu_rows(rows: &[Row], sources: &SourceTable) -> BTreeSet<Off> {
     off.collect()
 }
 
-/// What a machine-wide recording has of a world: no rows of waits, but a wake-up at the begin of each that began so.
+/// What a machine-wide recording has of a world: no rows of waits, but a wake-up at the begin of
+/// each that began so.
 fn as_machine(fixture: &Fixture) -> Vec<Row> {
     let mut sources = fixture.sources.clone();
     let idle = sources.intern(Source::idle());
