@@ -12,6 +12,7 @@ mod dist;
 mod gallery;
 mod kernels;
 mod picture;
+mod prose;
 mod record;
 mod screens;
 mod script;
@@ -30,6 +31,9 @@ usage: cargo xtask bpf            compile the sources in crates/trace/bpf, and w
        cargo xtask dist --check       the same, twice, and say whether both are the same bytes
        cargo xtask kernels [WORD…]    audit guests with Debian's kernels and some that it builds, those with a WORD in their names, and write docs/kernels.md
        cargo xtask picture        draw docs/picture.svg, the terminal in the README
+       cargo xtask prose          compare marked prose with its ceilings, in xtask/prose.txt
+       cargo xtask prose --list FOLDER  show each marked place, with what to write instead
+       cargo xtask prose --lower  lower the ceilings to what is there
        cargo xtask script         build crates/report/script, what a page with a timeline runs
        cargo xtask script --check say whether the committed script is what that gives, after its types and its tests
        cargo xtask screens        measure what README.md and docs/tutorial.md print, as root
@@ -48,6 +52,9 @@ fn main() -> ExitCode {
         ["dist", ref words @ ..] => dist::make(words),
         ["kernels", ref words @ ..] => kernels::make(words),
         ["picture"] => picture::draw(),
+        ["prose"] => prose::check(),
+        ["prose", "--list", folder] => prose::list(folder),
+        ["prose", "--lower"] => prose::lower(),
         ["script"] => script::build(),
         ["script", "--check"] => script::check(),
         ["screens"] => screens::write(None),
