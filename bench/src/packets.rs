@@ -61,10 +61,10 @@ struct Results {
     others: u64,
     /// Effects that the formula ignores, for each wrong prediction.
     apart: Vec<Apart>,
-    /// Turns that lost datagrams with the recommended buffer, although the receiver paused for
-    /// longer than in the run that the recommendation is based on.
+    /// Runs with the recommended buffer in which the receiver paused for longer than in the run that
+    /// the recommendation is based on.
     longer_pause: u64,
-    /// Losses of those runs.
+    /// Losses of all runs with the recommended buffer that lost datagrams.
     in_spite: Vec<InSpite>,
 }
 

@@ -1,9 +1,10 @@
 //! Runs a trial on this machine, with interleaved arms.
 //!
-//! 1. [`Prepared::check`] validates everything and changes nothing. 2. [`Prepared::begin`] locks
-//! the journal, undoes what a killed run left, and starts a watchdog. 3. Each [`Runner::step`]
-//! makes one run. Warm-ups of every arm come first, then noise runs of the first arm, then the
-//! blocks. 4. [`Runner::end`] restores every setting. Dropping the runner does the same.
+//! 1. [`Prepared::check`] validates everything and changes nothing.
+//! 2. [`Prepared::begin`] locks the journal, undoes what a killed run left, and starts a watchdog.
+//! 3. Each [`Runner::step`] makes one run. Warm-ups of every arm come first, then noise runs of the
+//!    first arm, then the blocks.
+//! 4. [`Runner::end`] restores every setting. Dropping the runner does the same.
 //!
 //! Each step first applies the settings of its arm. A setting that already has the right value is
 //! read, to detect changes by other programs. Then the step pauses for the settle time, whether or
