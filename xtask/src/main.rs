@@ -2,7 +2,7 @@
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a chore talks to whoever runs it"
+    reason = "a chore prints to the terminal"
 )]
 
 mod bpf;
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes a file where its contents are new.
+/// Writes a file if its contents changed.
 fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
     let path = root().join(file);
     if fs::read(&path).is_ok_and(|committed| committed == fresh) {
@@ -94,7 +94,7 @@ fn renew(file: &str, fresh: &[u8]) -> Result<String, String> {
     Ok(format!("{file} is new: {} bytes", fresh.len()))
 }
 
-/// Fails where a committed file is not what it is made from.
+/// Fails if a committed file differs from the generated one.
 fn compare(file: &str, fresh: &[u8], run: &str) -> Result<(), String> {
     if read(file)? == fresh {
         return Ok(());
@@ -108,8 +108,8 @@ fn read(file: &str) -> Result<Vec<u8>, String> {
     fs::read(root().join(file)).map_err(|error| format!("cannot read {file}: {error}"))
 }
 
-/// The folder of the workspace. Cargo says where it runs this from; what the build knew would be
-/// another checkout's where two share a target folder.
+/// Folder of the workspace. Uses cargo's run-time variable, because the build-time value could name
+/// another checkout that shares the target folder.
 fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
