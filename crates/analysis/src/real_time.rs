@@ -2,8 +2,8 @@
 //!
 //! Real-time threads run before ordinary ones, with two exceptions. If the real-time threads of a
 //! CPU have used up `sched_rt_runtime_us`, they are throttled: until the period ends, ordinary
-//! threads run there, or the CPU is idle. Since Linux 6.12, if ordinary threads have waited for 950
-//! ms, the fair server runs them for 50 ms.
+//! threads run there, or the CPU is idle. Since Linux 6.12, the fair server runs ordinary threads
+//! for 50 ms after they have waited for 950 ms.
 //!
 //! # Criteria
 //! A wait of a real-time thread counts if
@@ -17,7 +17,7 @@
 //! leave both possible, both are named.
 //!
 //! # Order of rows
-//! It is known only at the end which threads are real-time threads. Until then, every wait is kept
+//! Which threads are real-time threads is known only at the end. Until then, every wait is kept
 //! that would meet the criteria if the right threads were real-time. That is, the threads that did
 //! not run during the wait used up the time before it. Few waits of ordinary threads are like that,
 //! because the thread that they wait for usually ran before the wait, too.

@@ -1,9 +1,10 @@
 //! The timeline: turns a recording's rows into typed events for all consumers, in one pass.
 //!
 //! It resolves the meaning of each row's source ([`Role`]): a thread, idle time, an interrupt or a
-//! function within it, a probe's gap, or a wait and its reason. It notes how the occupant of a CPU
-//! came there ([`Onset`]). It also keeps the recent history of each CPU ([`History`]), so that
-//! consumers can look up what ran during an interval: the ledger for a gap, the victim for a wait.
+//! function within it, a probe's gap, or a wait and its reason. It notes whether the occupant of a
+//! CPU was already running or came after idle time ([`Onset`]). It also keeps the recent history of
+//! each CPU ([`History`]), so that consumers can look up what ran during an interval: the ledger
+//! for a gap, the victim for a wait.
 //!
 //! # Order
 //! The rows of one CPU arrive in the order of their ends: an interrupt before the thread that it
@@ -73,7 +74,7 @@ pub(crate) enum EventKind<'a> {
     Edge(&'a Edge),
 }
 
-/// How an occupant came onto its CPU.
+/// How an occupant's row follows the CPU's previous row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Onset {
     /// It was already running. Page faults and the edges of work items split one run into several
@@ -122,7 +123,7 @@ struct CpuLine {
 }
 
 impl CpuLine {
-    /// Takes an occupant's row and returns how it came onto the CPU.
+    /// Takes an occupant's row and returns how it follows the previous one.
     #[inline]
     fn occupy(&mut self, span: &Span, occupant: &Occupant) -> Onset {
         let new = Last {

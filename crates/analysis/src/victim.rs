@@ -57,7 +57,7 @@ use crate::timeline::{
     Event, EventKind, History, MAX_TIME, Occupant, OffCpu, Part, Piece, ThreadId, Timeline,
 };
 
-/// Shorter idle time may only be the switch to the thread that is about to run.
+/// Shorter idle periods may just be the switch to the next thread.
 pub(crate) const MIN_IDLE: Nanos = Nanos::from_micros(5);
 
 /// Finds out from a timeline's events what happened to a recording's victim.
@@ -375,8 +375,8 @@ impl Victim {
         }
     }
 
-    /// Finds the CPU where a wait was spent that ended on another, and holds the wait back until
-    /// that CPU's rows have come.
+    /// Finds the CPU on which a thread waited before it ran on another one. Holds the wait back
+    /// until that CPU's rows have come.
     fn find_place(&mut self, wait: Moved) {
         let life = self.threads.get(&wait.thread.tid);
         match life.and_then(|life| life.slot_before(wait.span.start)) {

@@ -11,8 +11,8 @@
 //! is missing. Autogroups are an exception: they divide CPU time between sessions first. A thread
 //! of another session waits behind the probe as behind any program, and such waits are reported.
 //!
-//! A wait is not reported if a thread ran during it whose switch the kernel did not report. That
-//! thread may have been the one that waited.
+//! If the kernel did not report the switch to a thread, waits during that thread's run are not
+//! reported. It may have been the thread that waited.
 //!
 //! # Order of rows
 //! Edges and rows from other CPUs can arrive late. The start of a wait is therefore looked up by
@@ -176,8 +176,7 @@ impl Waits {
         }
     }
 
-    /// Notes that a thread ran whose switch the kernel did not report. Any thread may have been the
-    /// one.
+    /// Notes that a thread ran whose switch the kernel did not report. It may have been any thread.
     fn unreported(&mut self, span: &Span) {
         if self.unreported.len() == UNREPORTED {
             let oldest = self.unreported.pop_front();

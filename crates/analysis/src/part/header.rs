@@ -98,8 +98,8 @@ impl Cut {
         })
     }
 
-    /// The run that the part is about. Of a loop's report, only its specification holds for a part.
-    /// The counts of a packet run hold only for the full recording.
+    /// The run that the part is about. A loop's report keeps its specification. A packet run is
+    /// left out, because its counts hold only for the full recording.
     fn paced(&self, paced: Paced) -> Option<Paced> {
         Some(match paced {
             Paced::Loop(mut run) => {

@@ -156,7 +156,7 @@ impl Life {
         });
     }
 
-    /// Adds time off the CPU, except throttling. The thread is the victim's.
+    /// Adds time off the CPU, except throttling. Only the victim's threads have such rows.
     pub(super) fn absent(&mut self, span: &Span, cause: OffCpuReason, worst: &mut Worst) {
         self.saw(span);
         self.add(cause.into(), span.dur, span.dur);

@@ -83,7 +83,8 @@ impl Moves {
         self.placed[slot].push_back(wait);
     }
 
-    /// The next wait on the CPU in `slot` that this CPU's history, complete until `known`, covers.
+    /// The next wait on the CPU in `slot`, once this CPU's history covers it. The history is
+    /// complete until `known`.
     #[inline]
     pub(super) fn ready_on(&mut self, slot: usize, known: Nanos) -> Option<Moved> {
         if self.count == 0 {

@@ -1,11 +1,11 @@
 //! Decides whether the times at which a program waited behind a source match a beat of that source.
 //!
 //! A thread with a beat may also run at other times. A period is therefore reported only if the
-//! waiting times match the beat. While the program waits, it sees all or part of one event of the
-//! source. An event lasts no longer than the beat's usual events, so each interval of waiting
-//! bounds the start of its event. If the beat keeps to a grid, these bounds must contain a point of
-//! the grid. If the beat re-arms after each event, or its phase jumped, the starts of consecutive
-//! events must be a whole number of periods apart.
+//! waiting times match the beat. Each interval of waiting covers all or part of one event of the
+//! source. An event lasts no longer than the beat's usual events, so the interval bounds the start
+//! of its event. If the beat keeps to a grid, these bounds must contain a point of the grid. If the
+//! beat re-arms after each event, or its phase jumped, the starts of consecutive events must be a
+//! whole number of periods apart.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
@@ -104,7 +104,8 @@ impl Evidence {
         }
     }
 
-    /// Whether chance is ruled out, and more than half of the time in excess of chance matches.
+    /// Whether chance is ruled out, and more than half of the time that chance leaves unexplained
+    /// matches.
     fn suffices(&self) -> bool {
         let by_chance = self.chances / self.judged.max(1.0);
         self.log_chance <= CHANCE.ln() && self.matching > self.total * f64::midpoint(1.0, by_chance)
