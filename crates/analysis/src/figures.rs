@@ -1,5 +1,5 @@
-//! A recording in a few numbers, for comparison with predictions. They are the same for a real and
-//! a simulated machine.
+//! The key figures of a recording, for comparison with predictions. Real and simulated machines
+//! have the same figures.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Figures;
@@ -8,7 +8,7 @@ use ticktax_model::statement::{Class, Statement};
 
 /// The figures of the whole machine and, for the program `pid`, of its CPU time.
 ///
-/// A value that was not measured, or not requested of the auditor, has no figure.
+/// Values that were not measured, or not requested from the auditor, are left out.
 pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut add = |measure, value: Option<f64>| {
@@ -22,7 +22,8 @@ pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
         let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
         let wall = longest.unwrap_or_default();
         let accounts = statement.accounts.iter();
-        let own = accounts.filter(|a| a.class == Class::Program && a.pid == Some(pid));
+        let own =
+            accounts.filter(|account| account.class == Class::Program && account.pid == Some(pid));
         let ran: Nanos = own.map(|account| account.time).sum();
         let programs = statement
             .accounting

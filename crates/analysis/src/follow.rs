@@ -10,20 +10,21 @@
 //! Between two runs of a thread:
 //!
 //! - A wake-up splits the gap. The thread slept until then, and waited for a CPU after it. Several
-//!   wake-ups mean
-//!   that the thread ran in between without a switch event; that stretch is unknown.
+//!   wake-ups mean that the thread ran in between without a switch event; that stretch is unknown.
 //! - Without a wake-up the thread did not sleep. It was preempted, and waited all the time.
 //!
 //! A wake-up can be missing, so a wait without one is only believed if no events were lost, no
 //! unreported thread ran meanwhile, and the CPU was busy. Otherwise the gap is unknown.
 //!
-//! # Limits The recording does not say why a thread slept, so disk, locks, stops and sleep of its
-//! own accord are one state. A thread that its quota throttled looks preempted. Waits that cross
-//! either end of the recording are not reported.
+//! # Limits
+//! The recording does not say why a thread slept, so disk, locks, stops and voluntary sleep are one
+//! state. A thread that its quota throttled looks preempted. Waits that cross either end of the
+//! recording are not reported.
 //!
-//! # Two passes The rows are read twice: [`Follow`] collects runs and wake-ups, [`Followed`] passes
-//! the rows on with the derived ones in their places. Wake-ups may come a second after the run that
-//! they led to, so one pass would have to hold back rows for that long.
+//! # Two passes
+//! The rows are read twice: [`Follow`] collects runs and wake-ups, [`Followed`] passes the rows on
+//! with the derived ones in their places. Wake-ups may come a second after the run that they led
+//! to, so one pass would have to hold back rows for that long.
 
 mod gaps;
 mod header;
