@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ticktax_model::disk::read_input;
+use ticktax_store::disk::read_input;
 
 /// The longest file of a person, in MiB.
 pub const MAX_MIB: u32 = 1;

@@ -3,7 +3,6 @@
 //! `docs/data.md` describes the tables and their columns. A file is written at once and sorted, so it is small, and
 //! queries that ask for one name or one time skip most of it.
 
-mod file;
 mod rows;
 mod table;
 
@@ -13,9 +12,8 @@ use std::fmt;
 use crate::totals::{AccountSums, IntervalSum};
 use crate::{Cpu, Nanos};
 
-pub use file::{FactsError, PartWriter};
-pub use rows::{BeatFact, HostFact, Row};
-pub use table::Table;
+pub use rows::{BeatFact, Cell, HostFact, Row};
+pub use table::{Column, ColumnKind, Table};
 
 /// How long the windows of a table are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

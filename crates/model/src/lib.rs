@@ -3,7 +3,7 @@
 //! Everything that the other crates say to each other is said in these types: a recording of what
 //! happened on each CPU ([`recording::Row`]s and a [`recording::Header`]), the
 //! [`statement::Statement`] that the analysis makes of it, and the small words they are made of.
-//! Nothing here calls the system, except to read and write a recording's file.
+//! Nothing here reads or writes files, or calls the system; `ticktax_store` does.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
@@ -15,11 +15,11 @@ pub mod changes;
 pub mod clock;
 pub mod configured;
 pub mod cpu;
-pub mod disk;
 pub mod document;
 pub mod facts;
 pub mod finding;
 pub mod glance;
+pub mod hidden;
 pub mod histogram;
 pub mod hook;
 pub mod incident;

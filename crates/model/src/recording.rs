@@ -16,12 +16,10 @@ use crate::witness::Witnesses;
 use crate::{Cpu, Histogram, Nanos, SourceId, Span};
 
 mod edge;
-mod file;
 mod part;
 mod probes;
 
 pub use edge::{Edge, EdgeKind, Effect};
-pub use file::{RecordingError, RecordingReader, RecordingWriter};
 pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 
@@ -424,6 +422,25 @@ pub trait RowSink {
     /// Takes one row. Rows of one CPU come in the order in which they ended; rows of different
     /// CPUs come in any order.
     fn row(&mut self, sources: &crate::SourceTable, row: &Row);
+}
+
+/// A recording whose rows can be replayed, however it is stored.
+pub trait RowSource {
+    /// Why a replay failed.
+    type Error;
+
+    /// Everything about the recording but its rows.
+    fn header(&self) -> &Header;
+
+    /// Gives every row to `each`, from the first one on, with a table that holds the row's source.
+    /// Returns the table of all sources.
+    ///
+    /// # Errors
+    /// The rows cannot be read. Those given before then are right.
+    fn replay(
+        &mut self,
+        each: &mut dyn FnMut(&crate::SourceTable, &Row),
+    ) -> Result<crate::SourceTable, Self::Error>;
 }
 
 impl Row {

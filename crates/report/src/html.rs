@@ -8,7 +8,6 @@
 mod blocks;
 mod escape;
 mod figures;
-mod file;
 mod names;
 mod plots;
 mod policy;
@@ -19,17 +18,17 @@ mod timeline;
 
 use std::fmt::Write;
 
+use ticktax_model::SourceTable;
 use ticktax_model::document::{Document, DocumentKind};
+use ticktax_model::recording::{Row, RowSink};
 
-use crate::text::block::{Block, Row};
+use crate::rows::RowsEnded;
+use crate::text::block::{self, Block};
 use crate::text::page as written;
 use crate::{TextStyle, View, json};
 use escape::text;
 use plots::Plot;
 use timeline::{Drawn, Timeline};
-
-pub use file::HtmlFile;
-pub(crate) use file::HtmlFormat;
 
 /// How a page looks, on a screen, a phone and paper.
 const STYLE: &str = include_str!("html/style.css");
@@ -46,7 +45,7 @@ impl Part {
         for block in &mut self.blocks {
             if let Block::Line { place, .. }
             | Block::Text { place, .. }
-            | Block::Row(Row { place, .. }) = block
+            | Block::Row(block::Row { place, .. }) = block
             {
                 *place = None;
             }
@@ -59,6 +58,30 @@ impl Part {
 #[cfg(test)]
 pub(crate) fn page(document: &Document) -> String {
     page_with(document, None)
+}
+
+/// A page for a browser, in the making: with a timeline of the rows that came, if any did.
+#[derive(Debug, Default)]
+pub struct HtmlPage {
+    timeline: Timeline,
+}
+
+impl HtmlPage {
+    /// The page of a document that was not made of rows.
+    pub fn finish(self, document: &Document) -> String {
+        page_with(document, None)
+    }
+
+    /// The page of a document that was made of the rows that came.
+    pub fn finish_with_rows(self, ended: &RowsEnded<'_>) -> String {
+        page_with(ended.document, self.timeline.finish(ended))
+    }
+}
+
+impl RowSink for HtmlPage {
+    fn row(&mut self, sources: &SourceTable, row: &Row) {
+        self.timeline.row(sources, row);
+    }
 }
 
 /// The same with the timeline of the recording that it was made of, where there is one.

@@ -7,7 +7,6 @@
 //! rows of a CPU are held until the thread or idling below them ends, and written from the outside in.
 //! What is held is bounded; times are on `CLOCK_MONOTONIC` of the machine that was watched.
 
-mod file;
 mod proto;
 #[cfg(test)]
 mod tests;
@@ -25,7 +24,6 @@ use ticktax_model::{Cpu, Kind, Nanos, SourceTable, Span, Thread};
 
 use crate::limitation;
 use crate::wakeups::WakeUps;
-pub(crate) use file::TraceFormat;
 use proto::{
     DebugAnnotation, EventType, ProcessDescriptor, ThreadDescriptor, Trace, TracePacket,
     TrackDescriptor, TrackEvent,
@@ -43,7 +41,7 @@ const BUFFER: usize = 1 << 16;
 
 /// A trace in the making.
 #[derive(Debug)]
-struct Perfetto<W> {
+pub struct Perfetto<W> {
     out: W,
     buffer: Vec<u8>,
     /// The first error; nothing is written after it.
@@ -63,7 +61,7 @@ struct Perfetto<W> {
 
 impl<W: Write> Perfetto<W> {
     /// A trace that goes to `out`.
-    fn new(out: W) -> Self {
+    pub fn new(out: W) -> Self {
         Self {
             out,
             buffer: Vec::with_capacity(2 * BUFFER),
@@ -83,7 +81,7 @@ impl<W: Write> Perfetto<W> {
     ///
     /// # Errors
     /// The first that writing met.
-    fn finish(mut self, sources: &SourceTable, document: &Document) -> io::Result<u64> {
+    pub fn finish(mut self, sources: &SourceTable, document: &Document) -> io::Result<u64> {
         let held = std::mem::take(&mut self.held);
         for (cpu, spans) in held {
             self.nested(sources, cpu, spans);

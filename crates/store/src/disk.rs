@@ -1,39 +1,34 @@
-//! Files: folders that are held by a handle, files that appear complete or not at all, output to
-//! files and devices, locks, checksummed lines, and words for I/O errors.
+//! Files and folders: folders held by a handle, files that appear complete or not at all, output to
+//! files and devices, locks, checksummed lines, and messages for I/O errors.
 
-mod bounds;
 mod folder;
 mod input;
 mod output;
 mod temporary;
 
-use std::cell::Cell;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nix::errno::Errno;
-use parquet::errors::ParquetError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use bounds::Excess;
-pub(crate) use bounds::{Bounds, Fetch, Footer};
 pub use folder::{Distrust, Folder};
 pub use input::{open_input, read_input};
 pub use output::{check_output, write_output};
 pub use temporary::{Temporary, remove_abandoned};
 
-/// A file or folder that nobody else locks (flock(2)) until it is dropped, or the process ends, however it does.
+/// A file or folder with an exclusive lock (flock(2)). Dropping it unlocks, and so does the end of
+/// the process, even after SIGKILL.
 #[derive(Debug)]
 pub struct LockedFile(File);
 
 impl LockedFile {
-    /// Locks what is open.
+    /// Locks an open file or folder.
     ///
     /// # Errors
-    /// Somebody else has the lock, or those of the system.
+    /// Another process holds the lock, or a system error.
     pub fn lock(file: File) -> Result<Self, TryLockError> {
         file.try_lock()?;
         Ok(Self(file))
@@ -55,24 +50,25 @@ impl DerefMut for LockedFile {
 }
 
 impl Drop for LockedFile {
-    /// A child that another thread is just starting has the file until it runs its program: closed here alone, it
-    /// would stay locked.
+    /// Unlocks explicitly. A child that another thread has just forked holds a copy of the
+    /// descriptor until it executes its program, so closing ours would leave the file locked.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
 }
 
-/// A line of a journal: the CRC-32 of its JSON in eight hexadecimal digits, a space, the JSON.
+/// Writes a line of a journal: the CRC-32 of its JSON in eight hexadecimal digits, a space, the
+/// JSON.
 ///
 /// # Errors
-/// The content has no JSON: a path in it is no UTF-8.
+/// The content cannot be JSON: it holds a path that is not UTF-8.
 pub fn checked_line(content: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let json = serde_json::to_string(content)?;
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
 }
 
-/// What a [`checked_line`] with its line end holds; `None` where it is cut short or damaged, or is of something
-/// else.
+/// Reads a [`checked_line`], which includes its line end. Returns `None` if the line is cut short
+/// or damaged, or holds another type.
 pub fn read_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     let text = str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (sum, json) = text.split_once(' ')?;
@@ -144,57 +140,9 @@ pub fn is_full(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// The reason behind a Parquet error, on one line and without the layers around it.
-pub(crate) fn parquet_words(error: &ParquetError) -> String {
-    let text = match error {
-        ParquetError::General(text) | ParquetError::NYI(text) | ParquetError::EOF(text) => {
-            text.clone()
-        }
-        ParquetError::External(inner) => match inner.downcast_ref::<io::Error>() {
-            Some(error) => error_words(error),
-            None => inner.to_string(),
-        },
-        other => other.to_string(),
-    };
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-thread_local! {
-    /// Whether [`decode`] runs on this thread.
-    static DECODING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether a panic on this thread now comes from damaged bytes, and will become an error. A panic
-/// hook need not print it.
-pub fn is_decoding() -> bool {
-    DECODING.get()
-}
-
-/// Runs a piece of the Parquet library on bytes that may be damaged. It mostly returns an error
-/// for them, and panics on a few; its half-done work is not used again.
-pub(crate) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
-    let outer = DECODING.replace(true);
-    let done = catch_unwind(AssertUnwindSafe(work));
-    DECODING.set(outer);
-    match done {
-        Ok(done) => done.map_err(|error| parquet_words(&error)),
-        Err(_) => Err("its bytes make no sense".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_panic_while_decoding_is_known_as_such() {
-        let panicked: Result<(), String> = decode(|| {
-            assert!(is_decoding());
-            panic!("damaged bytes")
-        });
-        assert!(panicked.is_err());
-        assert!(!is_decoding());
-    }
 
     #[test]
     fn a_lock_ends_with_its_owner_whoever_has_a_copy_of_the_file() {
@@ -202,7 +150,7 @@ mod tests {
         let open = || LockedFile::lock(File::open(folder.path()).expect("a folder"));
         let first = open().expect("it is free");
         assert!(matches!(open(), Err(TryLockError::WouldBlock)));
-        // As a child has it that another thread is just starting.
+        // A child that another thread is starting has such a copy.
         let copy = first.try_clone().expect("a copy");
         drop(first);
         open().expect("it is free again");

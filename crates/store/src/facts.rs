@@ -5,6 +5,7 @@
 //! files of a killed one. Rows that cannot be written are kept for a while and tried again, in
 //! bounded memory.
 
+mod file;
 mod parts;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,11 +14,13 @@ use std::fs::TryLockError;
 use std::io;
 use std::path::Path;
 
-use ticktax_model::disk::{Folder, LockedFile};
-use ticktax_model::facts::{FactsError, PartWriter, Row, Table, Window, WindowLength};
+use parts::{Part, clear_leftovers, day_of, make_day, make_table, next_name, parts};
+use ticktax_model::facts::{Row, Table, Window, WindowLength};
 use ticktax_model::totals::FactsCount;
 
-use parts::{Part, clear_leftovers, day_of, make_day, make_table, next_name, parts};
+use crate::disk::{Folder, LockedFile};
+
+pub use file::{FactsError, PartWriter};
 
 /// The file that an agent locks while it writes into the folder.
 const LOCK: &str = ".lock";
@@ -213,13 +216,13 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use tempfile::TempDir;
-    use ticktax_model::facts::{FactsError, HostFact, Window, WindowLength};
+    use ticktax_model::facts::{HostFact, Window, WindowLength};
     use ticktax_model::machine::Machine;
     use ticktax_model::statement::Class;
     use ticktax_model::totals::{AccountKey, AccountSums, IntervalSum};
     use ticktax_model::{Cpu, Nanos};
 
-    use super::{FactsFolder, FactsSettings};
+    use super::{FactsError, FactsFolder, FactsSettings};
 
     const DAY_MS: i64 = 86_400_000;
 

@@ -33,10 +33,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ticktax_model::SourceTable;
-use ticktax_model::disk::{Folder, LockedFile, remove_abandoned};
 use ticktax_model::incident::{Incident, IncidentEntry, IncidentIndex, IndexLine, LossCause};
-use ticktax_model::recording::{Header, RecordingError, RecordingWriter, Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink};
 
+use crate::disk::{Folder, LockedFile, remove_abandoned};
+use crate::recording::{RecordingError, RecordingWriter};
 use index::{IndexError, IndexFile};
 use name::{recording_name, time_in};
 use reading::entry_of;

@@ -1,14 +1,16 @@
-//! The recording's file: one Parquet file, readable by any tool that reads Parquet.
+//! Recordings as Parquet files, which any tool for Parquet can read:
 //!
 //! ```sql
 //! SELECT source, sum(self_ns) FROM 'x.parquet' GROUP BY 1
 //! ```
 //!
-//! A row is a [`Row`](super::Row): a frame of a paced loop where it says when it was `due_ns`, an edge
-//! where it has an `edge`, with the thread that was woken in `edge_tid`, or the work item's function or
-//! the softirq in `edge_to`. The [`Header`](super::Header) is JSON in the file's key-value metadata,
-//! under the key `ticktax`. Both directions stream: memory is bounded by a row group,
-//! whatever the length of the recording.
+//! A line of the file is a [`Row`](ticktax_model::recording::Row). It is a frame of a paced loop if
+//! `due_ns` has a value, and an edge if `edge` has one; the woken thread is then in `edge_tid`, and
+//! a work item's function or a softirq in `edge_to`. The
+//! [`Header`](ticktax_model::recording::Header) is JSON in the key-value metadata, under the key
+//! `ticktax`.
+//!
+//! Reader and writer stream: each holds at most one row group in memory.
 
 mod checksum;
 mod column;

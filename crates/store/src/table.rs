@@ -1,7 +1,7 @@
-//! A table as a Parquet file: columns that are decided at run time, and words about them in the
-//! file's key-value metadata.
+//! Tables as Parquet files. The columns are chosen at run time; the key-value metadata of the file
+//! describes them.
 //!
-//! Any column but the first may have no value in a row. The same rows give the same bytes.
+//! The first column has a value in every row; others may be empty. Equal rows give equal bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,76 +18,20 @@ use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReade
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::record::Field;
 use parquet::schema::types::{Type, TypePtr};
-use serde::{Deserialize, Serialize};
+use ticktax_model::table::{Cell, Column, Values};
 
-use crate::disk::{Bounds, Excess, Fetch, Footer, Temporary, decode, error_words, parquet_words};
+use crate::disk::{Temporary, error_words};
+use crate::parquet_file::{Bounds, Excess, Fetch, Footer, decode, parquet_words};
 
-/// What the values of a column are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Values {
-    /// Whole numbers of 64 bits; times in ns are these.
-    Integers,
-    /// Fractions.
-    Reals,
-    /// Words.
-    Texts,
-}
-
-/// A column.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Column {
-    /// Its name, which no other has.
-    pub name: String,
-    /// What it holds.
-    pub values: Values,
-}
-
-/// A value in a row.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Cell {
-    /// There is none.
-    #[default]
-    Nothing,
-    /// A whole number.
-    Integer(i64),
-    /// A fraction, finite.
-    Real(f64),
-    /// Words.
-    Text(String),
-}
-
-impl Cell {
-    /// Whether it can stand in a column of these.
-    pub fn fits(&self, values: Values) -> bool {
-        matches!(
-            (self, values),
-            (Self::Nothing, _)
-                | (Self::Integer(_), Values::Integers)
-                | (Self::Real(_), Values::Reals)
-                | (Self::Text(_), Values::Texts)
-        )
-    }
-
-    /// The number, where it is one.
-    pub fn number(&self) -> Option<f64> {
-        match self {
-            Self::Integer(number) => Some(*number as f64),
-            Self::Real(number) => Some(*number),
-            Self::Nothing | Self::Text(_) => None,
-        }
-    }
-}
-
-/// Why a table could not be written or read, in a line.
+/// A table that could not be written or read. The message is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {verb} {}: {why}", path.display())]
 pub struct TableError {
-    /// What was tried: `write` or `read`.
+    /// `write` or `read`.
     pub verb: &'static str,
     /// The file.
     pub path: PathBuf,
-    /// Why it failed, and what to do.
+    /// Reason and remedy.
     pub why: String,
 }
 
@@ -106,21 +50,20 @@ impl TableError {
     }
 }
 
-/// Writes a table to a file that appears under its name once it is complete.
+/// Writes a table to a file that appears under its name when it is complete.
 pub struct TableWriter {
     path: PathBuf,
     columns: Vec<Column>,
-    // Declared before `temporary`, so that nothing is still to be flushed when the file goes.
+    // Dropped before `temporary`, so that it flushes before the file is removed.
     file: SerializedFileWriter<File>,
     temporary: Temporary,
 }
 
 impl TableWriter {
-    /// Begins a table that will appear as `path`, in place of what is there. The first column has a
-    /// value in every row.
+    /// Starts a table that will appear as `path` and replace any file there.
     ///
     /// # Errors
-    /// The file cannot be made beside its place.
+    /// The temporary file next to `path` cannot be created.
     pub fn create(
         path: &Path,
         columns: &[Column],
@@ -149,7 +92,8 @@ impl TableWriter {
         })
     }
 
-    /// Writes rows as one row group. A cell that does not fit its column, or is missing, is as none.
+    /// Writes rows as one row group. A missing cell, or one of another type than its column, is
+    /// empty.
     ///
     /// # Errors
     /// The rows cannot be written, most often because the disk is full.
@@ -185,10 +129,10 @@ impl TableWriter {
         group.close().map(drop).map_err(|it| error(&it))
     }
 
-    /// Puts the file on the disk and under its name.
+    /// Syncs the file and gives it its name.
     ///
     /// # Errors
-    /// The end cannot be written, or the file not be put under its name.
+    /// The footer cannot be written, or the file cannot be renamed.
     pub fn finish(mut self) -> Result<(), TableError> {
         self.file
             .finish()
@@ -243,7 +187,7 @@ fn write<'c, T: DataType>(
     column.close()
 }
 
-/// A table's file, open for reading.
+/// An open table.
 pub struct TableReader {
     path: PathBuf,
     file: SerializedFileReader<File>,
@@ -252,10 +196,10 @@ pub struct TableReader {
 }
 
 impl TableReader {
-    /// Opens a table; `None` where there is no such file.
+    /// Opens a table. Returns `None` if there is no such file.
     ///
     /// # Errors
-    /// It cannot be read, or is no Parquet file.
+    /// The file cannot be read, or is not a table.
     pub fn open(path: &Path) -> Result<Option<Self>, TableError> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -301,7 +245,7 @@ impl TableReader {
         }))
     }
 
-    /// What is said about the table.
+    /// The key-value metadata of the file.
     pub fn metadata(&self) -> BTreeMap<String, String> {
         let pairs = self.file.metadata().file_metadata().key_value_metadata();
         pairs
@@ -314,7 +258,7 @@ impl TableReader {
     /// Passes all rows to `take`, in order.
     ///
     /// # Errors
-    /// The file is damaged, or ends within a row.
+    /// The file is damaged, or ends in the middle of a row.
     pub fn rows(&self, mut take: impl FnMut(Vec<Cell>)) -> Result<(), TableError> {
         for group in self.file.metadata().row_groups() {
             self.bounds
@@ -342,7 +286,9 @@ fn cell((_, field): (String, Field)) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Column, TableReader, TableWriter, Values};
+    use ticktax_model::table::{Cell, Column, Values};
+
+    use super::{TableReader, TableWriter};
 
     fn columns() -> Vec<Column> {
         [
@@ -414,18 +360,5 @@ mod tests {
             error.to_string().contains("no such file or folder"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn cells_read_from_json_as_they_were_written() {
-        let cells = [
-            Cell::Nothing,
-            Cell::Integer(-3),
-            Cell::Real(2.0),
-            Cell::Real(0.1),
-            Cell::Text("3".to_owned()),
-        ];
-        let json = serde_json::to_string(&cells).unwrap();
-        assert_eq!(serde_json::from_str::<Vec<Cell>>(&json).unwrap(), cells);
     }
 }

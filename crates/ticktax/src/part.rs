@@ -1,8 +1,9 @@
 //! A recording's rows, or those of a part of it.
 
 use ticktax_analysis::{Cut, CutError};
-use ticktax_model::recording::{Header, RecordingReader, Row};
+use ticktax_model::recording::{Header, Row};
 use ticktax_model::{Nanos, SourceTable};
+use ticktax_store::recording::RecordingReader;
 
 use crate::failure::Failure;
 

@@ -18,9 +18,10 @@ use ticktax_experiment::trial::judge;
 use ticktax_fixture::{books, header, left_out, process, row, timed_trial, whole};
 use ticktax_model::document::Document;
 use ticktax_model::kernels::{KernelBuild, KernelComparison, KernelsStatement};
-use ticktax_model::recording::{RecordingWriter, RowSink};
+use ticktax_model::recording::RowSink;
 use ticktax_model::{Kind, Owner, Source, SourceTable};
 use ticktax_report::HtmlFile;
+use ticktax_store::recording::RecordingWriter;
 
 use common::traffic::receiver;
 use common::{GAME, complaint, simulate, text, ticktax};

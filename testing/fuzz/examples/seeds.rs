@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use ticktax_fixture::{books, process, watched_header, whole};
 use ticktax_fuzz::{MACHINE_FILES, SEPARATOR};
 use ticktax_model::incident::IndexLine;
-use ticktax_model::recording::{Header, RecordingWriter, RowSink};
-use ticktax_model::table::{Cell, Column, TableWriter, Values};
+use ticktax_model::recording::{Header, RowSink};
+use ticktax_store::recording::RecordingWriter;
+use ticktax_model::table::{Cell, Column, Values};
+use ticktax_store::table::TableWriter;
 use ticktax_model::{Owner, SourceTable};
 
 type Outcome = Result<(), Box<dyn Error>>;

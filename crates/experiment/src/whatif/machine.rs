@@ -103,9 +103,9 @@ fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
 mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::machine::{Machine as Facts, TickMode};
-    use ticktax_model::recording::RecordingReader;
     use ticktax_model::workload::Workload;
     use ticktax_sim::{Machine, Policy, Setup, TimerRule};
+    use ticktax_store::recording::RecordingReader;
 
     use super::{machine, policy};
 

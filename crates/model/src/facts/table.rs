@@ -21,19 +21,22 @@ pub enum Table {
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ColumnKind {
+pub enum ColumnKind {
+    /// Text.
     Text,
     /// A whole number of 16 bits.
     Short,
-    /// Of 32.
+    /// A whole number of 32 bits.
     Int,
-    /// Of 64, of which few are different.
+    /// A whole number of 64 bits; few values differ.
     Few,
-    /// Of 64.
+    /// A whole number of 64 bits.
     Long,
     /// A time in ms since 1970, UTC.
     Time,
+    /// A fraction.
     Real,
+    /// Bytes.
     Bytes,
     /// Lists of whole numbers of 64 bits.
     List,
@@ -41,11 +44,13 @@ pub(super) enum ColumnKind {
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Column {
-    pub(super) name: &'static str,
-    pub(super) kind: ColumnKind,
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: ColumnKind,
     /// Whether a row may have no value in it.
-    pub(super) optional: bool,
+    pub optional: bool,
 }
 
 const fn column(name: &'static str, kind: ColumnKind) -> Column {
@@ -195,7 +200,7 @@ impl Table {
     }
 
     /// How long its windows are, where it has any.
-    pub(super) const fn window(self) -> Option<WindowLength> {
+    pub const fn window(self) -> Option<WindowLength> {
         match self {
             Self::Accounts(length) | Self::Tick(length) => Some(length),
             _ => None,
@@ -203,7 +208,7 @@ impl Table {
     }
 
     /// All columns that it may have; a file may lack the last ones.
-    pub(super) const fn columns(self) -> &'static [Column] {
+    pub const fn columns(self) -> &'static [Column] {
         match self {
             Self::Accounts(_) => &ACCOUNTS,
             Self::Tick(_) => &TICK,
@@ -215,7 +220,7 @@ impl Table {
     }
 
     /// By how many of the first columns its rows are sorted.
-    pub(super) const fn sorted(self) -> usize {
+    pub const fn sorted(self) -> usize {
         match self {
             Self::Accounts(_) | Self::Incidents | Self::Beats => 5,
             Self::Tick(_) | Self::Findings => 3,

@@ -1,4 +1,4 @@
-//! A file of facts.
+//! Writes a file of facts.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -18,25 +18,26 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
-use super::rows::{Cell, Row};
-use super::table::{Column, ColumnKind, Table};
-use crate::disk::{Folder, Temporary, error_words, parquet_words};
+use ticktax_model::facts::{Cell, Column, ColumnKind, Row, Table};
 
-/// The version of the columns.
+use crate::disk::{Folder, Temporary, error_words};
+use crate::parquet_file::parquet_words;
+
+/// Version of the columns.
 const SCHEMA: &str = "1";
 
-/// Why a file of facts could not be written, in a line.
+/// A file of facts that could not be written. The message is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot write {}: {why}", path.display())]
 pub struct FactsError {
     /// The file.
     pub path: PathBuf,
-    /// Why it failed, and what to do.
+    /// Reason and remedy.
     pub why: String,
 }
 
 impl FactsError {
-    /// The failure of `path` by an error of the system.
+    /// A system error on `path`.
     pub fn io(path: &Path, error: &io::Error) -> Self {
         Self {
             path: path.to_owned(),
@@ -55,21 +56,21 @@ impl FactsError {
 /// Writes files of facts.
 #[derive(Clone, Debug)]
 pub struct PartWriter {
-    /// The host that the rows are of.
+    /// Value of the first column.
     host: Arc<str>,
 }
 
 impl PartWriter {
-    /// For files of this host's rows.
+    /// A writer of rows about this host.
     pub fn new(host: &str) -> Self {
         Self { host: host.into() }
     }
 
-    /// Writes rows of one table, which all have the same columns, to a file that appears in
-    /// `folder` as `name` once it is complete and on the disk. The rows are sorted first.
+    /// Sorts rows of one table and writes them to a file, which appears in `folder` as `name` when
+    /// it is complete and synced. All rows must have the same columns.
     ///
     /// # Errors
-    /// The file cannot be written; no part of it is left.
+    /// The file cannot be written. It does not appear.
     pub fn write(
         &self,
         folder: Folder,
@@ -84,7 +85,7 @@ impl PartWriter {
         let handle = temporary.handle().map_err(io)?;
         let key = table.sorted() - 1;
         rows.sort_by(|a, b| {
-            let (a, b) = (&a.cells[..key], &b.cells[..key]);
+            let (a, b) = (&a.cells()[..key], &b.cells()[..key]);
             a.partial_cmp(b).unwrap_or(Ordering::Equal)
         });
         self.put(handle, table, rows).map_err(parquet)?;
@@ -92,7 +93,7 @@ impl PartWriter {
     }
 
     fn put(&self, file: File, table: Table, rows: &[Row]) -> Result<(), ParquetError> {
-        let present = rows.first().map_or(0, |row| row.cells.len() + 1);
+        let present = rows.first().map_or(0, |row| row.cells().len() + 1);
         let columns = table.columns();
         let columns = &columns[..present.min(columns.len())];
         let properties = Arc::new(properties(table, columns)?);
@@ -102,7 +103,7 @@ impl PartWriter {
         for (number, column) in columns.iter().enumerate() {
             let cells = rows.iter().map(|row| match number.checked_sub(1) {
                 None => &host,
-                Some(number) => row.cells.get(number).unwrap_or(&Cell::None),
+                Some(number) => row.cells().get(number).unwrap_or(&Cell::None),
             });
             put_column(&mut group, *column, cells)?;
         }
@@ -133,7 +134,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         .set_key_value_metadata(Some(metadata));
     for (number, column) in columns.iter().enumerate() {
         let path = ColumnPath::from(column.name);
-        // Nobody looks for a row by what it is not sorted by.
+        // Queries only filter by the columns that the rows are sorted by.
         if number >= table.sorted() {
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
@@ -141,7 +142,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         let encoding = match column.kind {
             ColumnKind::Long => Encoding::DELTA_BINARY_PACKED,
             ColumnKind::Bytes => Encoding::DELTA_LENGTH_BYTE_ARRAY,
-            // By dictionary.
+            // A dictionary.
             _ => continue,
         };
         properties = properties
@@ -181,7 +182,7 @@ fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     message.build().map(Arc::new)
 }
 
-/// A column of lists, with the three levels that the format asks for.
+/// A column of lists, which has three levels in Parquet.
 fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     let element = Type::primitive_type_builder("element", Physical::INT64)
         .with_repetition(Repetition::REQUIRED)
@@ -199,7 +200,7 @@ fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     Ok(Arc::new(list))
 }
 
-/// Writes the next column.
+/// Writes the next column of the group.
 fn put_column<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     column: Column,
@@ -235,7 +236,7 @@ fn put_column<'c>(
     }
 }
 
-/// Writes the next column, which has at most one value in a row.
+/// Writes a column with at most one value in a row.
 fn values<'c, T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     optional: bool,
@@ -252,7 +253,7 @@ fn values<'c, T: DataType>(
     put_values::<T>(group, &values, levels)
 }
 
-/// Writes the next column, of lists.
+/// Writes a column of lists.
 fn lists<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     cells: impl Iterator<Item = &'c Cell>,
@@ -303,14 +304,14 @@ mod tests {
     use parquet::basic::{Compression, Encoding};
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::{Field, Row};
+    use ticktax_model::facts::{HostFact, Row as Fact, Table, Window, WindowLength};
+    use ticktax_model::machine::Machine;
+    use ticktax_model::statement::Class;
+    use ticktax_model::totals::{AccountKey, AccountSums, IntervalSum};
+    use ticktax_model::{Cpu, Histogram, Nanos};
 
     use super::PartWriter;
     use crate::disk::Folder;
-    use crate::facts::{HostFact, Row as Fact, Table, Window, WindowLength};
-    use crate::machine::Machine;
-    use crate::statement::Class;
-    use crate::totals::{AccountKey, AccountSums, IntervalSum};
-    use crate::{Cpu, Histogram, Nanos};
 
     fn window(begin_unix_ms: i64, names: &[&str]) -> Window {
         let mut accounts = AccountSums::new();

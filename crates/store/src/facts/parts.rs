@@ -6,9 +6,10 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 
-use ticktax_model::disk::{Folder, remove_abandoned};
 use ticktax_model::facts::Table;
 use ticktax_model::utc::Utc;
+
+use crate::disk::{Folder, remove_abandoned};
 
 /// A file of facts.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use ticktax_fixture::header;
-use ticktax_model::disk::Folder;
 use ticktax_model::incident::{
     Incident, IncidentEntry, IncidentIndex, IndexLine, LossCause, TriggerKind,
 };
-use ticktax_model::recording::RecordingWriter;
 use ticktax_model::{Nanos, SourceTable};
 
 use super::index::NAME;
 use super::{Budget, IncidentFolder, IncidentStore, read_incidents};
+use crate::disk::Folder;
+use crate::recording::RecordingWriter;
 
 const NOON: i64 = 1_763_812_800_000;
 const RECORDING: &str = "incident-20251122T120000.000Z.parquet";

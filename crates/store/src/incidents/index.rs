@@ -7,12 +7,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use ticktax_model::disk::{self, Folder, Temporary};
+use ticktax_model::hidden::escape_in_json;
 use ticktax_model::incident::{IncidentIndex, IndexLine, LossCause};
 
 use super::INDEX_MAX;
 use super::name::time_in;
-use crate::json::visible;
+use crate::disk::{self, Folder, Temporary};
 
 /// The name of the file.
 pub(super) const NAME: &str = "index.jsonl";
@@ -94,7 +94,7 @@ impl IndexFile {
     /// Appends a line and puts it on the disk. If that fails, no part of it stays.
     pub(super) fn append(&mut self, line: &IndexLine) -> Result<(), IndexError> {
         // People read the file with `cat`.
-        let mut text = visible(&serde_json::to_string(line)?).into_bytes();
+        let mut text = escape_in_json(&serde_json::to_string(line)?).into_bytes();
         text.push(b'\n');
         let mut file = self.current()?;
         if self.length + text.len() as u64 > INDEX_MAX {

@@ -6,13 +6,13 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ticktax_model::disk::Folder;
 use ticktax_model::incident::{Incident, IncidentEntry, IncidentIndex, IndexLine};
-use ticktax_model::recording::{RecordingError, RecordingReader};
 
 use super::IncidentStoreError;
 use super::index::{self, IndexError};
 use super::name::time_in;
+use crate::disk::Folder;
+use crate::recording::{RecordingError, RecordingReader};
 
 /// A recording that the index lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]

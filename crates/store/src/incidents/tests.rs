@@ -10,11 +10,12 @@ use ticktax_model::incident::{
     Incident, IncidentEntry, IncidentIndex, IncidentThread, IndexLine, LossCause, Trigger,
     TriggerKind,
 };
-use ticktax_model::recording::{Header, RecordingReader, Row};
+use ticktax_model::recording::{Header, Row};
 use ticktax_model::{Cpu, Nanos, Owner, SourceTable};
 
 use super::index::{NAME, parse};
 use super::{Budget, IncidentFolder, IncidentStore, Recorded, Unindexed, read_incidents};
+use crate::recording::RecordingReader;
 
 const NOON: i64 = 1_763_812_800_000;
 

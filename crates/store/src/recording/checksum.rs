@@ -1,56 +1,57 @@
-//! Checksums of a recording's file: a CRC-32 of each row group, and one of everything behind the
-//! last: the footer with the header in it, and where each column is.
+//! Checksums of a recording: a CRC-32 of each row group, and one of everything after the last row
+//! group, which includes the footer with the header and the offsets of the columns.
 //!
-//! They are an entry of the file's key-value metadata, so that any tool reads the file as before:
+//! They are in the key-value metadata, so every Parquet tool can still read the file:
 //!
 //! ```text
 //! ticktax-checksums = crc32 a1b2:0badcafe c3d4:600df00d footer:12345678
 //! ```
 //!
-//! Each row group's part begins where the one before ends, the first at the file's first byte; its
-//! end is told in hexadecimal, and behind the colon its CRC. The footer's part reaches to the end of
-//! the file and holds its own checksum, whose eight digits count as zeros. So every byte of the file
-//! is covered, and a CRC-32 finds every single flipped bit and every burst of up to 32.
+//! Each word describes one part: the offset of its end in hexadecimal, a colon, and its CRC. The
+//! first part starts at the first byte of the file, every other one where the previous part ends.
+//! The last part reaches to the end of the file and contains its own checksum, whose eight digits
+//! count as zeros. So the checksums cover every byte. A CRC-32 detects every flipped bit and every
+//! burst of up to 32 bits.
 //!
-//! Parquet has checksums of pages of its own, which cover neither the footer nor the pages' headers.
+//! Parquet's own page checksums cover neither the footer nor the page headers.
 
 use std::io::{self, Write};
 use std::ops::Range;
 
 use crc32fast::Hasher;
 
-use crate::disk::{Fetch, Footer};
+use crate::parquet_file::{Fetch, Footer};
 
 /// The key of the checksums in the file's key-value metadata.
 pub(super) const KEY: &str = "ticktax-checksums";
 
-/// What the footer says that the file was made by; a tool that rewrites a file says its own name.
+/// Name of the writer in the footer. A tool that rewrites the file puts its own name there.
 pub(super) const MADE_BY: &str = concat!("ticktax version ", env!("CARGO_PKG_VERSION"));
 
-/// How [`MADE_BY`] begins in every version.
+/// Start of [`MADE_BY`] in every version.
 const MAKER: &str = "ticktax version ";
 const METHOD: &str = "crc32";
 const FOOTER: &str = "footer:";
 const DIGITS: usize = 8;
 
-/// Bytes checked at once.
+/// Bytes read and hashed at once.
 const CHUNK: u64 = 1 << 20;
 
-/// A row group's part of the file.
+/// The part of the file that holds a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    /// The offset of the first byte behind it.
+    /// Offset of the first byte after it.
     end: u64,
     crc: u32,
 }
 
-/// Output that adds up what passes through it.
+/// A writer that computes the checksums of the bytes it passes on.
 pub(super) struct SummedOutput {
     inner: Box<dyn Write + Send>,
     hasher: Hasher,
     written: u64,
     parts: Vec<Part>,
-    /// The footer, which waits for its checksum.
+    /// The footer, held back until its checksum is known.
     footer: Option<Vec<u8>>,
 }
 
@@ -65,7 +66,7 @@ impl SummedOutput {
         }
     }
 
-    /// Ends the part of a row group.
+    /// Ends the part of the current row group.
     pub(super) fn end_part(&mut self) {
         let hasher = std::mem::take(&mut self.hasher);
         self.parts.push(Part {
@@ -74,8 +75,8 @@ impl SummedOutput {
         });
     }
 
-    /// Keeps what is written from here on until [`SummedOutput::finish`]; returns the text for
-    /// [`KEY`], which the footer has to hold, as the last of its entries.
+    /// Holds back all bytes from here on until [`SummedOutput::finish`]. Returns the value for
+    /// [`KEY`], which must become the last entry of the metadata in the footer.
     pub(super) fn begin_footer(&mut self) -> String {
         self.footer = Some(Vec::new());
         let mut words = vec![METHOD.to_owned()];
@@ -113,11 +114,11 @@ impl Write for SummedOutput {
     }
 }
 
-/// Where the checksums are within bytes that hold them.
+/// Position of the checksums in the bytes of a footer.
 struct Digits {
-    /// Those of the row groups' parts.
+    /// The words of all row groups.
     parts: Range<usize>,
-    /// The digits of the footer's.
+    /// The digits of the last checksum.
     footer: Range<usize>,
 }
 
@@ -134,22 +135,22 @@ impl Digits {
     }
 }
 
-/// Why a file fails its checksums.
+/// Why the checksums of a file do not match.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The file could not be read.
     Unreadable(String),
-    /// The footer is not what was written.
+    /// The footer was changed.
     Footer,
 }
 
 /// The checksums in a file.
 pub(super) enum Found {
-    /// None: it is of schema 1, or another program wrote it.
+    /// None, because another program wrote the file.
     None,
-    /// It says that this program wrote it, and has none.
+    /// None, although the file names ticktax as its writer.
     Missing,
-    /// Those of its row groups; the footer's was right.
+    /// The checksums of the row groups. That of the footer matched.
     Parts(Checksums),
 }
 
@@ -162,10 +163,9 @@ pub(super) struct Checksums {
 impl Checksums {
     /// Reads the checksums in a footer, and checks the footer.
     ///
-    /// A tool that rewrites a recording may copy the checksums, which then match nothing. It also
-    /// writes its own name as the file's maker. The name alone does not decide, because one changed
-    /// byte would switch the checksums off: they are ignored only where the first row group is not
-    /// the one that they are of.
+    /// A tool that rewrites a recording may copy the checksums, which then match nothing, and names
+    /// itself as the writer. The name alone must not decide, because changing one byte of it would
+    /// disable the checksums. They are ignored only if the first row group does not match either.
     pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<Found, Failure> {
         let has = |text: &str| memchr::memmem::find(&footer.bytes, text.as_bytes()).is_some();
         match (has(MAKER), has(KEY)) {
@@ -184,14 +184,14 @@ impl Checksums {
         Ok(Found::None)
     }
 
-    /// The checksums of the row groups, where the footer's is right.
+    /// The checksums of the row groups, if that of the footer matches.
     fn of_footer(footer: &Footer, fetch: &Fetch) -> Result<Self, Failure> {
         let mut bytes = footer.bytes.to_vec();
         let place = Digits::find(&bytes).ok_or(Failure::Footer)?;
         let parts = parts(&bytes[place.parts]).ok_or(Failure::Footer)?;
         let written = bytes[place.footer.clone()].to_vec();
         bytes[place.footer].fill(b'0');
-        // Between the last row group and the footer are indexes.
+        // The last part includes the indexes before the footer.
         let start = parts.last().map_or(0, |part| part.end);
         let end = footer.begin + bytes.len() as u64;
         let mut hasher = Hasher::new();
@@ -204,7 +204,7 @@ impl Checksums {
         Ok(Self { parts })
     }
 
-    /// Whether the first row group is the one that the checksums in the footer are of.
+    /// Whether the first row group matches its checksum in the footer.
     fn is_of_first_part(footer: &Footer, fetch: &Fetch) -> Result<bool, Failure> {
         let place = Digits::find(&footer.bytes);
         let parts = place.and_then(|place| parts(&footer.bytes[place.parts]));
@@ -217,7 +217,7 @@ impl Checksums {
         Ok(hasher.finalize() == first.crc)
     }
 
-    /// Whether the part of row group `index` is what was written.
+    /// Whether row group `index` matches its checksum.
     pub(super) fn check(&self, index: usize, fetch: &Fetch) -> Result<bool, String> {
         let Some(part) = self.parts.get(index) else {
             return Ok(false);
@@ -230,18 +230,18 @@ impl Checksums {
     }
 }
 
-/// Adds a stretch of the file to what is hashed.
-fn add(hasher: &mut Hasher, stretch: Range<u64>, fetch: &Fetch) -> Result<(), String> {
-    let mut at = stretch.start;
-    while at < stretch.end {
-        let length = CHUNK.min(stretch.end - at);
+/// Hashes a range of the file.
+fn add(hasher: &mut Hasher, range: Range<u64>, fetch: &Fetch) -> Result<(), String> {
+    let mut at = range.start;
+    while at < range.end {
+        let length = CHUNK.min(range.end - at);
         hasher.update(&fetch(at, usize::try_from(length).unwrap_or(0))?);
         at += length;
     }
     Ok(())
 }
 
-/// The parts that a text lists.
+/// Parses the words of the row groups.
 fn parts(text: &[u8]) -> Option<Vec<Part>> {
     let text = std::str::from_utf8(text).ok()?;
     let part = |word: &str| {

@@ -1,5 +1,5 @@
-//! One column of a row group, read in batches. Any column may be stored as required or as
-//! optional: tools that rewrite Parquet files make every column optional.
+//! Reads one column of a row group in batches. The file may declare any column as optional: tools
+//! that rewrite Parquet files do so for all of them.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use parquet::file::reader::RowGroupReader;
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
-use crate::disk::{Excess, decode};
+use crate::parquet_file::{Excess, decode};
 
-/// Why a column cannot be used; the reader adds the name of the file.
+/// Why a column cannot be read. The reader adds the name of the file.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// It is missing, or does not decode.
+    /// The column is missing or cannot be decoded.
     Damaged { column: &'static str, why: String },
-    /// It holds a word that has no meaning.
+    /// It holds a word that this version does not know.
     UnknownWord { column: &'static str, word: String },
-    /// A value is outside its limits, or there are too many.
+    /// A value is outside its limits, or there are too many values.
     Excess(Excess),
 }
 
@@ -38,7 +38,7 @@ impl Fault {
     }
 }
 
-/// Where a column is in the file.
+/// A column of the file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     name: &'static str,
@@ -47,7 +47,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Finds the column `name` at the top level of the file, which must hold values of type `T`.
+    /// Finds the top-level column `name`. Its values must have the type `T`.
     pub(super) fn of<T: DataType>(
         schema: &SchemaDescriptor,
         name: &'static str,
@@ -78,12 +78,12 @@ impl Place {
 }
 
 impl Place {
-    /// Its number in the file.
+    /// Its index in the file.
     pub(super) fn index(&self) -> usize {
         self.index
     }
 
-    /// Whether any row of `group` has a value there, as far as the file says.
+    /// Whether any row of `group` may have a value, by the statistics in the file.
     pub(super) fn has_values(&self, group: &dyn RowGroupReader) -> bool {
         let column = group.metadata().column(self.index);
         let without = column.statistics().and_then(Statistics::null_count_opt);
@@ -97,16 +97,16 @@ pub(super) struct Column<T: DataType> {
     name: &'static str,
     reader: ColumnReaderImpl<T>,
     optional: bool,
-    /// Rows that were read or skipped so far.
+    /// Number of rows read or skipped so far.
     position: usize,
-    /// The values of the batch; rows without one have none here.
+    /// The values of the batch. Empty rows are left out.
     values: Vec<T::T>,
-    /// For an optional column, one a row: whether it has a value.
+    /// One per row of an optional column: 0 if the row is empty.
     levels: Vec<i16>,
 }
 
 impl<T: DataType> Column<T> {
-    /// Opens the column of `group` that is at `place`, which was found for the type `T`.
+    /// Opens a column of `group`. `place` must have been found for the same type `T`.
     pub(super) fn open(group: &dyn RowGroupReader, place: &Place) -> Result<Self, Fault> {
         let pages = decode(|| group.get_column_page_reader(place.index))
             .map_err(|why| Fault::damaged(place.name, why))?;
@@ -126,12 +126,12 @@ impl<T: DataType> Column<T> {
         self.name
     }
 
-    /// A fault of this column.
+    /// An error of this column.
     pub(super) fn fault(&self, why: impl Into<String>) -> Fault {
         Fault::damaged(self.name, why)
     }
 
-    /// Reads the next `rows` rows, some of which may have no value.
+    /// Reads the next `rows` rows. Some may be empty.
     pub(super) fn read(&mut self, rows: usize) -> Result<Batch<'_, T::T>, Fault> {
         self.values.clear();
         self.levels.clear();
@@ -154,7 +154,7 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    /// Reads the next `rows` rows, all of which must have a value.
+    /// Reads the next `rows` rows. None may be empty.
     pub(super) fn read_all(&mut self, rows: usize) -> Result<&[T::T], Fault> {
         self.read(rows)?;
         if self.values.len() != rows {
@@ -163,7 +163,7 @@ impl<T: DataType> Column<T> {
         Ok(&self.values)
     }
 
-    /// Skips to the row `row` of the group, counted from 0, and reads its value.
+    /// Skips to row `row` of the group, counted from 0, and reads its value.
     pub(super) fn at(&mut self, row: usize) -> Result<Option<&T::T>, Fault> {
         let ahead = row.saturating_sub(self.position);
         let skipped = decode(|| self.reader.skip_records(ahead)).map_err(|why| self.fault(why))?;
@@ -183,7 +183,7 @@ pub(super) struct Batch<'a, V> {
 }
 
 impl<'a, V> Batch<'a, V> {
-    /// The rows' values, in order.
+    /// The values in order, `None` for empty rows.
     pub(super) fn iter(&self) -> impl Iterator<Item = Option<&'a V>> + use<'a, V> {
         let mut values = self.values.iter();
         let (levels, rows) = (self.levels, self.levels.map_or(self.values.len(), Vec::len));

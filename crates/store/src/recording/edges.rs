@@ -1,4 +1,4 @@
-//! Reads the columns of edges.
+//! Reads the three columns that only edges have.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type};
 use parquet::file::reader::RowGroupReader;
 use parquet::schema::types::SchemaDescriptor;
+use ticktax_model::recording::{EdgeKind, Effect};
 
 use super::column::{Column, Fault, Place};
 use super::limits::{RowLimits, short};
 use super::schema;
-use crate::recording::{EdgeKind, Effect};
 
-/// Where the columns are.
+/// The columns in the file.
 pub(super) struct EdgePlaces {
     kind: Place,
     tid: Place,
@@ -20,7 +20,7 @@ pub(super) struct EdgePlaces {
 }
 
 impl EdgePlaces {
-    /// Finds the columns; `None` in a file without edges.
+    /// Finds the columns. Returns `None` if the file does not have them.
     pub(super) fn find(columns: &SchemaDescriptor) -> Result<Option<Self>, Fault> {
         let there = columns
             .columns()
@@ -38,7 +38,7 @@ impl EdgePlaces {
 }
 
 impl EdgePlaces {
-    /// The numbers of the columns in the file.
+    /// Their indexes in the file.
     pub(super) fn indexes(&self) -> [usize; 3] {
         [&self.kind, &self.tid, &self.to].map(Place::index)
     }
@@ -49,12 +49,12 @@ pub(super) struct EdgeColumns {
     kind: Column<ByteArrayType>,
     tid: Column<Int32Type>,
     to: Column<ByteArrayType>,
-    /// Names that came before: there are few.
+    /// Names seen so far. There are few.
     names: HashMap<Vec<u8>, Arc<str>>,
 }
 
 impl EdgeColumns {
-    /// Opens the columns; `None` where the group has no edge.
+    /// Opens the columns. Returns `None` if the group has no edge.
     pub(super) fn open(
         group: &dyn RowGroupReader,
         places: &EdgePlaces,
@@ -70,7 +70,7 @@ impl EdgeColumns {
         }))
     }
 
-    /// The effects of the next `rows` rows; `None` for those that are no edges.
+    /// Reads the effects of the next `rows` rows, `None` for rows that are not edges.
     pub(super) fn read(
         &mut self,
         rows: usize,

@@ -1,43 +1,46 @@
-//! What can go wrong with a recording's file, in words for the person who asked for it.
+//! Errors of reading and writing recordings.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Excess, creation_words, error_words, is_full};
+use ticktax_model::recording::SCHEMA_VERSION;
 
-/// Why a recording could not be written or read.
+use crate::disk::{creation_words, error_words, is_full};
+use crate::parquet_file::Excess;
+
+/// A recording that could not be written or read.
 ///
-/// Each message is one line: what was tried, on which file, why it failed, what to do.
+/// Each message is one line: what was tried, on which file, why it failed, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
     /// The file could not be created.
     #[error("cannot create the recording {}: {why}", path.display())]
     Create {
-        /// The file asked for.
+        /// The file that was to be written.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Reason and remedy.
         why: String,
     },
-    /// The file could not be written to its end; nothing of it was kept.
+    /// The file could not be completed. Nothing of it was kept.
     #[error("cannot write the recording {}: {why}", path.display())]
     Write {
-        /// The file asked for.
+        /// The file that was to be written.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Reason and remedy.
         why: String,
-        /// Whether there was no space left, on the disk or of a quota.
+        /// Whether the disk is full, or a quota used up.
         full: bool,
     },
     /// The file could not be opened or read.
     #[error("cannot read the recording {}: {why}", path.display())]
     Read {
-        /// The file asked for.
+        /// The file that was to be written.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Reason and remedy.
         why: String,
     },
-    /// The file is something else.
+    /// The file is not a Parquet file.
     #[error(
         "{} is not a recording, nor a Parquet file at all: name a file that `ticktax audit` wrote",
         path.display()
@@ -46,7 +49,7 @@ pub enum RecordingError {
         /// The file.
         path: PathBuf,
     },
-    /// The file begins as a Parquet file does, and does not end as one.
+    /// The file starts like a Parquet file but does not end like one.
     #[error(
         "{} is cut short, or damaged at its end: copy it again in full, or record anew",
         path.display()
@@ -55,7 +58,7 @@ pub enum RecordingError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is Parquet, and was not written by ticktax.
+    /// The file is a Parquet file of another program.
     #[error(
         "{} is a Parquet file but not a ticktax recording: name a file that `ticktax audit` wrote",
         path.display()
@@ -64,27 +67,30 @@ pub enum RecordingError {
         /// The file.
         path: PathBuf,
     },
-    /// The recording's format is newer than this program.
+    /// The schema of the recording is newer than this program.
     #[error(
         "{} was written by a newer ticktax (recording schema {found}, this one reads up to {}); \
          update ticktax",
-        path.display(), super::super::SCHEMA_VERSION
+        path.display(), SCHEMA_VERSION
     )]
     Newer {
         /// The file.
         path: PathBuf,
-        /// The file's schema version.
+        /// Schema version of the file.
         found: u64,
     },
-    /// The recording says a schema version that no ticktax ever wrote.
-    #[error("{} says recording schema {found}, which no ticktax writes: record anew", path.display())]
+    /// The schema of the recording is one that no release wrote.
+    #[error(
+        "{} says recording schema {found}, which no ticktax writes: record anew",
+        path.display()
+    )]
     UnknownSchema {
         /// The file.
         path: PathBuf,
-        /// The file's schema version.
+        /// Schema version of the file.
         found: u64,
     },
-    /// A part of the file is not what was written, by its checksum.
+    /// A part of the file does not match its checksum.
     #[error(
         "{} is damaged: {what}, by the checksum; copy it again, or record anew",
         path.display()
@@ -92,23 +98,23 @@ pub enum RecordingError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Which part.
+        /// The damaged part.
         what: String,
     },
-    /// Reading the file would take too much memory, or a number in it cannot be true.
+    /// Reading the file would take too much memory, or it holds an impossible number.
     #[error("{} is not read: {why}", path.display())]
     Refused {
         /// The file.
         path: PathBuf,
-        /// Why, and what to do.
+        /// Reason and remedy.
         why: Excess,
     },
-    /// The header cannot be understood.
+    /// The header cannot be parsed.
     #[error("the header of {} is damaged ({why}): copy it again, or record anew", path.display())]
     Header {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// A column is missing or cannot be decoded.
@@ -119,12 +125,12 @@ pub enum RecordingError {
     Column {
         /// The file.
         path: PathBuf,
-        /// Which column.
+        /// The column.
         column: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// A word that stands for a kind or an owner is none of those that this version knows.
+    /// A row has a kind, an owner or an edge that this version does not know.
     #[error(
         "the column `{column}` of {} says `{word}`, which this ticktax does not know: update \
          ticktax, or record anew",
@@ -133,7 +139,7 @@ pub enum RecordingError {
     UnknownWord {
         /// The file.
         path: PathBuf,
-        /// `kind` or `owner`.
+        /// `kind`, `owner` or `edge`.
         column: &'static str,
         /// The word found.
         word: String,
@@ -164,7 +170,7 @@ impl RecordingError {
         }
     }
 
-    /// A file that cannot be opened or read.
+    /// A file could not be opened or read.
     pub fn read(path: &Path, error: &io::Error) -> Self {
         Self::Read {
             path: path.to_owned(),

@@ -1,15 +1,17 @@
-//! Limits on the values of a recording: the header's when it is opened, the rows' as they are read.
+//! Limits on the values of a recording. The header is checked when the file is opened, rows as they
+//! are read.
 //!
-//! A recording may come from anybody. No analysis checks a number again, so everything that an
-//! analysis adds, multiplies or allocates by is checked here. `docs/data.md` lists the limits.
+//! A recording may come from anybody, and no analysis checks its numbers again. So all numbers that
+//! an analysis adds, multiplies or allocates by are checked here. `docs/data.md` lists the limits.
 
 mod json;
 
 use std::fmt;
 
-use crate::disk::{Bounds, Excess};
-use crate::recording::Header;
-use crate::{CpuList, Nanos};
+use ticktax_model::recording::Header;
+use ticktax_model::{CpuList, Nanos};
+
+use crate::parquet_file::{Bounds, Excess};
 
 pub(super) use json::{check as check_json, check_schema_1 as check_json_of_schema_1};
 
@@ -17,7 +19,8 @@ pub(super) use json::{check as check_json, check_schema_1 as check_json_of_schem
 const TIME: Limit = Limit::around_zero(61, "within 73 years of 0");
 /// Lengths, in ns: up to 9.1 years.
 const LENGTH: Limit = Limit::from_zero(58, "between 0 and 9 years");
-/// Own times, in ns. One can be negative: what was within it is known better than its own length.
+/// Own times, in ns. They can be negative, because nested spans are measured more exactly than the
+/// span around them.
 const OWN_TIME: Limit = Limit::around_zero(58, "at most 9 years");
 /// Intervals in a sum.
 const INTERVALS: Limit = Limit::from_zero(50, "between 0 and 2^50");
@@ -30,26 +33,26 @@ const ALL_TIME: u128 = 1 << 62;
 const ALL_INTERVALS: u128 = 1 << 53;
 /// Bytes of a name in a row.
 const NAME: usize = 4_096;
-/// Bytes of a word for a kind, an owner or an edge, as far as a message shows them.
+/// Bytes of an unknown kind, owner or edge that a message shows.
 const WORD: usize = 40;
-/// Characters of another program's error.
+/// Characters of a library's error that a message shows.
 const LINE: usize = 240;
-/// The fastest tick of any kernel is 1,200 Hz; the model goes further.
+/// Tick rates. The fastest of any kernel is 1,200 Hz; the simulator allows more.
 const HZ: std::ops::RangeInclusive<u32> = 1..=100_000;
-/// Most entries of a list of the header that has one for each CPU and probe.
+/// Maximum length of a header's list with an entry for each CPU and probe.
 const PER_CPU: usize = 2 * (CpuList::MAX_CPU as usize + 1);
-/// Most entries of a list of the header that has one for each thread or process.
+/// Maximum length of a header's list with an entry for each thread or process.
 const PER_THREAD: usize = 1 << 18;
 const _: () = assert!(CpuList::MAX_CPU == 8_191, "CPU has as many");
 /// Seconds since 1970 until the year 2242.
 const LATEST_UNIX: i64 = 1 << 33;
 
-/// Most sources in a recording of this size.
+/// Maximum number of sources in a recording of this size.
 const fn sources(size: u64) -> u64 {
     32_768 + size / 64
 }
 
-/// Most bytes of all names in a recording of this size.
+/// Maximum bytes of all names in a recording of this size.
 const fn name_bytes(size: u64) -> u64 {
     (4 << 20) + 2 * size
 }
@@ -122,7 +125,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
     Ok(())
 }
 
-/// Checks the ends of an interval, which may be one point.
+/// Checks the ends of an interval, which may be empty.
 fn check_interval(field: &str, begin: Nanos, end: Nanos) -> Result<(), Excess> {
     for at in [begin, end] {
         if !TIME.has(at.0) {
@@ -148,12 +151,12 @@ fn value(field: &str, found: impl fmt::Display, allowed: &'static str) -> Excess
     }
 }
 
-/// The first bytes of a word, enough for every word that has a meaning and for a message.
+/// The first bytes of a word: enough for all known words and for a message.
 pub(super) fn short(word: &[u8]) -> &[u8] {
     &word[..word.len().min(WORD)]
 }
 
-/// An error's words, short enough for a line: serde repeats an unknown word in full.
+/// Shortens an error to one line: serde repeats an unknown word in full.
 pub(super) fn shortened(words: String) -> String {
     if words.chars().count() <= LINE {
         return words;
@@ -174,7 +177,7 @@ pub(super) struct Numbers<'a> {
     pub(super) maxima: &'a [i64],
 }
 
-/// Totals of the rows of a recording, against their limits.
+/// Checks rows and the totals of all rows so far.
 pub(super) struct RowLimits {
     time: u128,
     intervals: u128,
@@ -184,7 +187,7 @@ pub(super) struct RowLimits {
 }
 
 impl RowLimits {
-    /// Nothing of the limits for a file with these bounds.
+    /// No rows so far, in a file with these bounds.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             time: 0,
@@ -195,7 +198,7 @@ impl RowLimits {
         }
     }
 
-    /// Checks the numbers of the next rows, column by column, which costs next to nothing a row.
+    /// Checks the numbers of the next rows, column by column, which is fast.
     pub(super) fn check(&mut self, rows: &Numbers<'_>) -> Result<(), Excess> {
         CPU.check("a row's CPU", rows.cpus.iter().map(|cpu| i64::from(*cpu)))?;
         for (field, numbers, limit) in [
@@ -224,7 +227,7 @@ impl RowLimits {
         Ok(())
     }
 
-    /// Checks the number that a file gives to a source.
+    /// Checks the number of a source in the file.
     pub(super) fn check_source(&self, number: usize) -> Result<(), Excess> {
         let most = sources(self.bounds.size());
         if (number as u64) < most {
@@ -236,7 +239,7 @@ impl RowLimits {
         })
     }
 
-    /// Takes a name that is kept, from the column `column`.
+    /// Counts a name from the column `column` that the reader keeps.
     pub(super) fn take_name(&mut self, column: &'static str, name: &[u8]) -> Result<(), Excess> {
         if name.len() > NAME {
             return Err(Excess::TooLarge {
@@ -246,7 +249,7 @@ impl RowLimits {
         }
         self.names += 1;
         self.name_bytes += name.len() as u64;
-        // A source has up to three.
+        // A source has at most three names, and edges have some.
         let most = 4 * sources(self.bounds.size());
         if self.names > most {
             return Err(Excess::TooMany { of: "names", most });
@@ -259,15 +262,15 @@ impl RowLimits {
         Ok(())
     }
 
-    /// Checks when a frame was due.
+    /// Checks the due time of a frame.
     pub(super) fn check_due(due: i64) -> Result<(), Excess> {
         TIME.check("when a frame was due", std::iter::once(due))
     }
 }
 
-/// Numbers that a column may hold: `bits` bits, counted from `-offset`.
+/// Range of a column: `bits` bits, counted from `-offset`.
 ///
-/// The limits are powers of two, so that one test of all numbers' bits together is enough.
+/// The sizes are powers of two, so all numbers can be checked at once by OR-ing their bits.
 #[derive(Clone, Copy)]
 struct Limit {
     offset: i64,
@@ -276,7 +279,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// 0 to 2^bits, which is not included.
+    /// From 0 to 2^bits, exclusive.
     const fn from_zero(bits: u32, words: &'static str) -> Self {
         Self {
             offset: 0,
@@ -285,7 +288,7 @@ impl Limit {
         }
     }
 
-    /// -2^bits to 2^bits, which is not included.
+    /// From -2^bits to 2^bits, exclusive.
     const fn around_zero(bits: u32, words: &'static str) -> Self {
         Self {
             offset: 1 << bits,
@@ -294,7 +297,8 @@ impl Limit {
         }
     }
 
-    /// The number's distance from the least one; a number below it is far beyond the largest.
+    /// Distance from the smallest number in the range. Smaller numbers wrap around to large
+    /// distances.
     const fn above_least(self, number: i64) -> u64 {
         number.wrapping_add(self.offset).cast_unsigned()
     }
@@ -314,7 +318,7 @@ impl Limit {
 }
 
 fn total(numbers: &[i64]) -> u128 {
-    // Each is below 2^58, so that 16 of them fit in 64 bits.
+    // Each is below 2^58, so the sum of 16 fits in 64 bits.
     let few = |few: &[i64]| few.iter().map(|number| number.unsigned_abs()).sum::<u64>();
     numbers
         .chunks(16)

@@ -1,4 +1,4 @@
-//! Reads a recording, a batch of rows at a time.
+//! Reads a recording in batches of rows.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use ticktax_model::SourceTable;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::{Header, Row, RowSource, SCHEMA_VERSION};
 
 use super::checksum::{Checksums, Failure, Found};
 use super::column::Fault;
 use super::error::RecordingError;
 use super::rows::{Known, Names, Places, replay_group};
 use super::{limits, schema, schema_1};
-use crate::SourceTable;
-use crate::disk::{Bounds, Excess, Fetch, Footer, decode};
-use crate::limitation::Limitation;
-use crate::recording::{Header, Row, SCHEMA_VERSION};
+use crate::parquet_file::{Bounds, Excess, Fetch, Footer, decode};
 
 /// The first and the last four bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// Reads a recording's file. Columns that it does not know are left alone.
+/// An open recording. Unknown columns are ignored.
 pub struct RecordingReader {
     path: PathBuf,
     file: Box<dyn FileReader>,
@@ -47,8 +47,8 @@ impl RecordingReader {
     /// Opens the recording at `path` and reads its header.
     ///
     /// # Errors
-    /// Any [`RecordingError`] but those of writing: the file cannot be opened, is no Parquet file,
-    /// is cut short, is not a recording, or is of a schema that this program does not read.
+    /// The file cannot be opened, is not a Parquet file, is cut short, is not a recording, has a
+    /// schema that this program does not read, or its header is damaged or exceeds a limit.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = path.as_ref();
         let cannot_read = |error: io::Error| RecordingError::read(path, &error);
@@ -63,8 +63,7 @@ impl RecordingReader {
         Self::from_file(path, File::open(path).map_err(cannot_read)?)
     }
 
-    /// As [`RecordingReader::open`], of a regular file that is already open; `name` stands for its
-    /// path in messages.
+    /// Like [`RecordingReader::open`], for an open regular file. Messages call it `name`.
     ///
     /// # Errors
     /// Those of [`RecordingReader::open`].
@@ -89,8 +88,7 @@ impl RecordingReader {
         Self::new(path, file, bytes)
     }
 
-    /// As [`RecordingReader::open`], of a file that is in memory; `name` stands for its path in
-    /// messages.
+    /// Like [`RecordingReader::open`], for a file in memory. Messages call it `name`.
     ///
     /// # Errors
     /// Those of [`RecordingReader::open`].
@@ -152,24 +150,24 @@ impl RecordingReader {
         })
     }
 
-    /// Everything about the recording but its rows. It has the limitation
-    /// [`NotVerified`](Limitation::NotVerified) where the file has no checksums.
+    /// The header. If the file has no checksums, it has the limitation
+    /// [`NotVerified`](Limitation::NotVerified).
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn rows(&self) -> u64 {
         u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
 
-    /// Gives every row to `each`, in the order in which they were written, with a table that holds
-    /// the row's source; returns the table of all. It begins at the first row each time.
+    /// Passes every row to `each` in the order of the file, with a table that contains the row's
+    /// source. Returns the table of all sources. Every call starts at the first row.
     ///
     /// # Errors
     /// [`RecordingError::Damaged`], [`RecordingError::Column`] or [`RecordingError::UnknownWord`]
-    /// when rows are damaged, [`RecordingError::Refused`] when they are beyond a limit; the rows
-    /// given before then are right.
+    /// if rows are damaged, [`RecordingError::Refused`] if they exceed a limit. Rows that `each`
+    /// got before are valid.
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
@@ -192,7 +190,7 @@ impl RecordingReader {
         Ok(known.table)
     }
 
-    /// Compares the row group `index` with its checksum, where it has one.
+    /// Compares row group `index` with its checksum, if the file has checksums.
     fn check(&self, index: usize) -> Result<(), RecordingError> {
         let Some(checksums) = &self.checksums else {
             return Ok(());
@@ -215,7 +213,22 @@ impl RecordingReader {
     }
 }
 
-/// What is said of a damaged footer.
+impl RowSource for RecordingReader {
+    type Error = RecordingError;
+
+    fn header(&self) -> &Header {
+        self.header()
+    }
+
+    fn replay(
+        &mut self,
+        each: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> Result<SourceTable, RecordingError> {
+        self.replay(each)
+    }
+}
+
+/// Description of a damaged footer.
 const FOOTER: &str = "the header and the places of the columns are not what was written";
 
 fn damaged(path: &Path, what: &str) -> RecordingError {
@@ -225,7 +238,7 @@ fn damaged(path: &Path, what: &str) -> RecordingError {
     }
 }
 
-/// Whether a file that begins and ends with these bytes is a Parquet file.
+/// Checks the first and the last four bytes of a file for those of a Parquet file.
 fn check_magic(path: &Path, ends: &[u8]) -> Result<(), RecordingError> {
     let path = || path.to_owned();
     let (first, last) = ends.split_at(ends.len().min(MAGIC.len()));

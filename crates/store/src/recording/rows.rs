@@ -1,18 +1,20 @@
-//! Decodes the rows of a row group, and finds the columns that it needs for that.
+//! Decodes the rows of a row group.
 
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::reader::RowGroupReader;
 use parquet::schema::types::SchemaDescriptor;
+use ticktax_model::recording::{Edge, PacedFrame, Row, Sum};
+use ticktax_model::{
+    Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
+};
 
 use super::column::{Batch, Column, Fault, Place};
 use super::edges::{EdgeColumns, EdgePlaces};
 use super::limits::{Numbers, RowLimits, short};
 use super::{schema, schema_1};
-use crate::disk::Bounds;
-use crate::recording::{Edge, PacedFrame, Row, Sum};
-use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+use crate::parquet_file::Bounds;
 
-/// Rows decoded at once: few enough to stay in the processor's cache.
+/// Number of rows decoded at once: few enough for the processor's cache.
 const BATCH_ROWS: usize = 4096;
 
 /// How a file names its columns.
@@ -32,7 +34,7 @@ impl Names {
     }
 }
 
-/// Where the columns are.
+/// The columns of the file.
 pub(super) struct Places {
     cpu: Place,
     start: Place,
@@ -51,7 +53,7 @@ pub(super) struct Places {
     source_id: Place,
     /// Not in files of schema 1.
     due: Option<Place>,
-    /// Not in files that were written before there were edges.
+    /// Files written before edges existed have none.
     edges: Option<EdgePlaces>,
 }
 
@@ -83,7 +85,7 @@ impl Places {
 }
 
 impl Places {
-    /// The numbers of all columns in the file.
+    /// Their indexes in the file.
     pub(super) fn indexes(&self) -> impl Iterator<Item = usize> {
         let always = [
             &self.cpu,
@@ -109,8 +111,7 @@ impl Places {
     }
 }
 
-/// The columns of a row group that say what a source is. They are decoded only at the rows where
-/// a source appears for the first time.
+/// The columns that describe a source. They are decoded only in the first row of each source.
 struct Words {
     kind: Column<ByteArrayType>,
     source: Column<ByteArrayType>,
@@ -134,7 +135,7 @@ impl Words {
         })
     }
 
-    /// The source of the row `row`, counted from the start of the group.
+    /// The source of row `row` of the group.
     fn at(&mut self, row: usize, limits: &mut RowLimits) -> Result<Source, Fault> {
         let kind = word(&mut self.kind, row)?;
         let kind = Kind::from_name(&kind).ok_or(Fault::UnknownWord {
@@ -169,7 +170,7 @@ impl Words {
     }
 }
 
-/// The text in the row `row` of the column, counted from the start of the group.
+/// The text in row `row` of the group.
 fn text(
     column: &mut Column<ByteArrayType>,
     row: usize,
@@ -190,24 +191,24 @@ fn text(
     }
 }
 
-/// The same of one of a few words; of a longer one, its first bytes.
+/// The word in row `row` of the group, shortened to the length of known words.
 fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
     let bytes = column.at(row)?.map(|bytes| short(bytes.data()));
     let word = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     word.ok_or_else(|| column.fault("a row has no value"))
 }
 
-/// The sources that appeared so far, and what is left of the file's limits.
+/// The sources so far, and the limits of the file.
 pub(super) struct Known {
-    /// With the ids that rows name.
+    /// The sources by the id that rows have.
     pub(super) table: SourceTable,
-    /// By the file's number.
+    /// Ids by their number in the file.
     ids: Vec<Option<SourceId>>,
     limits: RowLimits,
 }
 
 impl Known {
-    /// No source of a file with these bounds.
+    /// No sources so far, in a file with these bounds.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             table: SourceTable::default(),
@@ -216,7 +217,7 @@ impl Known {
         }
     }
 
-    /// The id of the source with the file's number `number`, if it appeared before.
+    /// The id of the source with this number in the file, if it appeared before.
     fn get(&self, number: i32) -> Option<SourceId> {
         *self.ids.get(usize::try_from(number).ok()?)?
     }
@@ -238,7 +239,7 @@ impl Known {
     }
 }
 
-/// The columns of a row group that are decoded whole.
+/// The columns of a row group that are decoded in every row.
 struct Columns {
     cpus: Column<Int32Type>,
     starts: Column<Int64Type>,
@@ -273,7 +274,7 @@ impl Columns {
     }
 }
 
-/// Gives the rows of one group to `each`.
+/// Passes the rows of one group to `each`.
 pub(super) fn replay_group(
     group: &dyn RowGroupReader,
     places: &Places,
@@ -347,7 +348,7 @@ pub(super) fn replay_group(
     Ok(())
 }
 
-/// The sum that a row with a histogram is.
+/// A row with a histogram.
 fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault> {
     let wrong = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
     let (buckets, rest) = bytes.data().as_chunks::<4>();

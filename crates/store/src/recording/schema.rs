@@ -1,4 +1,4 @@
-//! The columns of a recording's file, and how each is stored.
+//! The columns of a recording and their encodings.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use parquet::schema::types::{ColumnPath, TypePtr};
 
 use super::checksum;
 
-/// The key of the header in the file's key-value metadata.
+/// Key of the header in the key-value metadata.
 pub(super) const HEADER_KEY: &str = "ticktax";
 
-/// Rows in a row group, which is what a writer holds in memory.
+/// Rows in a row group. A writer holds as many in memory.
 pub(super) const GROUP_ROWS: usize = 64 * 1024;
 
-/// The largest `source_id` that is written, exclusive: no recording of a real machine comes near
-/// it. A reader accepts fewer in a small file.
+/// Maximum number of sources in a file, far more than any real machine has. A reader accepts fewer
+/// in a small file.
 pub(super) const SOURCES_MAX: u32 = 1 << 24;
 
 pub(super) const CPU: &str = "cpu";
@@ -35,19 +35,20 @@ pub(super) const COUNT: &str = "count";
 pub(super) const MAX: &str = "max_ns";
 pub(super) const HISTOGRAM: &str = "histogram";
 pub(super) const SOURCE_ID: &str = "source_id";
-/// Of frames alone.
+/// Only for frames: the due time.
 pub(super) const DUE: &str = "due_ns";
-/// Of edges alone: which sort.
+/// Only for edges: the kind.
 pub(super) const EDGE: &str = "edge";
-/// Of edges alone: the thread that was woken.
+/// Only for edges: the woken thread.
 pub(super) const EDGE_TID: &str = "edge_tid";
-/// Of edges alone: the function that was queued, the softirq that was raised.
+/// Only for edges: the queued function or the raised softirq.
 pub(super) const EDGE_TO: &str = "edge_to";
 
-/// The columns in the file's order; the writer fills them in this order.
+/// The columns in their order in the file, which is also the order in which the writer fills them.
 ///
-/// `source_id` numbers the sources within the file: rows with the same number have the same words.
-/// A reader decodes the words of a source once, not once a row, which is most of its speed.
+/// `source_id` numbers the sources of the file: rows with the same number have the same values in
+/// the columns that describe a source. A reader decodes these once per source, not once per row,
+/// and owes most of its speed to that.
 const MESSAGE: &str = "message ticktax {
     REQUIRED INT32 cpu;
     REQUIRED INT64 start_ns;
@@ -70,19 +71,19 @@ const MESSAGE: &str = "message ticktax {
     OPTIONAL BYTE_ARRAY edge_to (UTF8);
 }";
 
-/// The file's schema.
+/// The schema of the file.
 pub(super) fn message() -> Result<TypePtr, ParquetError> {
     parse_message_type(MESSAGE).map(Arc::new)
 }
 
-/// How the columns are stored: times as differences, words by dictionary, all of it in snappy.
+/// The encodings: times as differences, text by dictionary, everything compressed with Snappy.
 pub(super) fn properties() -> WriterPropertiesPtr {
     let column = |name: &str| ColumnPath::from(name);
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(checksum::MADE_BY.to_owned());
-    // A dictionary of times would hold nearly all of them.
+    // Nearly all times differ, so a dictionary would only cost space.
     for name in [START, DUR, SELF, MAX, DUE] {
         builder = builder
             .set_column_dictionary_enabled(column(name), false)

@@ -1,17 +1,17 @@
 //! Reads recordings of schema 1: headers as JSON of today, and what columns were called.
 //!
-//! Today's types carry no aliases. A change that renames a field of the [`Header`](crate::recording::Header),
+//! Today's types carry no aliases. A change that renames a field of the [`Header`](ticktax_model::recording::Header),
 //! or of anything in it, adds it to [`RENAMED`]; a field that takes another form gets a function in
 //! [`upgrade`]. `tests/schema1.rs` fails when a name that the old files have is forgotten.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use ticktax_model::CpuList;
+use ticktax_model::hook::Hook;
+use ticktax_model::recording::SCHEMA_VERSION;
 
 use super::schema;
-use crate::CpuList;
-use crate::hook::Hook;
-use crate::recording::SCHEMA_VERSION;
 
 /// Where the JSON of a header is: keys from the top, `*` for each element of a list and each value
 /// of a map whose keys are data, `a|b` for both.
@@ -288,14 +288,14 @@ fn visit(json: &mut Value, path: &[&str], each: &mut dyn FnMut(&mut Value)) {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use ticktax_model::clock::{CounterVerdict, Distrust};
+    use ticktax_model::hook::Hook;
+    use ticktax_model::limitation::Limitation;
+    use ticktax_model::machine::TickMode;
+    use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
+    use ticktax_model::recording::{Header, Level, World};
 
     use super::upgrade;
-    use crate::clock::{CounterVerdict, Distrust};
-    use crate::hook::Hook;
-    use crate::limitation::Limitation;
-    use crate::machine::TickMode;
-    use crate::policy::{PolicyGrant, SchedulingPolicy};
-    use crate::recording::{Header, Level, World};
 
     #[test]
     fn sentences_of_schema_1_are_kept_as_they_are() {

@@ -1,5 +1,5 @@
-//! What the file promises: it reads back as written, says what is wrong with it in words, and is
-//! never there by halves.
+//! A recording reads back as written, a damaged one gets a clear message, and an unfinished one
+//! does not appear.
 
 mod columns;
 mod damage;

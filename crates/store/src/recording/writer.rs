@@ -1,4 +1,4 @@
-//! Writes a recording, a row group at a time.
+//! Writes a recording in row groups.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -10,23 +10,24 @@ use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Typ
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use ticktax_model::recording::{Effect, Header, Row, RowSink, SCHEMA_VERSION};
+use ticktax_model::{Histogram, Source, SourceId, SourceTable, Span};
 
 use super::checksum::{self, SummedOutput};
 use super::error::RecordingError;
 use super::schema;
-use crate::disk::{Folder, Temporary, is_full, parquet_words};
-use crate::recording::{Effect, Header, Row, RowSink, SCHEMA_VERSION};
-use crate::{Histogram, Source, SourceId, SourceTable, Span};
+use crate::disk::{Folder, Temporary, is_full};
+use crate::parquet_file::parquet_words;
 
-/// Writes a recording to a file that appears under its name only once it is complete.
+/// Writes a recording to a file that appears under its name when it is complete.
 ///
-/// Rows go in through [`RowSink`]. An error while writing does not interrupt the caller, who has a
-/// statement to print: the rows after it are dropped, [`RecordingWriter::error`] tells of it, and
-/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds nothing is left on the disk,
-/// except under a hidden name `.NAME.PID-N.part` when the process is killed.
+/// Rows arrive through [`RowSink`]. A write error does not interrupt the caller, who still has a
+/// statement to print: later rows are dropped, [`RecordingWriter::error`] reports the error, and
+/// [`RecordingWriter::finish`] returns it. If the process is killed first, a hidden file
+/// `.NAME.PID-N.part` is left.
 pub struct RecordingWriter {
     path: PathBuf,
-    // Declared before `temporary`, so that nothing is still to be flushed when the file goes.
+    // Dropped before `temporary`, so that it flushes before the file is removed.
     file: SerializedFileWriter<SummedOutput>,
     temporary: Temporary,
     buffer: Buffer,
@@ -43,16 +44,16 @@ impl fmt::Debug for RecordingWriter {
 }
 
 impl RecordingWriter {
-    /// Begins a recording that will appear as `path`, in place of what is there.
+    /// Starts a recording that will appear as `path` and replace any file there.
     ///
     /// # Errors
-    /// [`RecordingError::Create`] when the folder does not exist or may not be written, or when
-    /// `path` is a folder or a device; [`RecordingError::Write`] when the disk is full.
+    /// [`RecordingError::Create`] if the folder does not exist or may not be written, or if `path`
+    /// is a folder or a device; [`RecordingError::Write`] if the disk is full.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         Self::create_through(path.as_ref(), |file| Box::new(file))
     }
 
-    /// Begins a recording that only its owner may read and that will appear in `folder` as `name`.
+    /// Starts a recording that only its owner can read and that will appear in `folder` as `name`.
     ///
     /// # Errors
     /// As [`RecordingWriter::create`].
@@ -62,8 +63,8 @@ impl RecordingWriter {
         Self::create_in(&path, temporary, |file| Box::new(file))
     }
 
-    /// As [`RecordingWriter::create`], writing through what `wrap` makes of the file: tests put a
-    /// disk that fills up there.
+    /// Like [`RecordingWriter::create`], but writes through the writer that `wrap` returns. Tests
+    /// use it to simulate a full disk.
     pub(super) fn create_through(
         path: &Path,
         wrap: impl FnOnce(File) -> Box<dyn Write + Send>,
@@ -92,18 +93,18 @@ impl RecordingWriter {
         })
     }
 
-    /// The error that stopped the writing, where there was one.
+    /// The first write error, if any.
     pub fn error(&self) -> Option<&RecordingError> {
         self.failed.as_ref()
     }
 
-    /// Writes `header` and what is left of the rows, puts the file on the disk and under its
-    /// name. The schema version written is this program's, whatever the header says.
+    /// Writes the remaining rows and `header`, syncs the file and gives it its name. The file gets
+    /// the schema version of this program, whatever the header says.
     ///
     /// # Errors
-    /// The first error since the recording began: [`RecordingError::Write`], or
-    /// [`RecordingError::Header`] when the header holds a number that is not finite. The file then
-    /// does not appear, and what was there before is as it was.
+    /// The first error since the start: [`RecordingError::Write`], or [`RecordingError::Header`] if
+    /// the header holds a number that is not finite. The file then does not appear, and an older
+    /// one of that name stays.
     pub fn finish(mut self, header: &Header) -> Result<(), RecordingError> {
         self.flush();
         if let Some(error) = self.failed {
@@ -154,7 +155,7 @@ impl RowSink for RecordingWriter {
     }
 }
 
-/// Writes the footer, with the header and the checksums in it.
+/// Writes the footer with the header and the checksums.
 fn finish(file: &mut SerializedFileWriter<SummedOutput>, json: String) -> Result<(), ParquetError> {
     let entry = |key: &str, value| KeyValue::new(key.to_owned(), Some(value));
     let checksums = file.inner_mut().begin_footer();
@@ -177,8 +178,7 @@ fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
     }
 }
 
-/// The header as JSON, once it is certain that a reader will understand it: JSON has no word for a
-/// number that is not finite.
+/// The header as JSON. It is parsed again at once, because JSON has no numbers that are not finite.
 fn header_json(header: &Header) -> Result<String, String> {
     let header = Header {
         schema: SCHEMA_VERSION,
@@ -189,7 +189,7 @@ fn header_json(header: &Header) -> Result<String, String> {
     Ok(json)
 }
 
-/// The words of a source as the file's columns hold them.
+/// The values that describe a source.
 struct Words {
     kind: ByteArray,
     source: ByteArray,
@@ -215,21 +215,21 @@ impl From<&Source> for Words {
     }
 }
 
-/// The file's own numbers of the sources that came so far.
+/// The sources so far, by their number in the file.
 #[derive(Default)]
 struct Sources {
     table: SourceTable,
     words: Vec<Words>,
-    /// By the caller's id, the file's. The caller may have several tables, so it is only a hint.
+    /// Numbers in the file by the caller's id. Only hints, because a caller may use several tables.
     hints: Vec<Option<SourceId>>,
 }
 
 impl Sources {
-    /// The file's number of the source that `id` stands for; `None` when there are too many.
+    /// The number in the file of a source of the caller. Returns `None` if there are too many.
     fn number(&mut self, sources: &SourceTable, id: SourceId) -> Option<i32> {
         let source = sources.get(id);
         let place = id.0 as usize;
-        // Comparing is cheap: the same names are mostly the same memory.
+        // Comparing is cheap: equal names mostly share their memory.
         if let Some(&Some(known)) = self.hints.get(place)
             && self.table.get(known) == source
         {
@@ -250,7 +250,7 @@ impl Sources {
     }
 }
 
-/// The rows of a row group to be, by column.
+/// The rows of the next row group, by column.
 #[derive(Default)]
 struct Buffer {
     sources: Sources,
@@ -262,18 +262,18 @@ struct Buffer {
     max: Vec<i64>,
     source: Vec<i32>,
     histograms: Vec<ByteArray>,
-    /// One a row: 1 where the row has a histogram.
+    /// One per row: 1 if the row has a histogram.
     histogram_levels: Vec<i16>,
-    /// Of the frames.
+    /// Due times of frames.
     due: Vec<i64>,
-    /// One a row: 1 where the row is a frame.
+    /// One per row: 1 if the row is a frame.
     due_levels: Vec<i16>,
     edges: Edges,
 }
 
 impl Buffer {
-    /// The most histograms in a row group, so that a long recording of sums stays within a few
-    /// MiB of memory as well.
+    /// Maximum number of histograms in a row group. It bounds the memory for recordings of sums to
+    /// a few MiB.
     const HISTOGRAMS: usize = 8 * 1024;
 
     fn is_empty(&self) -> bool {
@@ -284,7 +284,7 @@ impl Buffer {
         self.cpu.len() >= schema::GROUP_ROWS || self.histograms.len() >= Self::HISTOGRAMS
     }
 
-    /// Takes a row; `false` when there are too many sources.
+    /// Adds a row. Returns `false` if there are too many sources.
     fn push(&mut self, sources: &SourceTable, row: &Row) -> bool {
         let Some(number) = self.sources.number(sources, row.source()) else {
             return false;
@@ -325,7 +325,7 @@ impl Buffer {
         true
     }
 
-    /// Writes all rows as one row group and forgets them.
+    /// Writes all rows as one row group and clears the buffer.
     fn write(&mut self, file: &mut SerializedFileWriter<SummedOutput>) -> Result<(), ParquetError> {
         let mut group = file.next_row_group()?;
         let all = &self.sources.words;
@@ -335,7 +335,7 @@ impl Buffer {
                 .filter_map(|&id| all.get(usize::try_from(id).ok()?))
         };
         let text = |pick: fn(&Words) -> &ByteArray| words().map(pick).cloned().collect::<Vec<_>>();
-        // The three columns of the thread are there together or not at all.
+        // The three columns of a thread have the same empty rows.
         let levels: Vec<i16> = words()
             .map(|words| i16::from(words.tid.is_some()))
             .collect();
@@ -384,7 +384,7 @@ impl Buffer {
     }
 }
 
-/// The columns of edges. Each has a level a row: 1 where the row has a value.
+/// The columns of edges. Each has a level per row: 1 if the row has a value.
 #[derive(Default)]
 struct Edges {
     kinds: Vec<ByteArray>,
@@ -396,7 +396,7 @@ struct Edges {
 }
 
 impl Edges {
-    /// Takes the next row's effect, where it is an edge.
+    /// Adds the next row; `effect` is `None` if it is not an edge.
     fn push(&mut self, effect: Option<&Effect>) {
         let (mut tid, mut name) = (None, None);
         match effect {
@@ -413,7 +413,7 @@ impl Edges {
         self.names.extend(name.map(|name| ByteArray::from(&**name)));
     }
 
-    /// Writes the columns of a row group and forgets the rows.
+    /// Writes the columns of a row group and clears them.
     fn write(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, SummedOutput>,
@@ -448,8 +448,8 @@ fn column<T: DataType>(
     column.close()
 }
 
-/// The counts as little-endian 32-bit numbers, zeros at the end left out: a window of a second has no
-/// more.
+/// The counts as little-endian 32-bit numbers without trailing zeros. A window of a second never
+/// needs more bits.
 fn histogram_bytes(histogram: &Histogram) -> ByteArray {
     let counts = histogram.counts();
     let used = counts

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use ticktax_analysis::Auditor;
-use ticktax_model::recording::{RecordingReader, RowSink, World};
+use ticktax_model::recording::{RowSink, World};
 use ticktax_model::statement::Statement;
+use ticktax_store::recording::RecordingReader;
 
 /// A recording of `crates/model/tests/fixtures/schema1`, and what its program said of it.
 fn fixture(name: &str) -> (Statement, Value) {

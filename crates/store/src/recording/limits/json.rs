@@ -1,20 +1,19 @@
 //! Limits on the JSON of a header, checked before it becomes a
-//! [`Header`](crate::recording::Header): a list of empty objects takes a hundred times its bytes in
-//! memory.
+//! [`Header`](ticktax_model::recording::Header): in memory, a list of empty objects is a hundred
+//! times larger than its JSON.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Bytes of a text: the longest argument of a command on Linux.
+/// Maximum bytes of a string: the longest argument of a command on Linux.
 const TEXT: usize = 128 * 1024;
-/// The largest number of anything but nanoseconds, as a power of 2: the sum over 8,192 CPUs still
-/// fits.
+/// Bits of a number that is not a time. The sum over 8,192 CPUs still fits in 63.
 const NUMBER_BITS: u32 = 50;
-/// The same of nanoseconds, and of numbers in lists: 146 years.
+/// Bits of a time in nanoseconds, and of a number in a list: 146 years.
 const TIME_BITS: u32 = 62;
 
-/// Checks the JSON of a header. The errors are those of serde, with their place in the text.
+/// Checks the JSON of a header. An error includes its position in the text.
 pub(crate) fn check(json: &str) -> serde_json::Result<()> {
     check_named(json, "_ns")
 }
@@ -38,7 +37,7 @@ fn check_named(json: &str, times: &str) -> serde_json::Result<()> {
     deserializer.end()
 }
 
-/// Texts, lists and objects that there may still be.
+/// Number of strings, lists and objects that the rest of the JSON may have.
 struct Left(usize);
 
 impl Left {
@@ -52,9 +51,9 @@ impl Left {
 /// Checks a value.
 struct Checker<'l, 'k> {
     left: &'l mut Left,
-    /// The name of the innermost field that it is in.
+    /// Name of the innermost field around the value.
     key: &'k str,
-    /// Whether it is in a list.
+    /// Whether the value is in a list.
     listed: bool,
     /// How the names of times end.
     times: &'k str,

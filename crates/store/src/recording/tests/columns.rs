@@ -1,10 +1,10 @@
-//! What `docs/data.md` says of the columns is what a file has.
+//! `docs/data.md` lists the columns of a file.
 
-use crate::recording::file::schema;
+use crate::recording::schema;
 
-const PAGE: &str = include_str!("../../../../../../docs/data.md");
+const PAGE: &str = include_str!("../../../../../docs/data.md");
 
-/// The first three cells of the table of columns: name, type, null.
+/// The first three cells of each line of the table of columns: name, type, empty rows.
 fn documented() -> Vec<(String, String, bool)> {
     let rows = PAGE
         .lines()
@@ -43,11 +43,11 @@ fn the_page_lists_the_columns_of_a_file_in_its_order() {
 
 #[test]
 fn the_page_names_every_kind_of_row() {
-    for kind in crate::Kind::ALL {
+    for kind in ticktax_model::Kind::ALL {
         let cell = format!("`{}`", kind.name());
         assert!(PAGE.contains(&cell), "{cell}");
     }
-    for owner in crate::Owner::ALL {
+    for owner in ticktax_model::Owner::ALL {
         let cell = format!("`{}`", owner.name());
         assert!(PAGE.contains(&cell), "{cell}");
     }

@@ -1,4 +1,4 @@
-//! Files that are not what they should be.
+//! Damaged and foreign files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Opens and reads it all.
+/// The error of opening and reading a file.
 fn error_of(path: &Path) -> RecordingError {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     outcome.expect_err("it should not be read")
 }
 
-/// The message, without the folder that differs from run to run.
+/// The message without the folder, which differs between runs.
 fn message(path: &Path) -> String {
     let text = error_of(path).to_string();
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -71,7 +71,7 @@ fn a_file_with_bytes_missing_in_the_middle_never_panics() {
     let whole = fs::read(&path).unwrap();
     for cut in (4..whole.len() - 12).step_by(29) {
         let bytes = [&whole[..cut], &whole[cut + 8..]].concat();
-        // Bytes that nothing points to may be missing.
+        // Unused bytes may be missing.
         let _ = RecordingReader::from_bytes("x", bytes.into()).and_then(|mut r| replay(&mut r));
     }
 }
@@ -203,7 +203,11 @@ fn what_cannot_be_created_is_said_in_words() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn random_bytes_are_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
@@ -219,7 +223,7 @@ proptest! {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        // Flipped bits are told of elsewhere; all that is asked here is that it ends in an answer.
+        // `flips.rs` checks that damage is found; this only checks that the reader returns.
         if let Ok(mut reader) = RecordingReader::from_bytes("x", bytes.into()) {
             let _ = replay(&mut reader);
         }

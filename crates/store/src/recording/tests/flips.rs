@@ -1,14 +1,15 @@
-//! A bit that flips on a disk or on a wire is found, or changes nothing.
+//! A flipped bit is detected, or changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use bytes::Bytes;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::recording::{Header, Row};
+use ticktax_model::{Source, SourceTable};
 
 use super::helpers::{foreign_recording, replay, rows, write};
-use crate::limitation::Limitation;
-use crate::recording::{Header, RecordingError, RecordingReader, Row};
-use crate::{Source, SourceTable};
+use crate::recording::{RecordingError, RecordingReader};
 
 const FLIPS: u64 = 1_000;
 
@@ -34,7 +35,7 @@ fn random(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Flips bits one at a time; tells how often each kind of error named the damage.
+/// Flips bits one at a time. Returns how often each kind of error was reported.
 fn flip(whole: &[u8], places: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u32> {
     let right = read(whole.to_vec()).unwrap();
     let mut told = BTreeMap::new();
@@ -86,7 +87,7 @@ fn each_bit_of_the_footer_is_covered() {
     let footer = whole.len() - 8;
     let length = <[u8; 4]>::try_from(&whole[footer..footer + 4]).unwrap();
     let begin = footer - u32::from_le_bytes(length) as usize;
-    // One bit of each byte, another one from byte to byte.
+    // One bit of each byte, at changing positions.
     let bits = (begin..whole.len()).map(|byte| (byte * 8 + byte % 8) as u64);
     let told = flip(&whole, bits);
     assert_eq!(told.get("nothing changed"), None, "{told:?}");
@@ -135,7 +136,7 @@ fn a_file_that_lost_its_checksums_is_damaged_and_one_of_another_program_has_none
     assert_eq!(limitations, [Limitation::NotVerified]);
 }
 
-/// Where `text` is, the last time.
+/// Offset of the last occurrence of `text`.
 fn place_of(text: &str, bytes: &[u8]) -> usize {
     let mut windows = bytes.windows(text.len());
     windows
@@ -163,7 +164,7 @@ fn a_recording_that_another_tool_rewrote_is_read_and_not_verified() {
     let right = bytes(&sources, &rows);
     let (header, _) = read(right.clone()).unwrap();
     assert!(header.coverage.limitations.is_empty());
-    // As such a tool leaves it: its own name, our checksums, and other bytes before the footer.
+    // The result of such a tool: its own name, our checksums, and other bytes before the footer.
     let mut rewritten = right.clone();
     rewritten[place_of("ticktax version", &right)] ^= 1;
     let (_, checksums) = right.split_at(place_of("crc32 ", &right));

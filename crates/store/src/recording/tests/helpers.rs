@@ -1,4 +1,4 @@
-//! Recordings to test with.
+//! Recordings for tests.
 
 use std::fs;
 use std::path::Path;
@@ -9,15 +9,15 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
-
-use crate::machine::Machine;
-use crate::recording::{
-    Books, ClockReport, Edge, Effect, Header, Level, PacedFrame, RecordingError, RecordingReader,
-    RecordingWriter, Row, RowSink, Sum, World,
+use ticktax_model::machine::Machine;
+use ticktax_model::recording::{
+    Books, ClockReport, Edge, Effect, Header, Level, PacedFrame, Row, RowSink, Sum, World,
 };
-use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
+use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Span, Thread};
 
-/// A header with something in every part that is easily forgotten.
+use crate::recording::{RecordingError, RecordingReader, RecordingWriter};
+
+/// A header with unusual values in fields that are easily forgotten.
 pub(super) fn header() -> Header {
     Header {
         machine: Machine {
@@ -105,14 +105,14 @@ pub(super) fn write(path: &Path, sources: &SourceTable, rows: &[Row]) {
     writer.finish(&header()).unwrap();
 }
 
-/// A row with its source in place of the id, which is the table's affair.
+/// A row and its source. The id in the row is cleared, because it depends on the table.
 pub(super) fn spelled(sources: &SourceTable, row: &Row) -> (Source, Row) {
     let mut plain = row.clone();
     match &mut plain {
-        Row::Span(span) => span.source = crate::SourceId(0),
-        Row::Sum(sum) => sum.span.source = crate::SourceId(0),
-        Row::Frame(frame) => frame.span.source = crate::SourceId(0),
-        Row::Edge(edge) => edge.span.source = crate::SourceId(0),
+        Row::Span(span) => span.source = ticktax_model::SourceId(0),
+        Row::Sum(sum) => sum.span.source = ticktax_model::SourceId(0),
+        Row::Frame(frame) => frame.span.source = ticktax_model::SourceId(0),
+        Row::Edge(edge) => edge.span.source = ticktax_model::SourceId(0),
     }
     (sources.get(row.source()).clone(), plain)
 }
@@ -124,15 +124,15 @@ pub(super) fn replay(reader: &mut RecordingReader) -> Result<Vec<(Source, Row)>,
     Ok(rows)
 }
 
-/// A recording of one row as another program might write it, with a header as it is today.
+/// A recording of one row as another program might write it, with a valid header.
 pub(super) fn foreign_recording(path: &Path) {
     let json = serde_json::to_string(&header()).unwrap();
     let edit = ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns");
     foreign(path, edit, "softirq", Some(("ticktax", json)));
 }
 
-/// A one-row Parquet file that another program might have written: the columns of a recording, all
-/// of them optional, with `edit` applied to the text of the schema.
+/// A Parquet file of one row as another program might write it. It has the columns of a recording,
+/// all of them optional, with `edit` applied to the text of the schema.
 pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(&str, String)>) {
     let file = Foreign {
         properties: WriterProperties::default().into(),
@@ -145,7 +145,7 @@ pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(
     file.write(path);
 }
 
-/// A recording of equal rows as another program might write it, stored like this.
+/// A recording of equal rows as another program might write it, with these properties.
 pub(super) fn foreign_rows(
     path: &Path,
     properties: &WriterPropertiesPtr,
@@ -164,7 +164,7 @@ pub(super) fn foreign_rows(
     file.write(path);
 }
 
-/// A file that another program might have written.
+/// A file of another program.
 struct Foreign<'f> {
     properties: WriterPropertiesPtr,
     edit: (&'f str, &'f str),
@@ -226,7 +226,7 @@ impl Foreign<'_> {
                         .typed::<Int32Type>()
                         .write_batch(&vec![1; rows], some, None)
                 }
-                // Without a value where a value may be left out; a recording's `max` must have one.
+                // Empty where that is allowed; `max_ns` of a recording must have a value.
                 (parquet::basic::Type::INT64, _, "max_ns" | "due_ns") if field.is_optional() => {
                     column.typed::<Int64Type>().write_batch(&[], none, None)
                 }

@@ -1,4 +1,4 @@
-//! Files with values beyond their limits are refused, in one line.
+//! Files with values that exceed a limit are refused in one line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,11 @@ use std::sync::Arc;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::data_type::ByteArray;
 use parquet::file::properties::WriterProperties;
+use ticktax_model::recording::{Books, Edge, Effect, Header, PacedFrame, Row, RowSink, Sum};
+use ticktax_model::{Cpu, Histogram, Kind, Nanos, Source, SourceTable, Span};
 
 use super::helpers::{foreign_rows, header, replay, rows, write};
-use crate::recording::{
-    Books, Edge, Effect, Header, PacedFrame, RecordingError, RecordingReader, RecordingWriter, Row,
-    RowSink, Sum,
-};
-use crate::{Cpu, Histogram, Kind, Nanos, Source, SourceTable, Span};
+use crate::recording::{RecordingError, RecordingReader, RecordingWriter};
 
 fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -21,7 +19,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The one line for a file that is opened and read.
+/// The message for a file that is opened and read.
 fn refusal(path: &Path) -> String {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     let text = outcome.expect_err("it should be refused").to_string();
@@ -30,7 +28,7 @@ fn refusal(path: &Path) -> String {
     text
 }
 
-/// The refusal of a recording with this header.
+/// The error of a recording with this header.
 fn refused_header(edit: impl FnOnce(&mut Header)) -> String {
     let (_folder, path) = folder();
     let mut header = header();
@@ -42,7 +40,7 @@ fn refused_header(edit: impl FnOnce(&mut Header)) -> String {
     refusal(&path)
 }
 
-/// The refusal of a recording with this row.
+/// The error of a recording with this row.
 fn refused_row(row: Row) -> String {
     let (_folder, path) = folder();
     let mut sources = SourceTable::default();
@@ -57,7 +55,7 @@ fn span(cpu: u32, start: i64, dur: i64, self_time: i64) -> Span {
         start: Nanos(start),
         dur: Nanos(dur),
         self_time: Nanos(self_time),
-        source: crate::SourceId(0),
+        source: ticktax_model::SourceId(0),
     }
 }
 
@@ -173,7 +171,7 @@ fn there_may_not_be_more_sources_than_a_file_of_its_size_can_have() {
     assert!(refusal(&path).contains(&format!("it has more than {most} sources")));
 }
 
-/// A small file whose pages decompress to far more than its size.
+/// A small file whose pages decompress to far more bytes.
 fn compressible(path: &Path, detail: &[u8], rows: usize, dictionary: bool) {
     let level = ZstdLevel::try_new(3).unwrap();
     let properties = WriterProperties::builder()

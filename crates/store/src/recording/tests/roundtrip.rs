@@ -1,14 +1,15 @@
-//! What was written is what is read.
+//! A recording reads back as written.
 
 use std::fs;
 
 use proptest::prelude::*;
+use ticktax_model::recording::{Edge, Effect, Header, PacedFrame, Row, RowSink, Sum};
+use ticktax_model::{
+    Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
+};
 
 use super::helpers::{foreign_recording, header, replay, rows, spelled, write};
-use crate::recording::{
-    Edge, Effect, Header, PacedFrame, RecordingReader, RecordingWriter, Row, RowSink, Sum,
-};
-use crate::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread};
+use crate::recording::{RecordingReader, RecordingWriter};
 
 fn a_source() -> impl Strategy<Value = Source> {
     let word = || "[a-zA-Z0-9/_:é ]{0,8}";
@@ -43,7 +44,7 @@ fn an_effect() -> impl Strategy<Value = Effect> {
 
 fn a_row() -> impl Strategy<Value = (Source, Row)> {
     let lengths = prop::collection::vec(0i64..1_000_000_000, 0..20);
-    // A year, so that all rows stay within the limit of 146.
+    // A year each, so that all rows together stay within the limit of 146 years.
     let year = 1_i64 << 55;
     let when = || -(1_i64 << 61)..=1 << 61;
     let sum = (0..=1_i64 << 47, 0..=year, lengths);
@@ -99,14 +100,18 @@ fn placed(sources: &mut SourceTable, source: &Source, mut row: Row) -> Row {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_rows_read_back_as_written(rows in prop::collection::vec(a_row(), 0..60)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.parquet");
         let mut writer = RecordingWriter::create(&path).unwrap();
-        // Two tables that give the same ids to different sources.
+        // Two tables in which the same ids mean different sources.
         let mut tables = [SourceTable::default(), SourceTable::default()];
         for (i, (source, row)) in rows.iter().enumerate() {
             let table = &mut tables[i % 2];
@@ -130,7 +135,7 @@ fn rows_of_many_groups_come_in_order_and_more_than_once() {
     let mut writer = RecordingWriter::create(&path).unwrap();
     let count = 150_000;
     for i in 0..count {
-        // A new source now and then, so that the groups begin with known and unknown ones.
+        // A new source now and then, so that groups start with known and unknown ones.
         let name = format!("thread-{}", i / 10_000);
         let source = sources.intern(Source::kernel(Kind::Task, &name, ""));
         let span = Span {

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{Value, json};
+use ticktax_model::recording::{Header, SCHEMA_VERSION};
 
 use super::super::schema_1;
 use super::helpers::replay;
-use crate::recording::{Header, RecordingReader, SCHEMA_VERSION};
+use crate::recording::RecordingReader;
 
 fn fixtures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema1");

@@ -1,13 +1,15 @@
-//! A recording that was not finished leaves nothing behind.
+//! An unfinished recording leaves nothing behind.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::helpers::{header, rows};
-use crate::recording::{RecordingReader, RecordingWriter, RowSink};
+use ticktax_model::recording::RowSink;
 
-/// What a disk with room for so many bytes does.
+use super::helpers::{header, rows};
+use crate::recording::{RecordingReader, RecordingWriter};
+
+/// A disk with room for this many bytes.
 struct SmallDisk {
     file: File,
     room: usize,

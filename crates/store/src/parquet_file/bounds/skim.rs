@@ -3,7 +3,7 @@
 //! Footers and page headers are structures of Thrift's compact protocol: fields with a number and a
 //! type. A skimmer passes over all of them, and allocates nothing.
 
-/// Nested deeper is nothing in a Parquet file.
+/// Deepest nesting in a Parquet file.
 const DEPTH: usize = 12;
 
 /// Why skimming stopped.
@@ -11,16 +11,16 @@ const DEPTH: usize = 12;
 pub(super) enum Stop {
     /// The bytes end within a value.
     Short,
-    /// They are nothing that Thrift writes.
+    /// The bytes are not Thrift.
     Nonsense,
     /// There are too many structures.
     TooMany,
 }
 
-/// The field numbers from the outermost structure inwards.
+/// Field numbers, the outermost structure first.
 type Path<'p> = &'p [i16];
 
-/// Passes over the structures in some bytes.
+/// Parses structures without storing them.
 pub(super) struct Skimmer<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -41,8 +41,8 @@ impl<'b> Skimmer<'b> {
         }
     }
 
-    /// Passes over one structure, which may hold `most` others. Gives each whole number, and the
-    /// length of each list, to `see`.
+    /// Skims one structure, which may hold at most `most` others. Passes each whole number and the
+    /// length of each list to `see`.
     pub(super) fn structure(
         &mut self,
         most: u64,
@@ -70,7 +70,7 @@ impl<'b> Skimmer<'b> {
             if !(self.fits)(&self.path, kind) {
                 return Err(Stop::Nonsense);
             }
-            // A field's type says whether it is true.
+            // The type of a Boolean field is its value.
             if !matches!(kind, TRUE | FALSE) {
                 self.value(kind, most, see)?;
             }
@@ -85,8 +85,8 @@ impl<'b> Skimmer<'b> {
         see: &mut dyn FnMut(Path<'_>, i64),
     ) -> Result<(), Stop> {
         match kind {
-            // Elements of a list or map. The format gives each a byte, and the library none, so it
-            // would read on elsewhere, where nothing was checked. No footer or page header has any.
+            // Booleans in a list or map. The format stores each in a byte, and the library reads
+            // none, so it would continue in unchecked bytes. No footer or page header has any.
             TRUE | FALSE => Err(Stop::Nonsense),
             BYTE => self.skip(1),
             SHORT..=LONG => {
@@ -149,7 +149,7 @@ impl<'b> Skimmer<'b> {
         Err(Stop::Nonsense)
     }
 
-    /// A signed number: 0, -1, 1, -2 are written as 0, 1, 2, 3.
+    /// A signed number in zigzag encoding: 0, -1, 1, -2 are written as 0, 1, 2, 3.
     fn integer(&mut self) -> Result<i64, Stop> {
         let number = self.varint()?;
         Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
@@ -182,10 +182,10 @@ pub(super) struct PageHeader {
 }
 
 impl PageHeader {
-    /// Structures in a page header: itself, what it is, and statistics.
+    /// Structures in a page header: the header, its kind, and statistics.
     const STRUCTURES: u64 = 8;
 
-    /// Reads the header that the bytes begin with, and its length.
+    /// Reads the header at the start of the bytes. Returns its length as well.
     pub(super) fn read(bytes: &[u8]) -> Result<(Self, usize), Stop> {
         let mut header = Self::default();
         let mut skimmer = Skimmer::new(bytes);
@@ -202,9 +202,9 @@ impl PageHeader {
         Ok((header, skimmer.at))
     }
 
-    /// Whether a field has the type by which the library reads it. The library goes by the field's
-    /// number: it would read on elsewhere, where nothing was checked, and looks for up to 2^31
-    /// values behind the end of a file.
+    /// Whether a field has the type that the library expects. The library looks at the field's
+    /// number only: given another type, it would continue in unchecked bytes, and look for up to
+    /// 2^31 values after the end of a file.
     fn fits(path: Path<'_>, kind: u8) -> bool {
         match path {
             [1..=4] | [5, 1..=4] | [7, 1..=2] | [8, 1..=6] => matches!(kind, SHORT..=LONG),
@@ -219,8 +219,8 @@ impl PageHeader {
         self.kind == DICTIONARY_PAGE
     }
 
-    /// Whether the memory for decoding the page depends on its size alone. Two encodings for text
-    /// hold the number of their values as well, and the library allocates memory for as many.
+    /// Whether the memory for decoding the page depends only on its size. Two text encodings also
+    /// store the number of values, and the library allocates memory for that many.
     pub(super) fn has_bounded_encoding(&self) -> bool {
         const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
         const DELTA_BYTE_ARRAY: i64 = 7;
@@ -247,15 +247,15 @@ mod tests {
         }
     }
 
-    /// A fuzzer found a table whose reading did not end: a number stood where the library reads a
-    /// structure.
+    /// A fuzzer found a table that took forever to read: it had a number where the library expects
+    /// a structure.
     #[test]
     fn a_page_header_has_no_field_that_the_library_reads_otherwise() {
         for header in [
             // Field 6, an index page, as a number; field 2 as a structure.
             &[0x65, 0x15, 0, 0][..],
             &[0x15, 0, 0x1c, 0, 0],
-            // A list of a truth value in field 9.
+            // A list of one Boolean in field 9.
             &[0x99, 0x11, 1, 0],
         ] {
             assert_eq!(PageHeader::read(header), Err(Stop::Nonsense), "{header:x?}");

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ticktax_model::SourceTable;
-use ticktax_model::disk::{Temporary, creation_words, error_words};
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Row, RowSink};
+use ticktax_report::{HtmlPage, RowsEnded};
+use ticktax_store::disk::{Temporary, creation_words, error_words};
 
-use super::{Timeline, page_with};
-use crate::rows::{FileFormat, Finished, RowFile, RowFileError, RowsEnded};
+use super::{FileFormat, Finished, RowFile, RowFileError};
 
 /// What the option does.
 const ABOUT: &str = "Write the page as one HTML file as well, for a browser: with every section, every figure and \
@@ -18,24 +18,24 @@ const ABOUT: &str = "Write the page as one HTML file as well, for a browser: wit
 /// A page for a browser, in the making. Where it is dropped before it is finished, nothing of it is left and what was
 /// there before is as it was.
 #[derive(Debug)]
-pub struct HtmlFile {
+pub(crate) struct HtmlFile {
     path: PathBuf,
     temporary: Temporary,
-    timeline: Timeline,
+    page: HtmlPage,
 }
 
 impl HtmlFile {
     /// Its option on the command line, without the dashes.
-    pub const OPTION: &str = "html";
+    pub(crate) const OPTION: &str = "html";
     /// What the option does, for the help.
-    pub const ABOUT: &str = ABOUT;
+    pub(crate) const ABOUT: &str = ABOUT;
 
     /// Begins a file that will appear as `path` once it is finished.
     ///
     /// # Errors
     /// `path` is `-`, the folder of `path` does not exist or may not be written, `path` is a folder or a device, or the
     /// disk is full.
-    pub fn create(path: &Path) -> Result<Self, RowFileError> {
+    pub(crate) fn create(path: &Path) -> Result<Self, RowFileError> {
         if path == Path::new("-") {
             return Err(RowFileError::no_output(Self::OPTION));
         }
@@ -49,7 +49,7 @@ impl HtmlFile {
         Ok(Self {
             path: path.to_owned(),
             temporary,
-            timeline: Timeline::default(),
+            page: HtmlPage::default(),
         })
     }
 
@@ -57,17 +57,20 @@ impl HtmlFile {
     ///
     /// # Errors
     /// The disk is full, or does not work.
-    pub fn finish(self, document: &Document) -> Result<Finished, RowFileError> {
-        self.write(&page_with(document, None))
+    pub(crate) fn finish(self, document: &Document) -> Result<Finished, RowFileError> {
+        self.write(&HtmlPage::default().finish(document))
     }
 
     /// The same of a document that was made of rows, with a timeline of those that came.
     ///
     /// # Errors
     /// The disk is full, or does not work.
-    pub fn finish_with_rows(mut self, ended: &RowsEnded<'_>) -> Result<Finished, RowFileError> {
-        let timeline = std::mem::take(&mut self.timeline);
-        self.write(&page_with(ended.document, timeline.finish(ended)))
+    pub(crate) fn finish_with_rows(
+        mut self,
+        ended: &RowsEnded<'_>,
+    ) -> Result<Finished, RowFileError> {
+        let page = std::mem::take(&mut self.page);
+        self.write(&page.finish_with_rows(ended))
     }
 
     fn write(self, page: &str) -> Result<Finished, RowFileError> {
@@ -111,12 +114,61 @@ impl FileFormat for HtmlFormat {
 
 impl RowSink for HtmlFile {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
-        self.timeline.row(sources, row);
+        self.page.row(sources, row);
     }
 }
 
 impl RowFile for HtmlFile {
     fn finish(self: Box<Self>, ended: &RowsEnded<'_>) -> Result<Finished, RowFileError> {
         self.finish_with_rows(ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use ticktax_fixture::statement;
+    use ticktax_model::document::Document;
+    use ticktax_report::HtmlPage;
+
+    use super::HtmlFile;
+
+    #[test]
+    fn a_page_appears_when_it_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("it.html");
+        fs::write(&path, "what was there").unwrap();
+        let file = HtmlFile::create(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "what was there");
+        let document: Document = statement().into();
+        let finished = file.finish(&document).unwrap();
+        assert!(finished.note.contains("it.html"), "{}", finished.note);
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            HtmlPage::default().finish(&document)
+        );
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_page_that_is_given_up_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(HtmlFile::create(&folder.path().join("it.html")).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_in_a_line() {
+        for (path, why) in [
+            ("-", "standard output"),
+            ("/", "folder"),
+            ("/nowhere/it.html", "folder does not exist"),
+            ("/dev/null", "device"),
+        ] {
+            let error = HtmlFile::create(Path::new(path)).unwrap_err().to_string();
+            assert!(error.contains(why) && error.lines().count() == 1, "{error}");
+        }
     }
 }

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use ticktax_model::SourceTable;
-use ticktax_model::recording::{RecordingWriter, Row, RowSink};
+use ticktax_model::recording::{Row, RowSink};
+use ticktax_report::RowsEnded;
+use ticktax_store::recording::RecordingWriter;
 
-use super::{FileFormat, Finished, RowFile, RowFileError, RowsEnded};
+use super::{FileFormat, Finished, RowFile, RowFileError};
 
 /// Recordings, as Parquet files.
 pub(super) struct RecordingFormat;

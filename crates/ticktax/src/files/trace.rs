@@ -5,14 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ticktax_model::SourceTable;
-use ticktax_model::disk::{Temporary, creation_words, error_words};
 use ticktax_model::recording::{Row, RowSink};
+use ticktax_report::{Perfetto, RowsEnded};
+use ticktax_store::disk::{Temporary, creation_words, error_words};
 
-use super::Perfetto;
-use crate::rows::{FileFormat, Finished, RowFile, RowFileError, RowsEnded};
+use super::{FileFormat, Finished, RowFile, RowFileError};
 
 /// Traces for Perfetto.
-pub(crate) struct TraceFormat;
+pub(super) struct TraceFormat;
 
 impl FileFormat for TraceFormat {
     fn option(&self) -> &'static str {

@@ -12,7 +12,7 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use self::skim::{PageHeader, Skimmer, Stop};
 
-/// Gives bytes of the file: a number of them from an offset.
+/// Reads bytes of the file, given their offset and number.
 pub(crate) type Fetch = dyn Fn(u64, usize) -> Result<Bytes, String> + Send + Sync;
 
 /// Why a file is not read: it would take too much memory, or holds a number that cannot be true.
@@ -70,14 +70,15 @@ pub enum Excess {
 /// The footer of a file.
 #[derive(Debug)]
 pub(crate) struct Footer {
-    /// Where it begins.
+    /// Its offset in the file.
     pub(crate) begin: u64,
-    /// It, without its length and what follows.
+    /// Its bytes, without the length and the magic number that follow.
     pub(crate) bytes: Bytes,
 }
 
 impl Footer {
-    /// Reads the footer of a file of `length` bytes; `None` where it cannot have one.
+    /// Reads the footer of a file of `length` bytes. Returns `None` if the file is too short for
+    /// one.
     pub(crate) fn read(length: u64, fetch: &Fetch) -> Result<Option<Self>, String> {
         // A Parquet file ends with its footer, the footer's length in four bytes, and four more.
         let Some(rest) = length.checked_sub(8) else {
@@ -105,7 +106,7 @@ const COLUMNS: u64 = 256;
 const HEADER: u64 = 128;
 /// The longest page header accepted.
 const LONGEST_HEADER: u64 = 64 * 1024;
-/// Memory of a value in a decoded dictionary, without its bytes.
+/// Memory that a value of a decoded dictionary takes in addition to its bytes.
 const DICTIONARY_VALUE: u64 = 40;
 
 const MIB: u64 = 1 << 20;
@@ -121,24 +122,24 @@ impl Bounds {
         self.size
     }
 
-    /// Most structures in the footer. A column of a row group is five of them, which take about 1
-    /// KiB of memory, and 100 bytes of the file.
+    /// Maximum number of structures in the footer. A column of a row group has five. They take
+    /// about 1 KiB of memory and 100 bytes of the file.
     const fn structures(self) -> u64 {
         16_384 + self.size / 32
     }
 
-    /// Most rows. They are read one after the other; this bounds the time. The rows of an idle
-    /// machine in the model take next to no bytes.
+    /// Maximum number of rows. Rows are read one at a time, so this bounds time, not memory. Rows
+    /// of an idle simulated machine compress to almost nothing.
     const fn rows(self) -> u64 {
         256 * MIB + 64 * self.size
     }
 
-    /// Most bytes of decompressed pages in memory at once.
+    /// Maximum bytes of decompressed pages in memory at once.
     const fn pages(self) -> u64 {
         16 * MIB + 4 * self.size
     }
 
-    /// Checks the bytes of the footer, before the library decodes them.
+    /// Checks the bytes of the footer before the library decodes them.
     pub(crate) fn check_footer(self, footer: &[u8]) -> Result<(), Excess> {
         let mut columns = 0;
         let mut skimmer = Skimmer::new(footer);
@@ -163,7 +164,7 @@ impl Bounds {
         }
     }
 
-    /// Checks the footer's numbers, once it is decoded.
+    /// Checks the numbers of the decoded footer.
     pub(crate) fn check_metadata(self, metadata: &ParquetMetaData) -> Result<(), Excess> {
         let (mut rows, mut bytes) = (0_u64, 0_u64);
         for group in metadata.row_groups() {
@@ -192,7 +193,7 @@ impl Bounds {
         Ok(())
     }
 
-    /// Checks the page headers of some columns of a row group, before its pages are decompressed.
+    /// Checks the page headers of some columns of a row group before its pages are decompressed.
     pub(crate) fn check_pages(
         self,
         group: &RowGroupMetaData,
@@ -232,8 +233,8 @@ struct Column {
 }
 
 impl Column {
-    /// Checks the pages in this part of the file. Returns the memory that its dictionary and its
-    /// largest page take.
+    /// Checks the pages in this part of the file. Returns the memory needed for its dictionary and
+    /// its largest page.
     fn check(&self, place: std::ops::Range<u64>, fetch: &Fetch) -> Result<u64, Excess> {
         let (mut dictionary, mut largest) = (0, 0);
         let mut at = place.start;
