@@ -9,19 +9,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::basic::{Compression, LogicalType, Type as Physical};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::record::Field;
-use parquet::schema::types::{Type, TypePtr};
+use parquet::schema::types::TypePtr;
 use ticktax_model::table::{Cell, Column, Values};
 
 use crate::disk::{Temporary, error_words};
-use crate::parquet_file::{Bounds, Excess, Fetch, Footer, decode, parquet_words};
+use crate::parquet_file::{
+    OpenFault, ParquetFile, Unopened, column_type, decode, message, parquet_words, put_cells,
+};
 
 /// A table that could not be written or read. The message is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,25 +104,28 @@ impl TableWriter {
         let mut group = self.file.next_row_group().map_err(|it| error(&it))?;
         for (place, column) in self.columns.iter().enumerate() {
             let cells = rows.iter().map(|row| row.get(place));
-            let required = place == 0;
+            let optional = place > 0;
             let written = match column.values {
                 Values::Integers => {
-                    write::<Int64Type>(&mut group, required, cells, |cell| match cell {
-                        Cell::Integer(number) => Some(*number),
+                    let numbers = cells.map(|cell| match cell {
+                        Some(Cell::Integer(number)) => Some(*number),
                         _ => None,
-                    })
+                    });
+                    put_cells::<Int64Type, _>(&mut group, optional, numbers)
                 }
                 Values::Reals => {
-                    write::<DoubleType>(&mut group, required, cells, |cell| match cell {
-                        Cell::Real(number) => Some(*number),
+                    let reals = cells.map(|cell| match cell {
+                        Some(Cell::Real(real)) => Some(*real),
                         _ => None,
-                    })
+                    });
+                    put_cells::<DoubleType, _>(&mut group, optional, reals)
                 }
                 Values::Texts => {
-                    write::<ByteArrayType>(&mut group, required, cells, |cell| match cell {
-                        Cell::Text(text) => Some(ByteArray::from(text.as_str())),
+                    let texts = cells.map(|cell| match cell {
+                        Some(Cell::Text(text)) => Some(ByteArray::from(text.as_str())),
                         _ => None,
-                    })
+                    });
+                    put_cells::<ByteArrayType, _>(&mut group, optional, texts)
                 }
             };
             written.map_err(|it| error(&it))?;
@@ -150,49 +154,15 @@ fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
             Values::Reals => (Physical::DOUBLE, None),
             Values::Texts => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         };
-        let repetition = match place {
-            0 => Repetition::REQUIRED,
-            _ => Repetition::OPTIONAL,
-        };
-        Type::primitive_type_builder(&column.name, physical)
-            .with_logical_type(logical)
-            .with_repetition(repetition)
-            .build()
-            .map(Arc::new)
+        column_type(&column.name, physical, logical, place > 0)
     });
-    let message = Type::group_type_builder("ticktax")
-        .with_fields(fields.collect::<Result<_, _>>()?)
-        .build()?;
-    Ok(Arc::new(message))
-}
-
-fn write<'c, T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
-    required: bool,
-    cells: impl Iterator<Item = Option<&'c Cell>>,
-    value: impl Fn(&Cell) -> Option<T::T>,
-) -> Result<(), ParquetError> {
-    let mut values = Vec::new();
-    let mut levels = Vec::new();
-    for cell in cells {
-        let value = cell.and_then(&value);
-        levels.push(i16::from(value.is_some()));
-        values.extend(value);
-    }
-    let mut column = group
-        .next_column()?
-        .ok_or_else(|| ParquetError::General("the schema lacks a column".to_owned()))?;
-    let levels = if required { None } else { Some(&levels[..]) };
-    column.typed::<T>().write_batch(&values, levels, None)?;
-    column.close()
+    message(fields.collect::<Result<_, _>>()?)
 }
 
 /// An open table.
 pub struct TableReader {
     path: PathBuf,
-    file: SerializedFileReader<File>,
-    bounds: Bounds,
-    fetch: Box<Fetch>,
+    file: ParquetFile,
 }
 
 impl TableReader {
@@ -210,25 +180,17 @@ impl TableReader {
             let why = "it is a folder or a device, not a file".to_owned();
             return Err(TableError::new("read", path, why));
         }
-        let refused = |why: Excess| TableError::new("read", path, why.to_string());
-        let no_parquet = |_| TableError::new("read", path, "it is not a Parquet file".to_owned());
+        let not_parquet = || TableError::new("read", path, "it is not a Parquet file".to_owned());
         let bytes = file
             .try_clone()
             .map_err(|error| TableError::io("read", path, &error))?;
-        let bounds = Bounds::new(file.len());
-        let fetch: Box<Fetch> =
-            Box::new(move |start, length| decode(|| bytes.get_bytes(start, length)));
-        let footer = Footer::read(bounds.size(), &*fetch).map_err(no_parquet)?;
-        if let Some(footer) = footer {
-            bounds
-                .check_footer(&footer.bytes)
-                .map_err(|why| match why {
-                    Excess::Nonsense { .. } => no_parquet(String::new()),
-                    why => refused(why),
-                })?;
-        }
-        let file = decode(|| SerializedFileReader::new(file)).map_err(no_parquet)?;
-        bounds.check_metadata(file.metadata()).map_err(refused)?;
+        let file = Unopened::new(bytes)
+            .map_err(|_| not_parquet())?
+            .open(file)
+            .map_err(|fault| match fault {
+                OpenFault::Footer(_) => not_parquet(),
+                OpenFault::Excess(why) => TableError::new("read", path, why.to_string()),
+            })?;
         let schema = file.metadata().file_metadata().schema_descr();
         if schema
             .columns()
@@ -240,8 +202,6 @@ impl TableReader {
         Ok(Some(Self {
             path: path.to_owned(),
             file,
-            bounds,
-            fetch,
         }))
     }
 
@@ -260,13 +220,13 @@ impl TableReader {
     /// # Errors
     /// The file is damaged, or ends in the middle of a row.
     pub fn rows(&self, mut take: impl FnMut(Vec<Cell>)) -> Result<(), TableError> {
-        for group in self.file.metadata().row_groups() {
-            self.bounds
-                .check_pages(group, 0..group.num_columns(), &*self.fetch)
+        for (index, group) in self.file.metadata().row_groups().iter().enumerate() {
+            self.file
+                .check_pages(index, 0..group.num_columns())
                 .map_err(|why| TableError::new("read", &self.path, why.to_string()))?;
         }
         let all = || {
-            for row in self.file.get_row_iter(None)? {
+            for row in self.file.rows()? {
                 take(row?.into_columns().into_iter().map(cell).collect());
             }
             Ok(())

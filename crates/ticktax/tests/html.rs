@@ -20,7 +20,7 @@ use ticktax_model::document::Document;
 use ticktax_model::kernels::{KernelBuild, KernelComparison, KernelsStatement};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Kind, Owner, Source, SourceTable};
-use ticktax_report::HtmlFile;
+use ticktax_report::HtmlPage;
 use ticktax_store::recording::RecordingWriter;
 
 use common::traffic::receiver;
@@ -216,7 +216,7 @@ impl Things {
         let write = |document: &Document| {
             let name = document.kind().name();
             let page = self.path(&format!("{name}.html"));
-            HtmlFile::create(&page).unwrap().finish(document).unwrap();
+            fs::write(&page, HtmlPage::default().finish(document)).unwrap();
             (name, page)
         };
         documents.iter().map(write).collect()

@@ -12,8 +12,8 @@
 //! |---|---|---|
 //! | [`Folder::open`] | anybody | reading what somebody else wrote |
 //! | [`Folder::open_own`] | the effective user | files that this user writes and removes |
-//! | [`Folder::open_guarded`] | root or the effective user, and all parents | new files and folders |
-//! | [`Folder::open_trusted`] | the effective user, and it or root all parents | files that decide what root does |
+//! | [`Folder::open_guarded`] | root or the effective user, and all parents | new entries |
+//! | [`Folder::open_trusted`] | the effective user, and it or root all parents | input of root |
 
 mod walk;
 

@@ -11,7 +11,7 @@ use parquet::basic::Type as Physical;
 use parquet::basic::{
     Compression, ConvertedType, Encoding, LogicalType, Repetition, TimeUnit, ZstdLevel,
 };
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -21,7 +21,7 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 use ticktax_model::facts::{Cell, Column, ColumnKind, Row, Table};
 
 use crate::disk::{Folder, Temporary, error_words};
-use crate::parquet_file::parquet_words;
+use crate::parquet_file::{column_type, message, parquet_words, put_cells, put_column};
 
 /// Version of the columns.
 const SCHEMA: &str = "1";
@@ -88,11 +88,11 @@ impl PartWriter {
             let (a, b) = (&a.cells()[..key], &b.cells()[..key]);
             a.partial_cmp(b).unwrap_or(Ordering::Equal)
         });
-        self.put(handle, table, rows).map_err(parquet)?;
+        self.fill(handle, table, rows).map_err(parquet)?;
         temporary.appear().map_err(io)
     }
 
-    fn put(&self, file: File, table: Table, rows: &[Row]) -> Result<(), ParquetError> {
+    fn fill(&self, file: File, table: Table, rows: &[Row]) -> Result<(), ParquetError> {
         let present = rows.first().map_or(0, |row| row.cells().len() + 1);
         let columns = table.columns();
         let columns = &columns[..present.min(columns.len())];
@@ -105,7 +105,7 @@ impl PartWriter {
                 None => &host,
                 Some(number) => row.cells().get(number).unwrap_or(&Cell::None),
             });
-            put_column(&mut group, *column, cells)?;
+            put(&mut group, *column, cells)?;
         }
         group.close()?;
         file.close().map(drop)
@@ -167,19 +167,9 @@ fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
             ColumnKind::Bytes => (Physical::BYTE_ARRAY, None),
             ColumnKind::List => return list_of_numbers(column.name),
         };
-        Type::primitive_type_builder(column.name, physical)
-            .with_logical_type(logical)
-            .with_repetition(if column.optional {
-                Repetition::OPTIONAL
-            } else {
-                Repetition::REQUIRED
-            })
-            .build()
-            .map(Arc::new)
+        column_type(column.name, physical, logical, column.optional)
     };
-    let fields: Result<Vec<TypePtr>, _> = columns.iter().map(field).collect();
-    let message = Type::group_type_builder("ticktax").with_fields(fields?);
-    message.build().map(Arc::new)
+    message(columns.iter().map(field).collect::<Result<_, _>>()?)
 }
 
 /// A column of lists, which has three levels in Parquet.
@@ -201,98 +191,74 @@ fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
 }
 
 /// Writes the next column of the group.
-fn put_column<'c>(
+fn put<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     column: Column,
     cells: impl Iterator<Item = &'c Cell>,
 ) -> Result<(), ParquetError> {
-    let levels = column.optional;
+    let optional = column.optional;
     match column.kind {
-        ColumnKind::Text => values::<ByteArrayType>(group, levels, cells, |cell| match cell {
-            Cell::Text(text) => Some((&**text).into()),
-            _ => None,
-        }),
-        ColumnKind::Bytes => values::<ByteArrayType>(group, levels, cells, |cell| match cell {
-            Cell::Bytes(bytes) => Some(ByteArray::from(bytes.clone())),
-            _ => None,
-        }),
+        ColumnKind::Text => {
+            let texts = cells.map(|cell| match cell {
+                Cell::Text(text) => Some(ByteArray::from(&**text)),
+                _ => None,
+            });
+            put_cells::<ByteArrayType, _>(group, optional, texts)
+        }
+        ColumnKind::Bytes => {
+            let bytes = cells.map(|cell| match cell {
+                Cell::Bytes(bytes) => Some(ByteArray::from(bytes.clone())),
+                _ => None,
+            });
+            put_cells::<ByteArrayType, _>(group, optional, bytes)
+        }
         ColumnKind::Short | ColumnKind::Int => {
-            values::<Int32Type>(group, levels, cells, |cell| match cell {
+            let numbers = cells.map(|cell| match cell {
                 Cell::Number(number) => Some(i32::try_from(*number).unwrap_or(i32::MAX)),
                 _ => None,
-            })
+            });
+            put_cells::<Int32Type, _>(group, optional, numbers)
         }
         ColumnKind::Few | ColumnKind::Long | ColumnKind::Time => {
-            values::<Int64Type>(group, levels, cells, |cell| match cell {
+            let numbers = cells.map(|cell| match cell {
                 Cell::Number(number) => Some(*number),
                 _ => None,
-            })
+            });
+            put_cells::<Int64Type, _>(group, optional, numbers)
         }
-        ColumnKind::Real => values::<DoubleType>(group, levels, cells, |cell| match cell {
-            Cell::Real(real) => Some(*real),
-            _ => None,
-        }),
-        ColumnKind::List => lists(group, cells),
+        ColumnKind::Real => {
+            let reals = cells.map(|cell| match cell {
+                Cell::Real(real) => Some(*real),
+                _ => None,
+            });
+            put_cells::<DoubleType, _>(group, optional, reals)
+        }
+        ColumnKind::List => put_lists(group, cells),
     }
-}
-
-/// Writes a column with at most one value in a row.
-fn values<'c, T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
-    optional: bool,
-    cells: impl Iterator<Item = &'c Cell>,
-    value: impl Fn(&Cell) -> Option<T::T>,
-) -> Result<(), ParquetError> {
-    let (mut values, mut present) = (Vec::new(), Vec::new());
-    for cell in cells {
-        let value = value(cell);
-        present.push(i16::from(value.is_some()));
-        values.extend(value);
-    }
-    let levels = optional.then_some((&*present, None));
-    put_values::<T>(group, &values, levels)
 }
 
 /// Writes a column of lists.
-fn lists<'c>(
+fn put_lists<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     cells: impl Iterator<Item = &'c Cell>,
 ) -> Result<(), ParquetError> {
-    let (mut values, mut present, mut goes_on) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut values, mut present, mut continues) = (Vec::new(), Vec::new(), Vec::new());
     for cell in cells {
         let list: &[i64] = match cell {
             Cell::List(list) => list,
             _ => &[],
         };
         if list.is_empty() {
-            goes_on.push(0);
+            continues.push(0);
             present.push(0);
         }
         for (place, number) in list.iter().enumerate() {
-            goes_on.push(i16::from(place > 0));
+            continues.push(i16::from(place > 0));
             present.push(1);
             values.push(*number);
         }
     }
-    put_values::<Int64Type>(group, &values, Some((&*present, Some(&*goes_on))))
-}
-
-/// Which rows have a value; of lists also, which go on.
-type Levels<'l> = (&'l [i16], Option<&'l [i16]>);
-
-fn put_values<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, File>,
-    values: &[T::T],
-    levels: Option<Levels<'_>>,
-) -> Result<(), ParquetError> {
-    let mut column = group
-        .next_column()?
-        .ok_or_else(|| ParquetError::General("the schema lacks a column".to_owned()))?;
-    let present = levels.map(|(present, _)| present);
-    let goes_on = levels.and_then(|(_, goes_on)| goes_on);
-    let writer = column.typed::<T>();
-    writer.write_batch(values, present, goes_on)?;
-    column.close()
+    put_column::<Int64Type, _>(group, &values, Some((&*present, Some(&*continues))))
 }
 
 #[cfg(test)]

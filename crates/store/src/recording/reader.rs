@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use parquet::file::reader::ChunkReader;
 use ticktax_model::SourceTable;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::recording::{Header, Row, RowSource, SCHEMA_VERSION};
@@ -17,7 +17,7 @@ use super::column::Fault;
 use super::error::RecordingError;
 use super::rows::{Known, Names, Places, replay_group};
 use super::{limits, schema, schema_1};
-use crate::parquet_file::{Bounds, Excess, Fetch, Footer, decode};
+use crate::parquet_file::{Excess, OpenFault, ParquetFile, Unopened};
 
 /// The first and the last four bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
@@ -25,11 +25,9 @@ const MAGIC: &[u8] = b"PAR1";
 /// An open recording. Unknown columns are ignored.
 pub struct RecordingReader {
     path: PathBuf,
-    file: Box<dyn FileReader>,
+    file: ParquetFile,
     header: Header,
     places: Places,
-    fetch: Box<Fetch>,
-    bounds: Bounds,
     /// Of the row groups; `None` for a file of schema 1, or of another program.
     checksums: Option<Checksums>,
 }
@@ -106,17 +104,19 @@ impl RecordingReader {
     where
         R: ChunkReader + 'static,
     {
-        let bounds = Bounds::new(bytes.len());
-        let fetch: Box<Fetch> =
-            Box::new(move |start, length| decode(|| bytes.get_bytes(start, length)));
         let refused = |why: Excess| RecordingError::refused(path, why);
-        let found = read_footer(path, bounds, &*fetch)?;
-        let file =
-            decode(|| SerializedFileReader::new(chunks)).map_err(|why| RecordingError::Header {
+        let unopened = Unopened::new(bytes).map_err(|why| RecordingError::Read {
+            path: path.to_owned(),
+            why,
+        })?;
+        let found = checksums(path, &unopened)?;
+        let file = unopened.open(chunks).map_err(|fault| match fault {
+            OpenFault::Footer(why) => RecordingError::Header {
                 path: path.to_owned(),
                 why,
-            })?;
-        bounds.check_metadata(file.metadata()).map_err(refused)?;
+            },
+            OpenFault::Excess(why) => refused(why),
+        })?;
         let facts = file.metadata().file_metadata();
         let json = facts
             .key_value_metadata()
@@ -141,11 +141,9 @@ impl RecordingReader {
         }
         Ok(Self {
             path: path.to_owned(),
-            file: Box::new(file),
+            file,
             header,
             places,
-            fetch,
-            bounds,
             checksums,
         })
     }
@@ -172,18 +170,19 @@ impl RecordingReader {
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
     ) -> Result<SourceTable, RecordingError> {
-        let mut known = Known::new(self.bounds);
-        for index in 0..self.file.num_row_groups() {
+        let mut known = Known::new(self.file.bounds());
+        for index in 0..self.file.metadata().num_row_groups() {
             self.check(index)?;
-            let group =
-                decode(|| self.file.get_row_group(index)).map_err(|why| RecordingError::Read {
+            self.file
+                .check_pages(index, self.places.indexes())
+                .map_err(|why| RecordingError::refused(&self.path, why))?;
+            let group = self
+                .file
+                .row_group(index)
+                .map_err(|why| RecordingError::Read {
                     path: self.path.clone(),
                     why,
                 })?;
-            let columns = self.places.indexes();
-            self.bounds
-                .check_pages(group.metadata(), columns, &*self.fetch)
-                .map_err(|why| RecordingError::refused(&self.path, why))?;
             replay_group(&*group, &self.places, &mut known, each)
                 .map_err(|fault| name(&self.path, fault))?;
         }
@@ -195,7 +194,7 @@ impl RecordingReader {
         let Some(checksums) = &self.checksums else {
             return Ok(());
         };
-        let right = checksums.check(index, &*self.fetch);
+        let right = checksums.check(index, self.file.fetch());
         let right = right.map_err(|why| RecordingError::Read {
             path: self.path.clone(),
             why,
@@ -263,29 +262,19 @@ fn name(path: &Path, fault: Fault) -> RecordingError {
     }
 }
 
-/// Checks the footer before the Parquet library decodes it, and finds its checksums.
-fn read_footer(path: &Path, bounds: Bounds, fetch: &Fetch) -> Result<Found, RecordingError> {
-    let unreadable = |why| RecordingError::Read {
-        path: path.to_owned(),
-        why,
-    };
-    let footer = Footer::read(bounds.size(), fetch).map_err(unreadable)?;
-    // Without one, the library says what is wrong.
-    let Some(footer) = footer else {
+/// Finds the checksums of a file and compares the footer with its own.
+fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
+    // Without a footer, the Parquet library reports what is wrong.
+    let Some(footer) = file.footer() else {
         return Ok(Found::None);
     };
-    let found = Checksums::read(&footer, fetch).map_err(|failure| match failure {
-        Failure::Unreadable(why) => unreadable(why),
-        Failure::Footer => damaged(path, FOOTER),
-    })?;
-    match bounds.check_footer(&footer.bytes) {
-        Ok(()) => Ok(found),
-        Err(Excess::Nonsense { .. }) => Err(RecordingError::Header {
+    Checksums::read(footer, file.fetch()).map_err(|failure| match failure {
+        Failure::Unreadable(why) => RecordingError::Read {
             path: path.to_owned(),
-            why: "its bytes make no sense".to_owned(),
-        }),
-        Err(why) => Err(RecordingError::refused(path, why)),
-    }
+            why,
+        },
+        Failure::Footer => damaged(path, FOOTER),
+    })
 }
 
 /// Reads the header, whichever schema it is of, and finds out how that schema names the columns.

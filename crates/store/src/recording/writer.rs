@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
@@ -17,7 +17,7 @@ use super::checksum::{self, SummedOutput};
 use super::error::RecordingError;
 use super::schema;
 use crate::disk::{Folder, Temporary, is_full};
-use crate::parquet_file::parquet_words;
+use crate::parquet_file::{parquet_words, put_column};
 
 /// Writes a recording to a file that appears under its name when it is complete.
 ///
@@ -340,25 +340,29 @@ impl Buffer {
             .map(|words| i16::from(words.tid.is_some()))
             .collect();
 
-        column::<Int32Type>(&mut group, &self.cpu, None)?;
-        column::<Int64Type>(&mut group, &self.start, None)?;
-        column::<Int64Type>(&mut group, &self.dur, None)?;
-        column::<Int64Type>(&mut group, &self.self_time, None)?;
-        column::<ByteArrayType>(&mut group, &text(|words| &words.kind), None)?;
-        column::<ByteArrayType>(&mut group, &text(|words| &words.source), None)?;
-        column::<ByteArrayType>(&mut group, &text(|words| &words.detail), None)?;
-        column::<ByteArrayType>(&mut group, &text(|words| &words.owner), None)?;
+        put_column::<Int32Type, _>(&mut group, &self.cpu, None)?;
+        put_column::<Int64Type, _>(&mut group, &self.start, None)?;
+        put_column::<Int64Type, _>(&mut group, &self.dur, None)?;
+        put_column::<Int64Type, _>(&mut group, &self.self_time, None)?;
+        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.kind), None)?;
+        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.source), None)?;
+        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.detail), None)?;
+        put_column::<ByteArrayType, _>(&mut group, &text(|words| &words.owner), None)?;
         let program: Vec<_> = words().filter_map(|words| words.program.clone()).collect();
-        column::<ByteArrayType>(&mut group, &program, Some(&levels))?;
+        put_column::<ByteArrayType, _>(&mut group, &program, Some((&levels, None)))?;
         let pid: Vec<_> = words().filter_map(|words| words.pid).collect();
-        column::<Int32Type>(&mut group, &pid, Some(&levels))?;
+        put_column::<Int32Type, _>(&mut group, &pid, Some((&levels, None)))?;
         let tid: Vec<_> = words().filter_map(|words| words.tid).collect();
-        column::<Int32Type>(&mut group, &tid, Some(&levels))?;
-        column::<Int64Type>(&mut group, &self.count, None)?;
-        column::<Int64Type>(&mut group, &self.max, None)?;
-        column::<ByteArrayType>(&mut group, &self.histograms, Some(&self.histogram_levels))?;
-        column::<Int32Type>(&mut group, &self.source, None)?;
-        column::<Int64Type>(&mut group, &self.due, Some(&self.due_levels))?;
+        put_column::<Int32Type, _>(&mut group, &tid, Some((&levels, None)))?;
+        put_column::<Int64Type, _>(&mut group, &self.count, None)?;
+        put_column::<Int64Type, _>(&mut group, &self.max, None)?;
+        put_column::<ByteArrayType, _>(
+            &mut group,
+            &self.histograms,
+            Some((&self.histogram_levels, None)),
+        )?;
+        put_column::<Int32Type, _>(&mut group, &self.source, None)?;
+        put_column::<Int64Type, _>(&mut group, &self.due, Some((&self.due_levels, None)))?;
         self.edges.write(&mut group)?;
         group.close()?;
         file.flush()?;
@@ -418,9 +422,9 @@ impl Edges {
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, SummedOutput>,
     ) -> Result<(), ParquetError> {
-        column::<ByteArrayType>(group, &self.kinds, Some(&self.kind_levels))?;
-        column::<Int32Type>(group, &self.tids, Some(&self.tid_levels))?;
-        column::<ByteArrayType>(group, &self.names, Some(&self.name_levels))?;
+        put_column::<ByteArrayType, _>(group, &self.kinds, Some((&self.kind_levels, None)))?;
+        put_column::<Int32Type, _>(group, &self.tids, Some((&self.tid_levels, None)))?;
+        put_column::<ByteArrayType, _>(group, &self.names, Some((&self.name_levels, None)))?;
         for levels in [
             &mut self.kind_levels,
             &mut self.tid_levels,
@@ -433,19 +437,6 @@ impl Edges {
         self.names.clear();
         Ok(())
     }
-}
-
-/// Writes the next column of the group. With `levels`, a row whose level is 0 has no value.
-fn column<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, SummedOutput>,
-    values: &[T::T],
-    levels: Option<&[i16]>,
-) -> Result<(), ParquetError> {
-    let mut column = group
-        .next_column()?
-        .ok_or_else(|| ParquetError::General("the schema lacks a column".to_owned()))?;
-    column.typed::<T>().write_batch(values, levels, None)?;
-    column.close()
 }
 
 /// The counts as little-endian 32-bit numbers without trailing zeros. A window of a second never

@@ -217,7 +217,9 @@ proptest! {
     }
 
     #[test]
-    fn damaged_bytes_never_panic(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+    fn damaged_bytes_never_panic(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)
+    ) {
         let mut bytes = whole().to_vec();
         for (place, byte) in damage {
             let place = place.index(bytes.len());
