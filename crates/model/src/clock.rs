@@ -73,7 +73,7 @@ pub enum Distrust {
         #[serde(rename = "off_ppm")]
         ppm: f64,
     },
-    /// What a recording of schema 1 says.
+    /// Anything else.
     Other {
         /// All reasons, in words.
         reasons: String,

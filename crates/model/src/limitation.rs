@@ -301,7 +301,7 @@ pub enum Limitation {
     },
     /// The recording's file has no checksums, so that a change in it would not be noticed.
     NotVerified,
-    /// What a recording of schema 1 says, which has sentences only.
+    /// Anything else.
     Other {
         /// What could not be seen.
         what: String,

@@ -23,8 +23,7 @@ pub use edge::{Edge, EdgeKind, Effect};
 pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 
-/// The version of the recording's format. A reader refuses what is newer than itself and reads
-/// what is older.
+/// Version of the format of recordings. A reader refuses all others.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// One row of a recording.

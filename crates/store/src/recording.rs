@@ -20,7 +20,6 @@ mod limits;
 mod reader;
 mod rows;
 mod schema;
-mod schema_1;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -106,7 +106,7 @@ fn main() -> Outcome {
     Corpus::new(all, "header")?.add("watched", serde_json::to_vec(&header)?)?;
     for target in ["recording", "statement"] {
         let corpus = Corpus::new(all, target)?;
-        corpus.copy("crates/model/tests/fixtures/schema1", "parquet")?;
+        corpus.copy("crates/store/tests/fixtures/schema2", "parquet")?;
         recording(&corpus, &header)?;
     }
     Ok(())

@@ -151,7 +151,9 @@ fn crates_without_files_open_none() {
     for file in sources("rs") {
         let path = shown(&file);
         let parts: Vec<&str> = path.split('/').collect();
-        let is_test = parts.iter().any(|part| matches!(*part, "tests" | "tests.rs"));
+        let is_test = parts
+            .iter()
+            .any(|part| matches!(*part, "tests" | "tests.rs"));
         let ["crates", package, "src", ..] = &parts[..] else {
             continue;
         };

@@ -158,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn a_simulated_machine_of_schema_1_is_as_it_was() {
+    fn a_simulated_machine_of_a_saved_recording_is_as_it_was() {
         let folder = concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/../model/tests/fixtures/schema1"
+            "/../store/tests/fixtures/schema2"
         );
         let file = format!("{folder}/simulated.parquet");
         let recording = RecordingReader::open(file).unwrap();

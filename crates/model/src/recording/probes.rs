@@ -89,7 +89,7 @@ pub enum ProbeFailure {
     },
     /// Its thread failed, which is a defect of ticktax.
     Failed,
-    /// Something else, or what a recording of schema 1 says.
+    /// Anything else.
     Other {
         /// In words.
         why: String,

@@ -13,7 +13,7 @@ use ticktax_model::{CpuList, Nanos};
 
 use crate::parquet_file::{Bounds, Excess};
 
-pub(super) use json::{check as check_json, check_schema_1 as check_json_of_schema_1};
+pub(super) use json::check as check_json;
 
 /// Points in time, in ns: up to 73 years from 0.
 const TIME: Limit = Limit::around_zero(61, "within 73 years of 0");

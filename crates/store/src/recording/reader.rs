@@ -15,8 +15,8 @@ use ticktax_model::recording::{Header, Row, RowSource, SCHEMA_VERSION};
 use super::checksum::{Checksums, Failure, Found};
 use super::column::Fault;
 use super::error::RecordingError;
-use super::rows::{Known, Names, Places, replay_group};
-use super::{limits, schema, schema_1};
+use super::rows::{Known, Places, replay_group};
+use super::{limits, schema};
 use crate::parquet_file::{Excess, OpenFault, ParquetFile, Unopened};
 
 /// The first and the last four bytes of a Parquet file.
@@ -28,7 +28,7 @@ pub struct RecordingReader {
     file: ParquetFile,
     header: Header,
     places: Places,
-    /// Of the row groups; `None` for a file of schema 1, or of another program.
+    /// Checksums of the row groups. `None` if another program wrote the file.
     checksums: Option<Checksums>,
 }
 
@@ -125,14 +125,13 @@ impl RecordingReader {
             .ok_or_else(|| RecordingError::Foreign {
                 path: path.to_owned(),
             })?;
-        let (mut header, names) = header(path, json)?;
+        let mut header = header(path, json)?;
         limits::check_header(&header).map_err(refused)?;
-        let places =
-            Places::find(facts.schema_descr(), names).map_err(|fault| name(path, fault))?;
+        let places = Places::find(facts.schema_descr()).map_err(|fault| name(path, fault))?;
         let checksums = match found {
             Found::Parts(checksums) => Some(checksums),
-            Found::Missing if names != Names::Schema1 => return Err(damaged(path, FOOTER)),
-            Found::None | Found::Missing => None,
+            Found::Missing => return Err(damaged(path, FOOTER)),
+            Found::None => None,
         };
         if checksums.is_none() {
             let limitations = &mut header.coverage.limitations;
@@ -277,9 +276,9 @@ fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
     })
 }
 
-/// Reads the header, whichever schema it is of, and finds out how that schema names the columns.
-fn header(path: &Path, json: &str) -> Result<(Header, Names), RecordingError> {
-    /// What every schema's header has.
+/// Parses the header of a file, if it has the schema of this version.
+fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
+    /// What the headers of all schemas have in common.
     #[derive(serde::Deserialize)]
     struct Version {
         schema: u64,
@@ -291,26 +290,19 @@ fn header(path: &Path, json: &str) -> Result<(Header, Names), RecordingError> {
     let found = serde_json::from_str::<Version>(json)
         .map_err(damaged)?
         .schema;
-    match found {
-        _ if found == u64::from(SCHEMA_VERSION) => {
-            limits::check_json(json).map_err(damaged)?;
-            let header = serde_json::from_str(json).map_err(damaged)?;
-            Ok((header, Names::Today))
-        }
-        1 => {
-            limits::check_json_of_schema_1(json).map_err(damaged)?;
-            let mut header = serde_json::from_str(json).map_err(damaged)?;
-            schema_1::upgrade(&mut header);
-            let header = serde_json::from_value(header).map_err(damaged)?;
-            Ok((header, Names::Schema1))
-        }
-        _ if found > u64::from(SCHEMA_VERSION) => Err(RecordingError::Newer {
+    let known = u64::from(SCHEMA_VERSION);
+    if found > known {
+        return Err(RecordingError::Newer {
             path: path.to_owned(),
             found,
-        }),
-        _ => Err(RecordingError::UnknownSchema {
-            path: path.to_owned(),
-            found,
-        }),
+        });
     }
+    if found < known {
+        return Err(RecordingError::UnknownSchema {
+            path: path.to_owned(),
+            found,
+        });
+    }
+    limits::check_json(json).map_err(damaged)?;
+    serde_json::from_str(json).map_err(damaged)
 }

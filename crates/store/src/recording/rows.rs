@@ -11,28 +11,11 @@ use ticktax_model::{
 use super::column::{Batch, Column, Fault, Place};
 use super::edges::{EdgeColumns, EdgePlaces};
 use super::limits::{Numbers, RowLimits, short};
-use super::{schema, schema_1};
+use super::schema;
 use crate::parquet_file::Bounds;
 
 /// Number of rows decoded at once: few enough for the processor's cache.
 const BATCH_ROWS: usize = 4096;
-
-/// How a file names its columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Names {
-    Today,
-    Schema1,
-}
-
-impl Names {
-    /// The file's name of the column that today has the name `today`.
-    fn of(self, today: &'static str) -> &'static str {
-        match self {
-            Self::Today => today,
-            Self::Schema1 => schema_1::column(today),
-        }
-    }
-}
 
 /// The columns of the file.
 pub(super) struct Places {
@@ -51,34 +34,30 @@ pub(super) struct Places {
     max: Place,
     histogram: Place,
     source_id: Place,
-    /// Not in files of schema 1.
-    due: Option<Place>,
+    due: Place,
     /// Files written before edges existed have none.
     edges: Option<EdgePlaces>,
 }
 
 impl Places {
-    pub(super) fn find(columns: &SchemaDescriptor, names: Names) -> Result<Self, Fault> {
+    pub(super) fn find(columns: &SchemaDescriptor) -> Result<Self, Fault> {
         Ok(Self {
-            cpu: Place::of::<Int32Type>(columns, names.of(schema::CPU))?,
-            start: Place::of::<Int64Type>(columns, names.of(schema::START))?,
-            dur: Place::of::<Int64Type>(columns, names.of(schema::DUR))?,
-            self_time: Place::of::<Int64Type>(columns, names.of(schema::SELF))?,
-            kind: Place::of::<ByteArrayType>(columns, names.of(schema::KIND))?,
-            source: Place::of::<ByteArrayType>(columns, names.of(schema::SOURCE))?,
-            detail: Place::of::<ByteArrayType>(columns, names.of(schema::DETAIL))?,
-            owner: Place::of::<ByteArrayType>(columns, names.of(schema::OWNER))?,
-            program: Place::of::<ByteArrayType>(columns, names.of(schema::PROGRAM))?,
-            pid: Place::of::<Int32Type>(columns, names.of(schema::PID))?,
-            tid: Place::of::<Int32Type>(columns, names.of(schema::TID))?,
-            count: Place::of::<Int64Type>(columns, names.of(schema::COUNT))?,
-            max: Place::of::<Int64Type>(columns, names.of(schema::MAX))?,
-            histogram: Place::of::<ByteArrayType>(columns, names.of(schema::HISTOGRAM))?,
-            source_id: Place::of::<Int32Type>(columns, names.of(schema::SOURCE_ID))?,
-            due: match names {
-                Names::Today => Some(Place::of::<Int64Type>(columns, schema::DUE)?),
-                Names::Schema1 => None,
-            },
+            cpu: Place::of::<Int32Type>(columns, schema::CPU)?,
+            start: Place::of::<Int64Type>(columns, schema::START)?,
+            dur: Place::of::<Int64Type>(columns, schema::DUR)?,
+            self_time: Place::of::<Int64Type>(columns, schema::SELF)?,
+            kind: Place::of::<ByteArrayType>(columns, schema::KIND)?,
+            source: Place::of::<ByteArrayType>(columns, schema::SOURCE)?,
+            detail: Place::of::<ByteArrayType>(columns, schema::DETAIL)?,
+            owner: Place::of::<ByteArrayType>(columns, schema::OWNER)?,
+            program: Place::of::<ByteArrayType>(columns, schema::PROGRAM)?,
+            pid: Place::of::<Int32Type>(columns, schema::PID)?,
+            tid: Place::of::<Int32Type>(columns, schema::TID)?,
+            count: Place::of::<Int64Type>(columns, schema::COUNT)?,
+            max: Place::of::<Int64Type>(columns, schema::MAX)?,
+            histogram: Place::of::<ByteArrayType>(columns, schema::HISTOGRAM)?,
+            source_id: Place::of::<Int32Type>(columns, schema::SOURCE_ID)?,
+            due: Place::of::<Int64Type>(columns, schema::DUE)?,
             edges: EdgePlaces::find(columns)?,
         })
     }
@@ -103,11 +82,11 @@ impl Places {
             &self.max,
             &self.histogram,
             &self.source_id,
+            &self.due,
         ];
         let edges = self.edges.as_ref().map(EdgePlaces::indexes);
-        let sometimes = self.due.iter().map(Place::index);
         let always = always.map(Place::index).into_iter();
-        always.chain(sometimes).chain(edges.into_iter().flatten())
+        always.chain(edges.into_iter().flatten())
     }
 }
 
@@ -255,7 +234,6 @@ struct Columns {
 
 impl Columns {
     fn open(group: &dyn RowGroupReader, places: &Places) -> Result<Self, Fault> {
-        let due = places.due.as_ref().filter(|place| place.has_values(group));
         Ok(Self {
             cpus: Column::open(group, &places.cpu)?,
             starts: Column::open(group, &places.start)?,
@@ -265,7 +243,11 @@ impl Columns {
             maxima: Column::open(group, &places.max)?,
             histograms: Column::open(group, &places.histogram)?,
             numbers: Column::open(group, &places.source_id)?,
-            due_times: due.map(|place| Column::open(group, place)).transpose()?,
+            due_times: if places.due.has_values(group) {
+                Some(Column::open(group, &places.due)?)
+            } else {
+                None
+            },
             edges: match &places.edges {
                 Some(places) => EdgeColumns::open(group, places)?,
                 None => None,

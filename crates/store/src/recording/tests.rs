@@ -7,5 +7,5 @@ mod flips;
 mod helpers;
 mod limits;
 mod roundtrip;
-mod schema1;
+mod schema2;
 mod unfinished;

@@ -12,26 +12,17 @@ const TEXT: usize = 128 * 1024;
 const NUMBER_BITS: u32 = 50;
 /// Bits of a time in nanoseconds, and of a number in a list: 146 years.
 const TIME_BITS: u32 = 62;
+/// Suffix of the names of times.
+const TIME_SUFFIX: &str = "_ns";
 
 /// Checks the JSON of a header. An error includes its position in the text.
 pub(crate) fn check(json: &str) -> serde_json::Result<()> {
-    check_named(json, "_ns")
-}
-
-/// The same of a header of schema 1, in which names do not say what is a time.
-pub(crate) fn check_schema_1(json: &str) -> serde_json::Result<()> {
-    check_named(json, "")
-}
-
-/// Times are the fields whose names end with `times`.
-fn check_named(json: &str, times: &str) -> serde_json::Result<()> {
     let mut left = Left(16_384 + json.len() / 16);
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let checker = Checker {
         left: &mut left,
         key: "",
         listed: false,
-        times,
     };
     checker.deserialize(&mut deserializer)?;
     deserializer.end()
@@ -55,13 +46,11 @@ struct Checker<'l, 'k> {
     key: &'k str,
     /// Whether the value is in a list.
     listed: bool,
-    /// How the names of times end.
-    times: &'k str,
 }
 
 impl Checker<'_, '_> {
     fn number<E: serde::de::Error>(self, size: u64) -> Result<(), E> {
-        let is_time = self.listed || self.key.ends_with(self.times);
+        let is_time = self.listed || self.key.ends_with(TIME_SUFFIX);
         let bits = if is_time { TIME_BITS } else { NUMBER_BITS };
         if size >> bits == 0 {
             return Ok(());
@@ -123,7 +112,6 @@ impl<'de> Visitor<'de> for Checker<'_, '_> {
                 left: &mut *self.left,
                 key: self.key,
                 listed: true,
-                times: self.times,
             };
             if list.next_element_seed(value)?.is_none() {
                 return Ok(());
@@ -141,7 +129,6 @@ impl<'de> Visitor<'de> for Checker<'_, '_> {
                 left: &mut *self.left,
                 key: &key,
                 listed: false,
-                times: self.times,
             })?;
         }
         Ok(())

@@ -115,18 +115,17 @@ fn a_newer_recording_asks_for_an_update() {
 }
 
 #[test]
-fn a_schema_that_never_was_is_refused() {
+fn an_old_schema_is_refused() {
     let (_folder, path) = folder();
-    foreign(
-        &path,
-        SAME,
-        "irq",
-        Some(json((r#""schema":2"#, r#""schema":0"#))),
-    );
-    assert_eq!(
-        message(&path),
-        "x.parquet says recording schema 0, which no ticktax writes: record anew"
-    );
+    for schema in [0, 1] {
+        let edit = format!(r#""schema":{schema}"#);
+        let header = json((r#""schema":2"#, &edit));
+        foreign(&path, SAME, "irq", Some(header));
+        let expected = format!(
+            "x.parquet says recording schema {schema}, which no ticktax writes: record anew"
+        );
+        assert_eq!(message(&path), expected);
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Recordings of schema 1, which a ticktax of that time made, give the figures that it gave.
+//! Saved recordings still give the figures of the version that made them.
+
 use std::fs;
 use std::path::PathBuf;
 
@@ -8,9 +9,9 @@ use ticktax_model::recording::{RowSink, World};
 use ticktax_model::statement::Statement;
 use ticktax_store::recording::RecordingReader;
 
-/// A recording of `crates/model/tests/fixtures/schema1`, and what its program said of it.
+/// A recording of `crates/store/tests/fixtures/schema2`, and the figures of its version.
 fn fixture(name: &str) -> (Statement, Value) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/schema1");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let mut recording = RecordingReader::open(folder.join(format!("{name}.parquet"))).unwrap();
     let mut auditor = Auditor::new(&recording.header().machine);
     if let Some(victim) = &recording.header().victim {
@@ -25,7 +26,7 @@ fn fixture(name: &str) -> (Statement, Value) {
 }
 
 #[test]
-fn the_books_balance_with_the_sums_of_then() {
+fn the_books_balance_with_the_same_sums() {
     for name in ["spans", "sums", "simulated"] {
         let (statement, told) = fixture(name);
         assert!(statement.balance.off.is_empty(), "{name}");
@@ -48,7 +49,7 @@ fn the_books_balance_with_the_sums_of_then() {
 }
 
 #[test]
-fn what_the_headers_say_is_there() {
+fn the_statements_have_the_facts_of_the_headers() {
     let (spans, _) = fixture("spans");
     let command = spans.command.as_ref().unwrap();
     assert_eq!(command.argv, ["sleep", "0.01"]);
