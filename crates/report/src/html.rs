@@ -20,9 +20,8 @@ use std::fmt::Write;
 
 use ticktax_model::SourceTable;
 use ticktax_model::document::{Document, DocumentKind};
-use ticktax_model::recording::{Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink};
 
-use crate::rows::RowsEnded;
 use crate::text::block::{self, Block};
 use crate::text::page as written;
 use crate::{TextStyle, View, json};
@@ -58,6 +57,17 @@ impl Part {
 #[cfg(test)]
 pub(crate) fn page(document: &Document) -> String {
     page_with(document, None)
+}
+
+/// What is known once the last row has come.
+#[derive(Clone, Copy, Debug)]
+pub struct RowsEnded<'a> {
+    /// Everything about the recording but its rows.
+    pub header: &'a Header,
+    /// The sources that the rows named.
+    pub sources: &'a SourceTable,
+    /// What was made of the rows.
+    pub document: &'a Document,
 }
 
 /// A page for a browser, in the making: with a timeline of the rows that came, if any did.
