@@ -1,32 +1,33 @@
-//! The accounting check: what the kernel's counters say, beside what ran.
+//! The accounting check: compares the kernel's CPU time counters with the traced time.
 //!
 //! # How a kernel samples
-//! With `TICK_CPU_ACCOUNTING` each tick charges its whole length to whatever it interrupted
-//! (`kernel/sched/cputime.c`, `account_process_tick`). That is right on average for whatever does
-//! not depend on the tick, and wrong without bound for what does: a program that sleeps through
-//! every tick was never there. A recording knows both the ticks and who they found, so the samples
-//! are taken again here, program by program.
+//! With `TICK_CPU_ACCOUNTING`, each tick charges its whole length to the task or idle time that it
+//! interrupted (`kernel/sched/cputime.c`, `account_process_tick`). This is right on average for
+//! work that is independent of the tick. For work that depends on the tick, the error is unbounded:
+//! a program that sleeps through every tick is never charged. A recording contains the ticks and
+//! the tasks they interrupted, so the check repeats the kernel's sampling for each program.
 //!
-//! # When a program's bursts depend on the tick
-//! A burst of length w that begins at a random phase of ticks L apart is found by ⌊w/L⌋ or
-//! ⌊w/L⌋ + 1 of them, with a mean of w/L and a variance of at most 1/4, and of at most w/L. Over n
-//! bursts of T together the variance is at most min(n/4, T/L), so that (found − T/L) over its root
-//! bounds the number of standard deviations from below.
+//! # Bursts that depend on the tick
+//! Ticks are L apart. A burst of length w with a random phase is hit by ⌊w/L⌋ or ⌊w/L⌋ + 1 ticks.
+//! The mean is w/L, and the variance is at most min(1/4, w/L). For n bursts of total length T, the
+//! variance is at most min(n/4, T/L). Dividing (hits − T/L) by the root of that bound gives a lower
+//! bound on the number of standard deviations.
 //!
-//! # Ticks that do not come
-//! A hypervisor may swallow ticks. They lie on a grid (`hrtimer_forward` in `tick_nohz_handler` keeps to
-//! multiples of the period), so a tick that was due while a program ran and did not come is known.
-//! It samples no task; whether a program depends on the tick is judged as if it had come.
+//! # Lost ticks
+//! A hypervisor may swallow ticks. Ticks lie on a grid, because `hrtimer_forward` in
+//! `tick_nohz_handler` keeps to multiples of the period. A tick that was due while a program ran
+//! but did not come can therefore be identified. It samples no task. The test for dependence on the
+//! tick counts it as if it had come.
 //!
-//! # What else differs
-//! A process' own times have been rescaled to what the scheduler measured since Linux 2.6.32
-//! (`cputime_adjust`), so that only their split into user and system is sampled; the columns of
-//! `/proc/stat` have not. Idling is measured by the clock where the tick may stop
-//! (`kernel/time/tick-sched.c`, `get_cpu_idle_time_us`). So a CPU's columns need not sum to the time
-//! that passed, and `top`, which takes them as shares of their sum, shows yet another figure.
-
+//! # Other differences
+//! Since Linux 2.6.32 a process' own times are rescaled to the scheduler's measurement
+//! (`cputime_adjust`), so only their split into user and system is sampled. The columns of
+//! `/proc/stat` are not rescaled. Where the tick may stop, idle time is measured by the clock
+//! (`kernel/time/tick-sched.c`, `get_cpu_idle_time_us`). A CPU's columns therefore need not add up
+//! to the elapsed time. `top` shows them as shares of their sum, which is yet another figure.
+//!
 //! # Memory
-//! Some hundred bytes for each process on each CPU that it ran on, and 12 for each source.
+//! A few hundred bytes per process and CPU, and 12 bytes per source.
 
 mod causes;
 mod check;
@@ -47,7 +48,7 @@ use crate::timeline::{Event, EventKind, Occupant, OnCpu, Role};
 pub use counting::{counting, sampled};
 
 impl Who {
-    fn of(occupant: Occupant) -> Self {
+    fn from_occupant(occupant: Occupant) -> Self {
         match occupant {
             Occupant::Idle => Self::Idle,
             Occupant::Thread(OnCpu {
@@ -64,23 +65,22 @@ impl Who {
     }
 }
 
-/// Takes a timeline's events, and takes the samples that the kernel's ticks took again.
+/// Repeats the kernel's tick samples on a timeline's events.
 #[derive(Debug)]
 pub(crate) struct AccountingCheck {
-    /// From one tick to the next.
+    /// Tick period.
     tick: Option<Nanos>,
-    /// The rows that can be taken for ticks.
+    /// The kinds of row that can be ticks.
     by: &'static [By],
-    /// By CPU number.
+    /// Indexed by CPU number.
     cpus: Vec<CpuSamples>,
-    /// Whether some rows sum intervals, so that no tick can be placed in them.
+    /// Whether some rows are sums, so that ticks cannot be placed in them.
     summed: bool,
-    /// A program that is listed however little it ran.
+    /// A program that is always listed, even if it ran very little.
     listed: Option<i32>,
 }
 
 impl AccountingCheck {
-    /// A check of `machine` that has seen nothing.
     pub(crate) fn new(machine: &Machine) -> Self {
         Self {
             tick: counting(machine).tick,
@@ -91,12 +91,12 @@ impl AccountingCheck {
         }
     }
 
-    /// Lists the program `pid` however little it ran.
+    /// Always lists the program `pid`, even if it ran very little.
     pub(crate) fn list(&mut self, pid: i32) {
         self.listed = Some(pid);
     }
 
-    /// The check of the recording with these books; `None` where `/proc/stat` was not read at both
+    /// Computes the statement from the closed accounts; `None` if `/proc/stat` was not read at both
     /// ends.
     pub(crate) fn finish(
         mut self,
@@ -108,24 +108,23 @@ impl AccountingCheck {
         check::make(&self, header, books, sources)
     }
 
-    /// Takes an event.
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         match event.kind() {
             EventKind::OnCpu(occupant, onset) => {
                 let (tick, by) = (self.tick, self.by);
                 if let Some(cpu) = self.cpu(event) {
-                    cpu.base(Who::of(occupant), event.span, onset, (tick, by));
+                    cpu.base(Who::from_occupant(occupant), event.span, onset, (tick, by));
                 }
             }
             EventKind::Interrupt(interrupt) => {
-                let by = By::of(interrupt).filter(|by| self.by.contains(by));
+                let by = By::from_interrupt(interrupt).filter(|by| self.by.contains(by));
                 if let Some((by, cpu)) = by.zip(self.cpu(event)) {
                     cpu.tick(by, event.span.start);
                 }
             }
             EventKind::Sum(Role::OnCpu(_), _) => self.summed = true,
             EventKind::Sum(Role::Interrupt(interrupt), _) => {
-                self.summed |= By::of(interrupt).is_some();
+                self.summed |= By::from_interrupt(interrupt).is_some();
             }
             _ => {}
         }
@@ -141,7 +140,7 @@ impl AccountingCheck {
         Some(&mut self.cpus[event.slot])
     }
 
-    /// Whether the samples can be taken again, and by which rows.
+    /// The kind of row that stands for ticks; `None` if samples cannot be repeated.
     fn tick_rows(&self, header: &Header) -> Option<By> {
         if !self.has_spans(header) {
             return None;
@@ -155,13 +154,13 @@ impl AccountingCheck {
         header.level == Level::Kernel && !self.summed
     }
 
-    /// The samples of one CPU, where it had rows.
+    /// The samples of one CPU, if it had rows.
     fn on(&self, cpu: Cpu) -> Option<&CpuSamples> {
         self.cpus.get(cpu.index())
     }
 }
 
-/// Whether the source is a program's thread, and not ticktax's.
+/// Name and process id if the source is a program's thread. ticktax's own threads are excluded.
 fn program(source: &Source) -> Option<(&str, i32)> {
     let thread = source.thread.as_ref()?;
     (source.kind == Kind::Task && source.owner == Owner::Program)

@@ -1,7 +1,7 @@
-//! What a person can do about lost CPU time: rules over a whole statement.
+//! Advice on lost CPU time: rules over a whole statement.
 //!
-//! A rule says something only where the statement's own numbers bear it out, and hands over those
-//! numbers. With a watched program the rules are about its time, otherwise about the machine's.
+//! A rule advises only what the statement's numbers support, and passes those numbers on. With a
+//! watched program the rules are about its time, otherwise about the machine's.
 
 mod machine;
 mod program;
@@ -24,27 +24,27 @@ use crate::ran::Ran;
 /// Rules of findings that are not about CPU time.
 const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
 
-/// What is known of processes, for what can be done about them.
+/// Known facts about the processes that advice is about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processes<'a> {
-    /// Their groups by session.
+    /// Autogroups (groups by session) of the processes.
     pub(crate) autogroups: &'a [ProcessAutogroup],
-    /// Threads that are not scheduled by the ordinary rules.
+    /// Threads with a policy other than the ordinary one.
     pub(crate) policies: &'a [ThreadPolicy],
-    /// Those that were there at the end; none where that is not known of all.
+    /// Processes that existed at the end; `None` if not known.
     pub(crate) present: Option<&'a BTreeSet<i32>>,
-    /// Which of their threads had a CPU: those others were kept from it by, and not each that there is.
+    /// CPU time per thread. Only threads that ran can have kept others waiting.
     pub(crate) ran: Option<&'a Ran>,
-    /// Those that are the watched program's.
+    /// Processes that belong to the watched program.
     pub(crate) followed: &'a [i32],
 }
 
 impl Processes<'_> {
     fn has_ended(&self, pid: i32) -> bool {
-        self.present.is_some_and(|there| !there.contains(&pid))
+        self.present.is_some_and(|present| !present.contains(&pid))
     }
 
-    /// The part of the process' time that was of threads which are scheduled in such a way.
+    /// The share of the process's CPU time used by threads whose policy satisfies `is_such`.
     fn share(&self, pid: i32, is_such: impl Fn(SpecialPolicy) -> bool) -> f64 {
         let share = self
             .ran
@@ -52,24 +52,25 @@ impl Processes<'_> {
         share.unwrap_or_default()
     }
 
-    /// The policy of the thread that had most of its time, where threads which go before all ordinary ones had more than
-    /// half of that.
+    /// The policy of the thread with the most CPU time. `None` unless threads that preempt all
+    /// ordinary ones used more than half of the process's time.
     fn goes_first(&self, pid: i32) -> Option<SpecialPolicy> {
         let policy = self.ran?.policy_of_most(pid, self.policies)?;
         (policy.goes_first() && self.is_real_time(pid)).then_some(policy)
     }
 
-    /// Whether most of its time was of real-time threads.
+    /// Whether real-time threads used most of its CPU time.
     fn is_real_time(&self, pid: i32) -> bool {
         self.share(pid, SpecialPolicy::goes_first) > 0.5
     }
 
-    /// Whether all of its time was of threads of the lowest priority.
+    /// Whether threads of the lowest priority used all of its CPU time.
     fn is_lowest(&self, pid: i32) -> bool {
         self.share(pid, |policy| policy == SpecialPolicy::LOWEST) >= 1.0
     }
 
-    /// Which of these a nice value does not help against, for the sake of `gaining`, where these are known.
+    /// Classifies the processes that a higher nice value would not help against. `gaining` are the
+    /// processes that are to benefit, if known.
     fn standing(&self, pids: &[i32], gaining: Option<&[i32]>) -> Standing {
         let mut standing = Standing::default();
         for &pid in pids {
@@ -86,8 +87,8 @@ impl Processes<'_> {
         standing
     }
 
-    /// A program that had so much time, for whoever has to make room for others; `gaining` are processes of those
-    /// that are to gain by it, where these are known.
+    /// A program that takes `time` from others. `gaining` are processes of the programs that are to
+    /// benefit, if known.
     fn crowding(
         &self,
         (program, pids, time): (&str, Vec<i32>, Nanos),
@@ -95,20 +96,20 @@ impl Processes<'_> {
     ) -> CrowdingProgram {
         CrowdingProgram {
             program: program.to_owned(),
-            autogroup_pids: self.of_each_group(&pids, gaining),
+            autogroup_pids: self.one_per_group(&pids, gaining),
             standing: self.standing(&pids, gaining),
             pids,
             time,
         }
     }
 
-    /// The group by session of a process.
     fn group(&self, pid: i32) -> Option<u32> {
         let known = self.autogroups.iter().find(|process| process.pid == pid)?;
         Some(known.group.number)
     }
 
-    /// Whether the process' nice value counts beside one of `gaining`: it is in the same group, or there are none.
+    /// Whether the process's nice value counts against one of `gaining`: both are in the same
+    /// autogroup, or autogroups are not used.
     fn shares_with(&self, pid: i32, gaining: Option<&[i32]>) -> bool {
         let Some(group) = self.group(pid) else {
             return self.autogroups.is_empty();
@@ -118,9 +119,9 @@ impl Processes<'_> {
             .any(|own| own == group)
     }
 
-    /// A process of each group by session that `pids` are in, of those that are there and are not real-time; none
-    /// where one of `gaining` is in one of them, or the group of none of these is known.
-    fn of_each_group(&self, pids: &[i32], gaining: Option<&[i32]>) -> Vec<i32> {
+    /// One process of each autogroup of `pids`, leaving out ended and real-time processes. Empty if
+    /// one of `gaining` is in such a group, or if no group of `gaining` is known.
+    fn one_per_group(&self, pids: &[i32], gaining: Option<&[i32]>) -> Vec<i32> {
         let lowered = |pid: &i32| !self.has_ended(*pid) && !self.is_real_time(*pid);
         let pids = pids.iter().copied().filter(lowered);
         let groups: BTreeMap<u32, i32> = pids
@@ -136,13 +137,13 @@ impl Processes<'_> {
     }
 }
 
-/// What to do about what `statement` says, the most important first; [`Statement::advice`] is not
-/// looked at. Nothing where little could be seen: counters do not tell who took the time.
+/// Advice on `statement`, most important first; ignores [`Statement::advice`]. Needs a kernel-level
+/// recording for everything except findings, because counters do not show who used the time.
 pub(crate) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
     if statement.level == Level::Kernel {
         let lost = statement.coverage.events_lost();
-        // How many of them were lost in a part of the recording is not known.
+        // The number of events lost in a part of a recording is not known.
         if statement.part.is_none() && lost > statement.cost.events / 100 {
             advice.push(Advice::EventsLost { events: lost });
         }
@@ -174,12 +175,12 @@ fn findings(statement: &Statement) -> impl Iterator<Item = Advice> {
     })
 }
 
-/// The time of all CPUs together.
-fn whole(statement: &Statement) -> Nanos {
+/// Time of all CPUs together.
+fn total_time(statement: &Statement) -> Nanos {
     statement.balance.elapsed
 }
 
-/// The programs by name, with their processes and their time, the costliest first.
+/// The programs by name, with their processes and CPU time, costliest first.
 fn programs(accounts: &[Account]) -> Vec<(&str, Vec<i32>, Nanos)> {
     let mut by_name: BTreeMap<&str, (Vec<i32>, Nanos)> = BTreeMap::new();
     for account in accounts.iter().filter(|a| a.class == Class::Program) {

@@ -1,21 +1,24 @@
-//! Beats: the periodic components among the events of one source.
+//! Beats: periodic components among the events of one source.
 //!
-//! [`detect`] takes the times of one source's events and returns what in them is periodic: the
-//! period with its confidence interval, the probability that chance made it, the phase, the jitter,
-//! and how much time it costs. The steps, a module each:
+//! [`detect`] takes the times of a source's events and returns the periodic components. Each has a
+//! period with its confidence interval, a false-alarm probability, a phase, a jitter, and the share
+//! of time it costs. The steps, in order:
 //!
-//! - candidates: peaks of an averaged power spectrum and of the histogram of lags,
-//! - track: the phase of each candidate is followed through the window; the likelihood ratio of the
-//!   best path against chance is its evidence,
-//! - assign, refine: which events belong to it, and the period by generalised least squares,
-//! - lattice: what only comes with the kernel's tick is judged against random ticks,
-//! - null: what chance can do; peel: the choice between a period and its multiples, and the search
-//!   of what is left.
+//! - `spectrum` and `lags` propose candidate periods: peaks of an averaged power spectrum and of
+//!   the histogram of lags.
+//! - `track` follows the phase of a candidate through the window. The likelihood ratio of the best
+//!   path against chance is the evidence for the candidate.
+//! - `assign` decides which events belong to the beat; `refine` estimates its period by generalised
+//!   least squares.
+//! - `lattice` compares events that only occur on kernel ticks with random ticks, not with random
+//!   times.
+//! - `null` bounds what chance can produce. `trial` chooses between a period and its multiples.
+//!   `peel` removes a beat's events and searches the rest.
 //!
-//! **Limits.** A period is told from five beats on that span four periods, so nothing longer than a
-//! quarter of the window is found ([`knowable`]). A timer that re-arms itself with an interval
-//! spread over some 12 % of the period is not told from irregular arrivals. Of two beats in a ratio
-//! of small whole numbers the second is taken for a harmonic of the first.
+//! **Limits.** A beat needs at least five events that span four periods, so no period longer than a
+//! quarter of the window is found ([`knowable`]). A timer that re-arms itself with intervals spread
+//! over about 12 % of the period looks like irregular arrivals. When two beats have periods in a
+//! ratio of small integers, the second is reported as a harmonic of the first.
 
 mod aliases;
 mod anchor;
@@ -51,37 +54,37 @@ pub(crate) use finder::{FAMILY, Finder};
 pub(crate) use null::student;
 pub use peel::detect;
 
-/// The shortest period that is looked for.
+/// The shortest period searched for.
 pub const SHORTEST: Nanos = Nanos::from_micros(100);
-/// The fewest beats that make one.
+/// The fewest occurrences that make a beat.
 pub const FEWEST: usize = 5;
 
-/// The events of one source, as far as they are known.
+/// The known events of one source.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
-    /// When each began, ascending.
+    /// Start times, ascending.
     pub starts: Vec<Nanos>,
-    /// How long each lasted; as many as `starts`.
+    /// Durations, one per start.
     pub durations: Vec<Nanos>,
-    /// The times during which every event is in the list, ascending, without overlap: the whole
-    /// observation, or the parts of it that were kept.
+    /// Intervals in which every event is listed, ascending and disjoint: the whole observation, or
+    /// the parts of it that were kept.
     pub observed: Vec<(Nanos, Nanos)>,
-    /// The kernel's tick, where it is known and the events are not the tick's own: what only comes
-    /// with it is no beat by that.
+    /// The kernel's tick, if it is known and these events are not the tick itself. Events that
+    /// occur only on ticks look periodic at the tick's period; that alone does not make a beat.
     pub tick: Option<Tick>,
 }
 
-/// The kernel's tick on the CPU of some events.
+/// The kernel's tick on the CPU that ran the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// From one to the next; more than 0.
+    /// Tick period; more than 0.
     pub length: Nanos,
-    /// When one came, where that is known.
+    /// Time of one tick, if known.
     pub at: Option<Nanos>,
 }
 
 impl Tick {
-    /// That of `hz` ticks a second; `None` for none.
+    /// A tick of `hz` per second; `None` if `hz` is 0 or too large for a whole nanosecond.
     pub fn of_hz(hz: u32) -> Option<Self> {
         let length = Nanos(Nanos::from_secs(1).0.checked_div(hz.into())?);
         (length > Nanos::ZERO).then_some(Self { length, at: None })
@@ -89,7 +92,7 @@ impl Tick {
 }
 
 impl Events {
-    /// All the events from `begin` to `end`.
+    /// All events from `begin` to `end`.
     pub fn new(begin: Nanos, end: Nanos, starts: Vec<Nanos>, durations: Vec<Nanos>) -> Self {
         Self {
             starts,
@@ -99,14 +102,14 @@ impl Events {
         }
     }
 
-    /// The same events, on a machine with this tick.
+    /// Sets the machine's tick.
     #[must_use]
     pub fn with_tick(mut self, tick: Option<Tick>) -> Self {
         self.tick = tick;
         self
     }
 
-    /// The length of time from the first to the last observed moment.
+    /// Time from the first to the last observed moment.
     pub fn span(&self) -> Nanos {
         match (self.observed.first(), self.observed.last()) {
             (Some(first), Some(last)) => last.1 - first.0,
@@ -115,8 +118,8 @@ impl Events {
     }
 }
 
-/// A number with its 95 % confidence interval, in nanoseconds and fractions of them: over many beats
-/// a period is known better than to the nanosecond.
+/// A period with its 95 % confidence interval, in fractional nanoseconds: over many beats the
+/// period is known to better than 1 ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Period {
     /// The period, ns.
@@ -137,7 +140,7 @@ impl Period {
         }
     }
 
-    /// Whether `other` may be the same period: the intervals meet.
+    /// Whether the two intervals overlap, so that both may describe the same period.
     pub fn agrees(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high
     }
@@ -146,13 +149,13 @@ impl Period {
 /// How a beat keeps time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rhythm {
-    /// On a grid: an event that is late does not delay the next.
+    /// On a grid: a late event does not delay the next one.
     Grid,
-    /// Each interval starts from the last event, or the clock wanders: errors add up.
+    /// Each interval starts at the previous event, or the clock wanders: errors accumulate.
     Rearmed,
 }
 
-/// How long these were; 0 of none.
+/// Median, 99th percentile and maximum of `lengths`; all 0 if it is empty.
 pub(crate) fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
     lengths.sort_unstable();
     let last = lengths.len().saturating_sub(1);
@@ -170,31 +173,31 @@ pub(crate) fn lengths_of(mut lengths: Vec<Nanos>) -> Lengths {
 pub struct Beat {
     /// The mean period over the window.
     pub period: Period,
-    /// The probability that chance shows as much anywhere among the periods that were looked at: an
-    /// upper bound, 0 to 1.
+    /// Upper bound on the probability that chance produces equal evidence at any of the periods
+    /// searched, 0 to 1.
     pub false_alarm: f64,
     /// When the first beat of the observation was due (the phase).
     pub first: Nanos,
-    /// Beats that were seen.
+    /// Beats observed.
     pub seen: u64,
-    /// Beats that the observed time has room for.
+    /// Beats that fit into the observed time.
     pub expected: u64,
-    /// Standard deviation of a beat around its grid, or of an interval ([`Rhythm::Rearmed`]).
+    /// Standard deviation of a beat from its grid, or of an interval ([`Rhythm::Rearmed`]).
     pub jitter: Nanos,
     /// How it keeps time.
     pub rhythm: Rhythm,
-    /// How often the phase jumped: the timer was restarted.
+    /// Phase jumps, which mean that the timer was restarted.
     pub restarts: u32,
-    /// Events to a beat, on average; 1 for a single one.
+    /// Mean events per beat; 1 if each beat is a single event.
     pub burst: f64,
-    /// How long its events lasted.
+    /// Durations of its events.
     pub lengths: Lengths,
     /// Its events' time as a share of the observed time.
     pub share: f64,
 }
 
 impl Beat {
-    /// The same as a line of a statement has it.
+    /// The beat as a line of a statement.
     pub(crate) fn periodicity(&self) -> Periodicity {
         Periodicity {
             period: self.period.value,
@@ -210,12 +213,12 @@ impl Beat {
     }
 }
 
-/// Why nothing can be known about beats.
+/// Why no period can be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// There are fewer events than [`FEWEST`].
+    /// Fewer events than [`FEWEST`].
     FewEvents(usize),
-    /// The observation is too short for even [`SHORTEST`].
+    /// The observation is too short even for [`SHORTEST`].
     ShortWindow(Nanos),
 }
 
@@ -228,23 +231,23 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// The shortest and the longest period that can be found in these events, or why none can. A beat
-/// outside that range is not absent, only unknown.
+/// The shortest and the longest period that can be found in these events, or why none can. Periods
+/// outside this range may exist; they cannot be detected.
 pub fn knowable(events: &Events) -> Result<(Nanos, Nanos), Unknown> {
     if events.starts.len() < FEWEST {
         return Err(Unknown::FewEvents(events.starts.len()));
     }
     let seen: i64 = events.observed.iter().map(|o| o.1.0 - o.0.0).sum();
-    // A beat fills at least four slots in ten, so with n events none is shorter than this.
+    // A beat fills at least four in ten of its slots, so n events cannot form a shorter period.
     let sparse = 2 * (seen / (5 * i64::try_from(events.starts.len()).unwrap_or(i64::MAX)));
     let shortest = SHORTEST.max(Nanos(sparse));
-    let whole = events
+    let longest_part = events
         .observed
         .iter()
         .map(|o| o.1.0 - o.0.0)
         .max()
         .unwrap_or(0);
-    let longest = Nanos(whole / 4);
+    let longest = Nanos(longest_part / 4);
     if longest <= shortest {
         return Err(Unknown::ShortWindow(events.span()));
     }

@@ -1,14 +1,14 @@
-//! A recording in a few numbers, the same for a machine that was watched and for a simulated one:
-//! what predictions are compared by.
+//! A recording in a few numbers, for comparison with predictions. They are the same for a real and
+//! a simulated machine.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Figures;
 use ticktax_model::prediction::{Figure, Measure};
 use ticktax_model::statement::{Class, Statement};
 
-/// The figures of the whole machine, and those of the CPU time of the program `pid`.
+/// The figures of the whole machine and, for the program `pid`, of its CPU time.
 ///
-/// What was not measured, or not asked of the auditor, has no figure.
+/// A value that was not measured, or not requested of the auditor, has no figure.
 pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut add = |measure, value: Option<f64>| {
@@ -53,11 +53,15 @@ pub fn figures(statement: &Statement, pid: Option<i32>) -> Vec<Figure> {
     figures
 }
 
-/// What `/proc/PID/stat` says of a program, as a share of the time between its two readings.
+/// CPU time that `/proc/PID/stat` shows for a program, as a share of the time between the two
+/// readings.
 fn shown(statement: &Statement, pid: i32) -> Option<f64> {
     let check = statement.accounting.as_ref()?;
     let between = check.cpus.first()?.between;
-    let victim = statement.victim.as_ref().filter(|it| it.pid == Some(pid));
+    let victim = statement
+        .victim
+        .as_ref()
+        .filter(|victim| victim.pid == Some(pid));
     let usage = victim.and_then(|victim| victim.usage);
     let time = usage.map(|usage| usage.user + usage.system).or_else(|| {
         let mut programs = check.programs.iter();
@@ -66,9 +70,9 @@ fn shown(statement: &Statement, pid: i32) -> Option<f64> {
     time.map(|time| time.share_of(between))
 }
 
-/// What became of a loop's frames over `elapsed`, as figures.
+/// The figures of a loop's frames over `elapsed`.
 pub fn of_frames(figures: &Figures, elapsed: Nanos) -> Vec<Figure> {
-    let a_minute = |count: u64| {
+    let per_minute = |count: u64| {
         let minutes = elapsed.as_secs_f64() / 60.0;
         (minutes > 0.0).then(|| count as f64 / minutes)
     };
@@ -76,8 +80,8 @@ pub fn of_frames(figures: &Figures, elapsed: Nanos) -> Vec<Figure> {
     let quantile = |q| Some(wait?.quantile(q)?.0 as f64);
     [
         (Measure::Fps, figures.average_fps),
-        (Measure::Dropped, a_minute(figures.dropped)),
-        (Measure::Overshot, a_minute(figures.overshot)),
+        (Measure::Dropped, per_minute(figures.dropped)),
+        (Measure::Overshot, per_minute(figures.overshot)),
         (Measure::LateMedian, quantile(0.5)),
         (Measure::LateP99, quantile(0.99)),
         (Measure::LateMax, wait.map(|wait| wait.max.0 as f64)),

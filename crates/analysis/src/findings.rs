@@ -1,7 +1,8 @@
-//! Findings: what is configured and not in effect, what it costs, and what to do.
+//! Findings: settings that are configured but not in effect, what they cost, and what to do.
 //!
-//! Every rule is a pure function of a recording's header and of what the books say, in a file of
-//! its own, and stands in [`RULES`]. A rule that lacks a fact finds nothing: silence is not proof.
+//! Each rule is a pure function of a recording's header and of what was measured. It has a file in
+//! `rules` and an entry in [`RULES`]. A rule that lacks a fact finds nothing, so the absence of a
+//! finding proves nothing.
 
 mod facts;
 mod rules;
@@ -14,15 +15,16 @@ use ticktax_model::recording::Header;
 pub use facts::{Facts, Measured};
 pub use rules::RULES;
 
-/// A rule: what it looks for, and the function that does.
+/// A rule: its id, and the function that makes its findings.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Its name, in a statement and in the documentation.
+    /// The id in statements and in the documentation.
     pub id: &'static str,
     judge: fn(&Facts<'_>) -> Vec<Finding>,
 }
 
-/// All findings, the worst first; of equals the surer, then in the order of the rules.
+/// All findings, worst first. Among equals the costlier come first, then the more certain, then
+/// those of earlier rules.
 pub fn judge(header: &Header, measured: Measured<'_>) -> Vec<Finding> {
     let facts = Facts::new(header, measured);
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| (rule.judge)(&facts)).collect();

@@ -1,13 +1,15 @@
-//! From a recording that a trigger made to what happened: who did not run, what ran instead, and what had
+//! Explains a recording that a trigger made: which thread did not run, what ran instead, and what
 //! made that run.
 //!
-//! # What is claimed
-//! What ran instead is the own time of each row on the CPU where the thread waited, to the ns; what no row
-//! covers is told as unseen. What made something run is a wake-up edge that led to it, or is not told.
+//! # Claims
+//! What ran instead is the own time of each row on the CPU where the thread waited, to the
+//! nanosecond. Time that no row covers is reported as unseen. A cause is always a wake-up edge;
+//! without one, no cause is reported.
 //!
 //! # Memory
-//! Rows of the delay and of the second before it, 40 bytes each, at most `MAX_ROWS`; edges the same. Where they
-//! are more, those before the delay give way, but for the thread's own: causes are then told less far back.
+//! Rows of the delay and of the second before it are kept, at 40 bytes each and at most `MAX_ROWS`;
+//! the same holds for edges. If there are more, those before the delay are dropped, except the
+//! thread's own. Causes then reach less far back.
 
 mod causes;
 mod frame;
@@ -26,29 +28,29 @@ use crate::victim::{MIN_IDLE, named, waker};
 
 pub use group::{incident_list, incident_sheet};
 
-/// Before the delay, what may have led to it is looked for within this.
+/// Time before the delay in which its causes are searched for.
 const BEFORE: Nanos = Nanos::from_secs(1);
-/// After a stretch, whom it kept from running is looked for within this.
+/// Time after an uninterrupted kernel run in which the thread it kept waiting is searched for.
 const AFTER: Nanos = Nanos::from_millis(10);
-/// Rows that are kept, and edges: 10 MiB of each.
+/// Maximum number of rows kept, and of edges: 10 MiB each.
 const MAX_ROWS: usize = 1 << 18;
-/// What ran instead that is told by name.
+/// Maximum number of sources named that ran instead.
 const NAMED: usize = 8;
 
-/// Takes the rows of a recording that a trigger made, and says what happened.
+/// Explains a recording that a trigger made, from its rows.
 #[derive(Debug)]
 pub struct IncidentAnalysis {
     trigger: Trigger,
     triggers: u64,
-    /// From when on rows are kept.
+    /// Rows before this time are dropped.
     from: Nanos,
     spans: Vec<Span>,
-    edges: Vec<Seen>,
+    edges: Vec<ObservedEdge>,
 }
 
-/// An edge that was seen.
+/// An observed edge.
 #[derive(Clone, Debug)]
-struct Seen {
+struct ObservedEdge {
     at: Nanos,
     cpu: Cpu,
     by: SourceId,
@@ -56,10 +58,11 @@ struct Seen {
 }
 
 impl IncidentAnalysis {
-    /// For what these triggers made, all of a recording's or some of them, where no row has come; `None` where there are none.
+    /// An analysis, still without rows, of some or all of a recording's triggers; `None` without
+    /// triggers.
     pub fn new(triggers: &[Trigger]) -> Option<Self> {
-        // What was measured tells more than that somebody asked.
-        let weight = |it: &&Trigger| (it.kind.is_measured(), it.lasted);
+        // A measured delay explains more than a request to record.
+        let weight = |trigger: &&Trigger| (trigger.kind.is_measured(), trigger.lasted);
         let latest_of_equals = triggers.iter().rev();
         let trigger = latest_of_equals.max_by_key(weight)?.clone();
         let mut new = Self {
@@ -73,19 +76,19 @@ impl IncidentAnalysis {
         Some(new)
     }
 
-    /// The trigger that the incident is about: that of the longest delay.
+    /// The trigger that the incident is about: the one with the longest delay.
     pub fn trigger(&self) -> &Trigger {
         &self.trigger
     }
 
-    /// From when to when rows matter.
+    /// The interval in which rows matter.
     fn window(&self) -> (Nanos, Nanos) {
         let begin = self.trigger.begin().0.saturating_sub(BEFORE.0);
         let end = self.trigger.time.0.saturating_add(AFTER.0);
         (Nanos(begin), Nanos(end))
     }
 
-    /// Has rows before the delay give way, where they have not yet; those of the thread itself stay.
+    /// Drops rows before the delay, if not done yet; rows of the thread itself stay.
     fn make_room(&mut self, sources: &SourceTable) {
         let (from, tid) = (self.trigger.begin() - LEADS, self.trigger.tid);
         if self.from >= from {
@@ -93,17 +96,17 @@ impl IncidentAnalysis {
         }
         self.from = from;
         self.spans
-            .retain(|span| ends(span) >= from || is_thread(sources.get(span.source), tid));
+            .retain(|span| end_of(span) >= from || is_thread(sources.get(span.source), tid));
         self.edges
             .retain(|edge| edge.at >= from || edge.effect == Effect::Woke(tid));
     }
 
-    /// What happened. `at_unix_ms` is when it was noticed, on the wall clock.
+    /// The explanation. `at_unix_ms` is the wall-clock time at which the delay was noticed.
     pub fn finish(mut self, header: &Header, sources: &SourceTable, at_unix_ms: i64) -> Incident {
         self.spans.sort_by_key(|span| (span.start, -span.dur));
         self.edges.sort_by_key(|edge| edge.at);
         let trigger = &self.trigger;
-        let mut told = Incident {
+        let mut incident = Incident {
             cpu: trigger.cpu,
             lasted: trigger.lasted,
             above: trigger.above,
@@ -112,37 +115,37 @@ impl IncidentAnalysis {
             ..Incident::new(trigger.kind, at_unix_ms)
         };
         match trigger.kind {
-            TriggerKind::Wait | TriggerKind::Late => self.waited(&mut told, sources),
-            TriggerKind::Blocked => self.blocked(&mut told, sources),
-            TriggerKind::Throttled => told.thread = self.thread_of_trigger(sources),
-            TriggerKind::Stretch => self.stretched(&mut told, sources),
-            TriggerKind::Gap => self.missed(&mut told, sources),
-            TriggerKind::Frame => self.began_late(&mut told, sources),
+            TriggerKind::Wait | TriggerKind::Late => self.waited(&mut incident, sources),
+            TriggerKind::Blocked => self.blocked(&mut incident, sources),
+            TriggerKind::Throttled => incident.thread = self.thread_of_trigger(sources),
+            TriggerKind::Stretch => self.stretched(&mut incident, sources),
+            TriggerKind::Gap => self.missed(&mut incident, sources),
+            TriggerKind::Frame => self.began_late(&mut incident, sources),
             TriggerKind::Signal => {}
-            TriggerKind::Mark => told.words.clone_from(&trigger.comm),
+            TriggerKind::Mark => incident.words.clone_from(&trigger.comm),
         }
-        told
+        incident
     }
 
     /// A thread waited for a CPU.
-    fn waited(&self, told: &mut Incident, sources: &SourceTable) {
-        told.thread = self.thread_of_trigger(sources);
+    fn waited(&self, incident: &mut Incident, sources: &SourceTable) {
+        incident.thread = self.thread_of_trigger(sources);
         let (begin, tid) = (self.trigger.begin(), self.trigger.tid);
         let woken = self.woken(tid, (begin - LEADS, begin + ROUNDED), sources);
-        told.woken_by = woken.map(|edge| waker(edge.by, sources));
+        incident.woken_by = woken.map(|edge| waker(edge.by, sources));
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
         let before = self.last_cpu(tid, begin, sources);
         let (pieces, waited_on) =
             self.waited_behind((begin, self.trigger.time), cpu, before, sources);
-        told.waited_on = waited_on;
-        told.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
-        self.rank(told, &pieces, sources);
+        incident.waited_on = waited_on;
+        incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
+        self.rank(incident, &pieces, sources);
     }
 
-    /// What ran where a thread waited, in the end for `cpu`, which had left the CPU `before`; and that one, where it waited
-    /// there at first.
+    /// The rows that ran while a thread waited from `begin` to `end`, at the end on `cpu`, after
+    /// leaving the CPU `before`. Also returns `before` if the thread first waited there.
     fn waited_behind(
         &self,
         (begin, end): (Nanos, Nanos),
@@ -151,7 +154,7 @@ impl IncidentAnalysis {
         sources: &SourceTable,
     ) -> (Vec<own::Piece>, Option<Cpu>) {
         let mut pieces = self.own_times(cpu, begin, end);
-        // On a CPU that idled nobody was waiting: the thread was in the queue of another until then.
+        // The thread was not waiting on a CPU that idled: until then it was in another CPU's queue.
         let idle = pieces
             .iter()
             .filter(|piece| sources.get(piece.source).kind == Kind::Idle && piece.own >= MIN_IDLE);
@@ -165,41 +168,41 @@ impl IncidentAnalysis {
         (pieces, None)
     }
 
-    /// A thread was blocked, and something woke it.
-    fn blocked(&self, told: &mut Incident, sources: &SourceTable) {
-        told.thread = self.thread_of_trigger(sources);
+    /// A thread was blocked until something woke it.
+    fn blocked(&self, incident: &mut Incident, sources: &SourceTable) {
+        incident.thread = self.thread_of_trigger(sources);
         let during = (self.trigger.begin(), self.trigger.time);
         if let Some(woken) = self.woken(self.trigger.tid, during, sources) {
-            told.woken_by = Some(waker(woken.by, sources));
-            told.chain = self.chain(woken, sources);
+            incident.woken_by = Some(waker(woken.by, sources));
+            incident.chain = self.chain(woken, sources);
         }
     }
 
-    /// The kernel had a CPU without a break.
-    fn stretched(&self, told: &mut Incident, sources: &SourceTable) {
+    /// The kernel used a CPU without a break.
+    fn stretched(&self, incident: &mut Incident, sources: &SourceTable) {
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
         let (begin, end) = (self.trigger.begin(), self.trigger.time);
         let pieces = self.own_times(cpu, begin, end);
-        told.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
-        told.thread = self.kept_waiting(cpu, (begin, end), sources);
-        self.rank(told, &pieces, sources);
+        incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
+        incident.thread = self.kept_waiting(cpu, (begin, end), sources);
+        self.rank(incident, &pieces, sources);
     }
 
-    /// A probe wanted its CPU and did not have it. Of its own rows then nothing is known: it did not run.
-    fn missed(&self, told: &mut Incident, sources: &SourceTable) {
+    /// A probe needed its CPU and did not get it. Its own rows are ignored: it did not run.
+    fn missed(&self, incident: &mut Incident, sources: &SourceTable) {
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
         let mut pieces = self.own_times(cpu, self.trigger.begin(), self.trigger.time);
         pieces.retain(|piece| sources.get(piece.source).owner != Owner::Probe);
-        told.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
-        self.rank(told, &pieces, sources);
+        incident.unseen = self.trigger.lasted - pieces.iter().map(|piece| piece.own).sum();
+        self.rank(incident, &pieces, sources);
     }
 
-    /// Puts what ran into the order of its time, and says what made the first of it run.
-    fn rank(&self, told: &mut Incident, pieces: &[own::Piece], sources: &SourceTable) {
+    /// Sorts what ran by time, and finds what made the first of it run.
+    fn rank(&self, incident: &mut Incident, pieces: &[own::Piece], sources: &SourceTable) {
         let mut by_name: BTreeMap<(String, Kind), (RanInstead, &own::Piece)> = BTreeMap::new();
         for piece in pieces {
             let (name, kind, pid) = named(piece.source, sources);
@@ -226,14 +229,14 @@ impl IncidentAnalysis {
         ran.retain(|(ran, _)| ran.time > Nanos::ZERO);
         ran.sort_by(|(a, _), (b, _)| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
         if let Some((_, longest)) = ran.first() {
-            told.chain = self.chain_of_piece(longest, sources);
+            incident.chain = self.chain_of_piece(longest, sources);
         }
-        told.others = ran.iter().skip(NAMED).map(|(ran, _)| ran.time).sum();
+        incident.others = ran.iter().skip(NAMED).map(|(ran, _)| ran.time).sum();
         ran.truncate(NAMED);
-        told.ran = ran.into_iter().map(|(ran, _)| ran).collect();
+        incident.ran = ran.into_iter().map(|(ran, _)| ran).collect();
     }
 
-    /// The thread that the trigger names, with its program, as far as rows tell it.
+    /// The thread that the trigger names, with its program if rows show it.
     fn thread_of_trigger(&self, sources: &SourceTable) -> Option<IncidentThread> {
         let Trigger { tid, pid, comm, .. } = &self.trigger;
         let found = sources.iter().find(|(_, source)| is_thread(source, *tid));
@@ -246,7 +249,7 @@ impl IncidentAnalysis {
         })
     }
 
-    /// The CPU that the thread last had before `time`.
+    /// The CPU that the thread last ran on before `time`.
     fn last_cpu(&self, tid: i32, time: Nanos, sources: &SourceTable) -> Option<Cpu> {
         let before = self
             .spans
@@ -256,8 +259,9 @@ impl IncidentAnalysis {
         own.max_by_key(|span| span.end()).map(|span| span.cpu)
     }
 
-    /// The thread that a stretch on `cpu` kept from running: the one that an interrupt or a softirq
-    /// interrupted, else the next that ran there and was able to before the stretch ended.
+    /// The thread that an uninterrupted kernel run on `cpu` kept waiting. It is the thread that an
+    /// interrupt or a softirq interrupted. Otherwise it is the next thread there, if that was
+    /// runnable before the kernel run ended.
     fn kept_waiting(
         &self,
         cpu: Cpu,
@@ -276,7 +280,8 @@ impl IncidentAnalysis {
         let mut beneath = threads
             .clone()
             .filter(|span| span.start < end && span.end() > begin);
-        // A thread that goes on before or after the stretch is beneath it; one that does not is the stretch.
+        // A thread that also runs before or after is the interrupted one; otherwise it is the
+        // kernel run itself.
         let found = beneath.find(|span| !is_stretch(span) && span.start <= begin);
         if let Some(span) = found.filter(|span| span.end() >= end) {
             return Some(span)
@@ -287,29 +292,29 @@ impl IncidentAnalysis {
             .clone()
             .find(|span| span.start >= end - ROUNDED && wanted(span))?;
         let tid = sources.get(next.source).thread.as_ref()?.tid;
-        let able_since = self.able_since(tid, next.start, sources)?;
-        (able_since < end - ROUNDED).then(|| thread(next.source, sources))
+        let runnable_since = self.runnable_since(tid, next.start, sources)?;
+        (runnable_since < end - ROUNDED).then(|| thread(next.source, sources))
     }
 }
 
-/// From the moment at which something begins to wake a thread until the thread may run: an interrupt to another
-/// CPU may lie between.
+/// Maximum time from the start of a wake-up until the thread is runnable; an interrupt to another
+/// CPU may lie in between.
 const LEADS: Nanos = Nanos::from_millis(1);
-/// By so much the kernel's scheduler clock may be off from the one that rows have.
+/// Maximum difference between the kernel's scheduler clock and the clock of the rows.
 const ROUNDED: Nanos = Nanos::from_micros(20);
 
-/// Whether this is a row of the thread `tid`, which 0 never is.
+/// Whether this is a row of the thread `tid`; never true for 0.
 fn is_thread(source: &ticktax_model::Source, tid: i32) -> bool {
     let thread = source.thread.as_ref();
     source.kind == Kind::Task && tid != 0 && thread.is_some_and(|thread| thread.tid == tid)
 }
 
-/// When a row ended, whatever it says.
-fn ends(span: &Span) -> Nanos {
+/// The end of a row; saturates if the row's times are invalid.
+fn end_of(span: &Span) -> Nanos {
     Nanos(span.start.0.saturating_add(span.dur.0))
 }
 
-/// The thread of such a row.
+/// The thread of a row.
 fn thread(id: SourceId, sources: &SourceTable) -> IncidentThread {
     let source = sources.get(id);
     let thread = source.thread.as_ref();
@@ -332,9 +337,9 @@ impl RowSink for IncidentAnalysis {
         match row {
             Row::Span(span) => {
                 let source = sources.get(span.source);
-                let told = !matches!(source.kind, Kind::Gap | Kind::Wait | Kind::Frame);
-                let wanted = wanted(ends(span), is_thread(source, tid));
-                if told && span.start <= to && wanted && self.spans.len() < MAX_ROWS {
+                let occupies_cpu = !matches!(source.kind, Kind::Gap | Kind::Wait | Kind::Frame);
+                let wanted = wanted(end_of(span), is_thread(source, tid));
+                if occupies_cpu && span.start <= to && wanted && self.spans.len() < MAX_ROWS {
                     self.spans.push(*span);
                 }
             }
@@ -342,7 +347,7 @@ impl RowSink for IncidentAnalysis {
                 let at = edge.span.start;
                 let wanted = wanted(at, edge.effect == Effect::Woke(tid));
                 if at <= to && wanted && self.edges.len() < MAX_ROWS {
-                    self.edges.push(Seen {
+                    self.edges.push(ObservedEdge {
                         at,
                         cpu: edge.span.cpu,
                         by: edge.span.source,

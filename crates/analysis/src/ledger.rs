@@ -1,43 +1,47 @@
-//! The ledger: every nanosecond of every CPU in exactly one account.
+//! The ledger: assigns every nanosecond of every CPU to exactly one account.
 //!
-//! # What is summed
-//! On each CPU, base rows (threads and idling) tile the time line; interrupts, softirqs and the
-//! functions within them are nested in a base row or in each other, and a row's `self_time` is its
-//! length without what is nested in it. So the own times of all rows of a CPU, together with the
-//! own time of the rows that were lost, sum to its elapsed time exactly. What does not sum is told
-//! in [`Balance::off`](ticktax_model::statement::Balance) and never booked anywhere.
+//! # Sums
+//! On each CPU, base rows (threads and idle time) cover the whole time line. Interrupts, softirqs
+//! and the functions within them are nested in a base row or in each other. A row's `self_time` is
+//! its length minus the rows nested in it. The own times of all rows of a CPU, plus the own time of
+//! lost rows, therefore add up to its elapsed time exactly. Any difference is reported in
+//! [`Balance::off`](ticktax_model::statement::Balance) and is never added to an account.
 //!
-//! # What the probes add
-//! A tracer sees an interrupt from the first instruction of its handler's entry point on. A
-//! spinning probe sees the whole time that its loop did not run. The difference, the gap's
-//! *residual*, is charged to the probe's thread by the tracer, because no other thread was on the CPU.
-//! The ledger finds the rows inside each gap (`matching`) and moves the residual from the probe's
-//! account to where it belongs:
+//! # Gaps of the probes
+//! A tracer sees an interrupt only from the first instruction of its handler's entry point. A
+//! spinning probe sees the whole time during which its loop did not run. The difference is the
+//! gap's *residual*. The tracer charges it to the probe's thread, because no other thread was on
+//! the CPU. The ledger finds the rows inside each gap (`matching`) and moves the residual from the
+//! probe's account to the right one:
 //!
-//! | the gap holds | the residual is |
+//! | contents of the gap | the residual becomes |
 //! |---|---|
-//! | a named span | entry and exit around it, as far as these may take (`entry_exit`); beyond that as of a gap that holds nothing |
-//! | nothing, every entry is watched, nothing was lost on that CPU, and the witnesses agree (`proof`) | outside |
-//! | the same, and the witnesses count N entries more | outside, but for the N longest |
+//! | named rows | entry and exit up to a bound (`entry_exit`), the excess as for an empty gap |
+//! | nothing, on a fully watched CPU | outside |
+//! | nothing, but the witnesses count N unseen entries | outside, except the N longest gaps |
 //! | nothing, otherwise | unexplained |
-//! | what can no longer be told | unexplained |
+//! | unknown, because rows may be missing | unexplained |
 //!
-//! A row whose thread is not known, because the kernel did not report the switch to it, is unexplained
-//! wherever it is.
+//! A CPU is fully watched if every kernel entry is traced, it lost no event, and the witnesses
+//! agree (`proof`).
 //!
-//! Moving keeps the sum. Two things stay in the probe's account: gaps shorter than its threshold,
-//! and gaps that it had to drop (`Loss::gaps`; the statement's coverage says how many).
+//! A row whose thread is unknown is always unexplained. The kernel did not report the switch to
+//! that thread.
 //!
-//! The gaps of a sleeping probe, from when it was due to when it ran, are shown and move nothing:
-//! that time was never the probe's.
+//! Moving time keeps the sum. Two kinds of gap stay in the probe's account: gaps shorter than its
+//! threshold, and gaps that it had to drop (`Loss::gaps`, counted in the statement's coverage).
 //!
-//! # Where the machine says how much was stolen
-//! Where the hypervisor's own clock ran on a CPU between the header's counters, that much of the
-//! CPU's outside time is booked as steal instead: it is the same time by a better witness.
+//! A sleeping probe's gaps last from the time it was due to the time it ran. They are reported but
+//! move no time, because that time never belonged to the probe.
+//!
+//! # Steal
+//! If the hypervisor's own clock ran on a CPU between the header's two counter readings, that much
+//! of the CPU's outside time is booked as steal instead. It is the same time, measured by a better
+//! witness.
 //!
 //! # Memory
-//! The ledger keeps a tally for each source, a histogram for each account, and for each CPU the gaps
-//! that wait for their rows, which are in the timeline's bounded history.
+//! The ledger keeps one tally per source, one histogram per account, and a queue of gaps per CPU.
+//! The gaps wait there for their rows, which are in the timeline's bounded history.
 
 mod accounts;
 mod books;
@@ -77,21 +81,21 @@ use self::signatures::Signatures;
 use self::waits::Waits;
 use crate::timeline::{Event, EventKind, History, Role, Roles, Timeline};
 
-/// Takes a timeline's events and closes the books.
+/// Assigns a timeline's events to accounts.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     registry: Registry,
-    /// By CPU number. One slot past the kernel's limit takes every CPU that cannot exist.
+    /// Indexed by CPU number. One slot past the kernel's limit holds every impossible CPU number.
     cpus: Vec<Option<Box<CpuLedger>>>,
     gap_causes: GapCauses,
     waits: Waits,
     signatures: Signatures,
     on_cpu: OnCpuTimes,
-    /// Kept for its memory.
+    /// Reused between gaps to avoid allocation.
     contents: Contents,
 }
 
-/// What is kept for one CPU.
+/// State of one CPU.
 #[derive(Debug, Default)]
 struct CpuLedger {
     classes: ClassTimes,
@@ -100,23 +104,23 @@ struct CpuLedger {
     departures: Departures,
 }
 
-/// By how much a row may stick out of the gap of a spinning probe and count as wholly in it: the
-/// probe's counter is tied to the tracer's clock to within some tens of ns.
+/// A row may extend this far beyond a spinning probe's gap and still count as inside it. The
+/// probe's counter is synchronized with the tracer's clock to within tens of nanoseconds.
 pub(crate) const TOLERANCE: Nanos = Nanos(100);
 
-/// The same where the clocks of the recording with this header are tied as loosely as it says.
+/// [`TOLERANCE`] plus the clock uncertainty that `header` reports.
 pub(crate) fn slack(header: &Header) -> Nanos {
     TOLERANCE + proof::uncertainty(header)
 }
 
 impl Ledger {
-    /// The accounts of the rows so far, before anything is moved.
+    /// The accounts of all rows so far, before any time is moved.
     pub(crate) fn so_far(&self, sources: &SourceTable) -> Vec<Account> {
         self.registry.accounts(sources, Nanos::ZERO)
     }
 
-    /// Takes an event of a CPU with this past. `judged` gets each gap of the spinning probe of
-    /// which everything is known.
+    /// Takes an event and its CPU's history. Calls `judged` for each spinning-probe gap whose
+    /// contents are fully known.
     #[inline]
     pub(crate) fn event(
         &mut self,
@@ -180,11 +184,11 @@ impl Ledger {
         }
     }
 
-    /// Closes the books, from the events taken, from `header`, and from the rows that `timeline`
-    /// still has. `judged` gets the last gaps.
+    /// Computes the final accounts from all events, `header` and the rows still in `timeline`.
+    /// Calls `judged` for the remaining gaps.
     ///
-    /// At [`Level::Proc`](ticktax_model::recording::Level) the accounts are made of the kernel's
-    /// own counters, and of the rows only the gaps count.
+    /// At [`Level::Proc`](ticktax_model::recording::Level) the accounts come from the kernel's
+    /// counters, and only gap rows are used.
     pub(crate) fn close(
         mut self,
         header: &Header,
@@ -204,7 +208,7 @@ impl Ledger {
         closing::close(&self, header, sources)
     }
 
-    /// Judges the gaps of the CPU in `slot` whose rows have all come.
+    /// Judges the gaps in `slot` whose rows have all arrived.
     fn judge_gaps(
         &mut self,
         slot: usize,

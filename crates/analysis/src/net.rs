@@ -1,8 +1,9 @@
-//! What traffic cost: the rows between its first byte and its last, by account.
+//! Accounts of the cost of traffic: the rows between its first byte and its last.
 //!
-//! The session that watches begins before the traffic and ends after it, and what it does then is no cost of a
-//! byte. When the traffic begins is known only once it has, and when it ends only afterwards, so rows are kept until
-//! bytes have moved after them, and those that cross an edge are cut there, as a part of a recording is.
+//! The recording starts before the traffic and ends after it. Its work outside the traffic is not
+//! part of the cost. The start of the traffic is known only once it has begun, and the end only
+//! afterwards. Rows are therefore kept until bytes have moved after them. Rows that cross an edge
+//! are cut there, as in a part of a recording.
 
 mod sampled;
 
@@ -15,12 +16,12 @@ use ticktax_model::{Cpu, Kind, Nanos, Owner, SourceTable, Span};
 use crate::part::Cut;
 pub use sampled::TrafficThreads;
 
-/// Keeps the books of traffic while it flows.
+/// Adds up CPU time during traffic while it flows.
 #[derive(Debug)]
 pub struct TrafficLedger {
     sender: Option<i32>,
     receiver: Option<i32>,
-    /// What is not yet known to be of the traffic, in the order in which it came.
+    /// Rows not yet known to belong to the traffic, in arrival order.
     held: VecDeque<Row>,
     cut: Option<Cut>,
     begin: Nanos,
@@ -29,7 +30,8 @@ pub struct TrafficLedger {
 }
 
 impl TrafficLedger {
-    /// Of traffic whose ends are threads with these numbers, as far as they are on this machine.
+    /// `sender` and `receiver` are the thread ids of the traffic's ends, if those run on this
+    /// machine.
     pub fn new(sender: Option<i32>, receiver: Option<i32>) -> Self {
         Self {
             sender,
@@ -42,7 +44,8 @@ impl TrafficLedger {
         }
     }
 
-    /// The traffic began at this time, and bytes have moved until `reached`: rows that ended before are booked.
+    /// Notes that the traffic began at `begin` and that bytes have moved until `reached`. Books all
+    /// rows that ended before `reached`.
     pub fn reach(&mut self, sources: &SourceTable, begin: Nanos, reached: Nanos) {
         self.begin = begin;
         let cut = self.cut.get_or_insert_with(|| Cut::between(begin, reached));
@@ -52,11 +55,11 @@ impl TrafficLedger {
         }
     }
 
-    /// The books, once the session has ended. `user` is how much of the threads' time was between their calls, and
-    /// `end` is when the last bytes moved. Why there are none, where rows tell nothing of the traffic.
+    /// Computes the accounts once the session has ended. `begin` and `end` are the times of the
+    /// first and the last bytes. `user` is the time of sender and receiver between their calls.
     ///
     /// # Errors
-    /// No traffic was seen, or not by its threads.
+    /// No traffic was seen, or none of its threads; the message says why.
     pub fn finish(
         mut self,
         sources: &SourceTable,
@@ -96,11 +99,11 @@ impl TrafficLedger {
         Ok(self.close(header, end))
     }
 
-    /// Moves the user's part of a thread's time to its own account.
+    /// Moves a thread's user time to its own account.
     fn split(&mut self, call: TrafficAccount, user: TrafficAccount, time: Nanos) {
-        if let Some(all) = self.times.get_mut(&call) {
-            let part = time.clamp(Nanos::ZERO, *all);
-            *all -= part;
+        if let Some(call_time) = self.times.get_mut(&call) {
+            let part = time.clamp(Nanos::ZERO, *call_time);
+            *call_time -= part;
             *self.times.entry(user).or_default() += part;
         }
     }
@@ -154,8 +157,8 @@ impl TrafficLedger {
         }
     }
 
-    /// Where a span's own time belongs; nowhere if it is no CPU's. A thread's whole time is that of its calls, until
-    /// the user's part is known.
+    /// Account of a span's own time; `None` if it is not CPU time. A thread's whole time counts as
+    /// its calls until its user time is known.
     fn account(&self, sources: &SourceTable, span: &Span) -> Option<TrafficAccount> {
         let source = sources.get(span.source);
         let tid = source.thread.as_ref().map(|thread| thread.tid);
@@ -184,7 +187,7 @@ impl TrafficLedger {
 
 impl RowSink for TrafficLedger {
     fn row(&mut self, _: &SourceTable, row: &Row) {
-        // Edges and waits are no CPU time, and come as often as packets.
+        // Edges and waits are not CPU time, and are as frequent as packets.
         if matches!(row, Row::Span(_)) {
             self.held.push_back(row.clone());
         }

@@ -1,11 +1,12 @@
-//! Paced loops: from frames to figures, from a stranger's wakeups to frames, and from many loops to
-//! a choice.
+//! Paced loops: finds frames in a thread's wake-ups, computes figures from frames, and compares
+//! loops.
 //!
-//! - [`FrameStats`] takes frames of any loop, and says what became of them.
-//! - [`Auditor::frames_of`](crate::Auditor::frames_of) has an audit find the frames of a process in its
-//!   threads' wakeups; [`Auditor::finish_pace`](crate::Auditor::finish_pace) makes the statement of
-//!   them, with what held up those that were late.
-//! - [`TurnStats`] takes the frames of loops that run by turns, and compares them by [`choices`].
+//! - [`FrameStats`] takes the frames of any loop and computes its figures.
+//! - With [`Auditor::frames_of`](crate::Auditor::frames_of), an audit finds the frames of a process
+//!   in its threads' wake-ups. [`Auditor::finish_pace`](crate::Auditor::finish_pace) makes the
+//!   statement about them, with the causes of late frames.
+//! - [`TurnStats`] takes the frames of loops that run alternately, and compares them with
+//!   [`choices`].
 
 mod alias;
 mod book;

@@ -1,26 +1,33 @@
-//! What delayed packets: for each wake-up by `NET_RX` the way to it and from it, step by step.
+//! The delay of packets: follows each wake-up by `NET_RX`, step by step, from the interrupt to the
+//! thread's run.
 //!
-//! # What a way is
-//! A thread is woken in `NET_RX` (`sched_waking`, an edge); that began at some time (its row), had been raised
-//! before (`softirq_raise`, an edge of the same CPU), and where an interrupt raised it, that began at some time
-//! (its row). Then the thread ran (its row). What of this is not in the rows is no step. What was raised while
-//! `NET_RX` ran is for the next one.
+//! # Path of a packet
+//! 1. An interrupt begins (its row).
+//! 2. It raises `NET_RX` (`softirq_raise`, an edge of the same CPU).
+//! 3. `NET_RX` begins (its row).
+//! 4. It wakes a thread (`sched_waking`, an edge).
+//! 5. The thread runs (its row).
 //!
-//! An interrupt begins the polling of a device, and packets that come while it polls need none: a step before the
-//! wake-up is the longest that the packet can have waited there, and no longer than it was.
+//! A step whose rows are missing is left out. A softirq raised while `NET_RX` runs belongs to the
+//! next `NET_RX`.
 //!
-//! # Which run followed a wake-up
-//! The kernel reports a wake-up only of a thread that is about to sleep, or sleeps. A thread that was on its CPU,
-//! interrupted by the `NET_RX` that woke it, went on. One that was on another CPU may have been on its way to sleep, in which case
-//! it came back, or have gone on: it came back where it left its CPU right after and nothing else woke it before it did.
+//! An interrupt starts the polling of a device. Packets that arrive during the poll cause no
+//! interrupt. A step before the wake-up is therefore the longest time that the packet can have
+//! waited there; the actual wait may be shorter.
 //!
-//! # In which order rows come
-//! Those of other CPUs may come late, so the runs of a thread are looked at a while after they ended. Whoever
-//! had a CPU is asked once the row that covers the time has come.
+//! # Run that follows a wake-up
+//! The kernel reports wake-ups only for threads that sleep or are about to. A thread interrupted by
+//! the `NET_RX` that woke it simply continued. A thread running on another CPU either continued or
+//! went to sleep and came back. It counts as having come back if it left its CPU shortly after the
+//! wake-up and nothing else woke it before it left.
+//!
+//! # Order of rows
+//! Rows of other CPUs can arrive late, so a thread's runs are processed some time after they ended.
+//! A question about who ran on a CPU is answered once a row that covers that time has arrived.
 //!
 //! # Memory
-//! For each thread that packets woke its last runs and histograms of the steps, of at most so many threads; what is
-//! underway; and of each process the longest ways.
+//! For a limited number of threads woken by packets: their latest runs and histograms of the steps.
+//! In addition, packets that are still underway and the longest paths of each process.
 
 mod asking;
 mod frames;
@@ -40,40 +47,39 @@ use self::sums::Sums;
 use self::threads::Receivers;
 use crate::timeline::{Event, EventKind, History, MAX_TIME, Occupant, Part, Timeline};
 
-/// The way of a packet to the wake-up of a thread.
+/// The path of a packet up to the wake-up of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     slot: usize,
     cpu: Cpu,
-    /// When the interrupt began that raised the softirq.
+    /// Start of the interrupt that raised the softirq.
     interrupt: Option<Nanos>,
-    /// When the softirq was raised, and by whom.
+    /// When the softirq was raised, and the source that raised it.
     raised: Option<(Nanos, SourceId)>,
-    /// When the softirq began.
+    /// Start of the softirq.
     began: Nanos,
     woke: Nanos,
-    /// The softirq.
     softirq: SourceId,
     tid: i32,
 }
 
-/// A way to its end.
+/// A path including the thread's run.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     way: Way,
     pid: i32,
-    /// The thread.
+    /// The thread that was woken.
     source: SourceId,
-    /// When it ran: not before it was woken.
+    /// Start of its run, or the wake-up if it was already running.
     ran: Nanos,
     ran_slot: usize,
     ran_on: Cpu,
-    /// The place of the CPU on which it ran before, where that is another.
+    /// Slot of the CPU on which it ran before, if that is a different one.
     came_from: Option<usize>,
 }
 
 impl Arrival {
-    /// How long each step took that is known, in order.
+    /// Durations of the known steps, in order.
     fn steps(&self) -> impl Iterator<Item = (Step, Nanos)> {
         let Way {
             interrupt,
@@ -93,7 +99,7 @@ impl Arrival {
         known.filter_map(|(step, ends)| ends.map(|(from, to)| (step, to - from)))
     }
 
-    /// The longest step; of equals the first.
+    /// The longest step; the first one if several are equal.
     fn longest(&self) -> (Step, Nanos) {
         let woken = (Step::Woken, self.ran - self.way.woke);
         let mut steps: Vec<(Step, Nanos)> = self.steps().collect();
@@ -102,7 +108,7 @@ impl Arrival {
         longest.unwrap_or(woken)
     }
 
-    /// The first that is known of it.
+    /// The earliest known time of the path.
     fn begin(&self) -> Nanos {
         let raised = self.way.raised.map(|(at, _)| at);
         let known = self.way.interrupt.or(raised);
@@ -114,22 +120,22 @@ impl Arrival {
     }
 }
 
-/// Takes a timeline's events and says what delayed packets.
+/// Follows packets through a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
-    /// By the place of the CPU.
+    /// Indexed by CPU slot.
     cpus: Vec<CpuFrames>,
     receivers: Receivers,
     questions: Questions,
     sums: Sums,
-    /// The latest end of a row.
+    /// The latest end of any row.
     newest: Nanos,
-    /// Kept for its memory.
+    /// Reused between runs to avoid allocation.
     found: Vec<Result<Arrival, i32>>,
 }
 
 impl Packets {
-    /// Takes an event of a CPU with this past.
+    /// Takes an event and its CPU's history.
     pub(crate) fn event(&mut self, event: &Event<'_>, history: &History) {
         match event.kind() {
             EventKind::Edge(edge) => {
@@ -174,7 +180,7 @@ impl Packets {
         &mut self.cpus[slot]
     }
 
-    /// An interrupt or a softirq ended.
+    /// Takes a completed interrupt or softirq.
     fn interrupt(&mut self, kind: Kind, event: &Event<'_>) {
         let Some(cpu) = self.cpus.get_mut(event.slot) else {
             return;
@@ -193,7 +199,7 @@ impl Packets {
         }
     }
 
-    /// Looks at the runs that all rows about have come of by `now`.
+    /// Processes the runs whose surrounding rows must have arrived by `now`.
     fn settle(&mut self, now: Nanos, sources: &SourceTable) {
         while let Some(run) = self.receivers.settled(now) {
             let mut found = std::mem::take(&mut self.found);
@@ -209,7 +215,7 @@ impl Packets {
         }
     }
 
-    /// Answers what was asked of the CPU in `slot`, of which it is known who had it until `known`.
+    /// Answers the questions about the CPU in `slot`, whose occupants are known until `known`.
     fn answer(
         &mut self,
         slot: usize,
@@ -217,27 +223,27 @@ impl Packets {
         history: Option<&History>,
         sources: &SourceTable,
     ) {
-        while let Some(asked) = self.questions.of(slot, known) {
+        while let Some(asked) = self.questions.pop(slot, known) {
             match asked.answer(history, sources) {
-                Answer::Told(told) => self.sums.add(told, sources),
+                Answer::Done(followed) => self.sums.add(followed, sources),
                 Answer::AskOn(more) => self.ask(more, sources),
             }
         }
     }
 
-    /// Asks what there is to ask; where there is no room for that, it stays unknown.
+    /// Queues a question. If the queue is full, the answer stays unknown.
     fn ask(&mut self, asked: Asked, sources: &SourceTable) {
         let mut refused = self.questions.ask(asked);
         while let Some(asked) = refused.take() {
             match asked.answer(None, sources) {
-                Answer::Told(told) => self.sums.add(told, sources),
+                Answer::Done(followed) => self.sums.add(followed, sources),
                 Answer::AskOn(more) => refused = self.questions.ask(more),
             }
         }
     }
 
-    /// What delayed packets, of the processes that are watched or of all; `None` where nothing is known of any.
-    /// No more rows come.
+    /// Statement about the watched processes, or about all; `None` if no packet is known. Call it
+    /// after the last row.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -246,7 +252,7 @@ impl Packets {
         watched: &BTreeSet<i32>,
     ) -> Option<PacketPaths> {
         self.settle(MAX_TIME, sources);
-        // What is asked of one CPU may have another one asked.
+        // An answer for one CPU can lead to a question about another.
         while let Some(slot) = self.questions.any() {
             let history = timeline.history(slot).map(|(history, _)| &*history);
             self.answer(slot, MAX_TIME, history, sources);

@@ -1,4 +1,5 @@
-//! Datagrams that were lost at a pace: where, whose stall it was, and what buffer would have lost nothing.
+//! Datagrams lost during paced traffic: where they were lost, what delayed the receiver, and the
+//! buffer size that would have prevented the loss.
 
 mod needed;
 mod replay;
@@ -22,7 +23,7 @@ use crate::beats::{Beat, Events, FAMILY, detect};
 use needed::{needed, predicted};
 pub use stalls::{HoldUps, ReceiverWatch};
 
-/// What the log and the trace say together.
+/// Results that need both the log and the trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Judged {
     bursts: Vec<Burst>,
@@ -31,7 +32,7 @@ struct Judged {
     needed: Option<NeededBuffer>,
 }
 
-/// What became of the datagrams of a run; `hold_ups` is what kept the receiver from running, where that was traced.
+/// Statement about a run's datagrams. `hold_ups` lists the receiver's delays, if they were traced.
 pub fn packet_statement(
     header: &Header,
     run: &PacketRun,
@@ -45,7 +46,8 @@ pub fn packet_statement(
         .map(|log| judge(log, &run.spec, ends, hold_ups))
         .unwrap_or_default();
     let reasons = run.drop_reasons.as_deref().unwrap_or_default();
-    let places = receiver.and_then(|it| places(run.sender.as_ref(), it, log.as_ref(), reasons));
+    let places =
+        receiver.and_then(|receiver| places(run.sender.as_ref(), receiver, log.as_ref(), reasons));
     PacketStatement {
         tool_version: header.tool_version.clone(),
         host: header.machine.host.clone(),
@@ -71,7 +73,6 @@ pub fn packet_statement(
     }
 }
 
-/// Judges the bursts of a log.
 fn judge(
     log: &PacketLog,
     spec: &TrafficSpec,
@@ -81,17 +82,20 @@ fn judge(
     let asked_hz = spec
         .rate
         .map(|bits| bits / 8.0 / f64::from(spec.call_bytes));
-    let reached_hz = sender.and_then(|it| Some(it.calls as f64 / some_time(it.elapsed())?));
+    let reached_hz =
+        sender.and_then(|sender| Some(sender.calls as f64 / some_time(sender.elapsed())?));
     let rate_hz = reached_hz.or(asked_hz);
     let capacity = log.buffer.charge.map(|charge| charge.datagrams);
-    // Where both ends have one clock, nothing comes after the sender's last.
-    let until = sender.filter(|_| log.delays.is_some()).map(|it| it.last);
+    // If both ends share a clock, nothing arrives after the sender's last datagram.
+    let until = sender
+        .filter(|_| log.delays.is_some())
+        .map(|sender| sender.last);
     let bursts: Vec<Burst> = log
         .bursts
         .iter()
         .map(|burst| {
-            let stall = hold_ups.and_then(|it| it.during(&burst.pause?, until));
-            // A sender that was held up itself sent more or less meanwhile than on average.
+            let stall = hold_ups.and_then(|hold_ups| hold_ups.during(&burst.pause?, until));
+            // A sender that was itself delayed may have sent at another rate during the pause.
             let rate_hz = burst.pause.as_ref().and_then(rate_in).or(rate_hz);
             let terms = stall.as_ref().zip(rate_hz).zip(capacity);
             Burst {
@@ -120,7 +124,7 @@ fn judge(
     }
 }
 
-/// Datagrams a second that were sent in a pause.
+/// Sending rate during a pause, in datagrams per second.
 fn rate_in(pause: &Pause) -> Option<f64> {
     Some(pause.sent? as f64 / some_time(pause.end - pause.start)?)
 }
@@ -129,16 +133,16 @@ fn some_time(elapsed: Nanos) -> Option<f64> {
     (elapsed > Nanos::ZERO).then(|| elapsed.as_secs_f64())
 }
 
-/// What held up the receiver, burst by burst, as one by name.
+/// The main delay of each burst, grouped by name.
 fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
     let mut by: BTreeMap<Option<(HoldUp, String, Kind)>, BurstCause> = BTreeMap::new();
     for burst in bursts {
-        let most = burst.stall.as_ref().and_then(|it| it.held_by.first());
-        let key = most.map(|it| (it.kind, it.name.clone(), it.source_kind));
+        let most = burst.stall.as_ref().and_then(|stall| stall.held_by.first());
+        let key = most.map(|held| (held.kind, held.name.clone(), held.source_kind));
         let cause = by.entry(key).or_insert_with(|| BurstCause {
-            held_by: most.map(|it| HeldBy {
+            held_by: most.map(|held| HeldBy {
                 time: Nanos::ZERO,
-                ..it.clone()
+                ..held.clone()
             }),
             bursts: 0,
             lost: 0,
@@ -151,7 +155,7 @@ fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
         }
         if let (Some(sum), Some(most)) = (&mut cause.held_by, most) {
             sum.time += most.time;
-            // Several processes of one name are no one's.
+            // Processes that share a name have no single pid.
             sum.pid = sum.pid.filter(|_| sum.pid == most.pid);
         }
     }
@@ -160,7 +164,7 @@ fn causes(bursts: &[Burst]) -> Vec<BurstCause> {
     causes
 }
 
-/// The surest period of the bursts.
+/// The most significant period of the bursts.
 fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
     let starts: Vec<Nanos> = bursts.iter().map(|burst| burst.at).collect();
     let lengths = bursts.iter().map(|burst| {
@@ -175,7 +179,8 @@ fn beat(bursts: &[LossBurst], elapsed: Nanos) -> Option<Periodicity> {
     beats.first().map(Beat::periodicity)
 }
 
-/// A log whose buffer was not filled beforehand: it holds what waited when the first burst began.
+/// Completes a log whose buffer was not filled beforehand. Its capacity is the number of datagrams
+/// that waited when the first burst began.
 fn with_charge(mut log: PacketLog) -> PacketLog {
     if log.buffer.charge.is_none() {
         let mut bursts = log.bursts.iter().filter(|burst| burst.in_socket > 0);

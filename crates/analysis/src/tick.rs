@@ -1,19 +1,18 @@
-//! The tick's bill: how often the tick came, busy and idle apart, and what each cost.
+//! The tick's cost: how often it came, on busy and on idle CPUs, and how long it took.
 //!
-//! # Which rows are the tick's
-//! With high-resolution timers the tick is a timer like others, and its function has a name
-//! ([`TICK_FUNCTIONS`](ticktax_model::kernel_words::TICK_FUNCTIONS)). A tick's cost is that function's own time and that of the interrupt around
-//! it; other timers that expired in the same interrupt pay for themselves. Softirqs that run as
-//! the interrupt returns (each begins within [`RETURN`] of the end of what was before it) were
-//! raised by it, and are billed apart.
+//! # Rows of the tick
+//! With high-resolution timers the tick is one timer among others. Its function has a name
+//! ([`TICK_FUNCTIONS`](ticktax_model::kernel_words::TICK_FUNCTIONS)). A tick costs that function's
+//! own time plus the own time of the interrupt around it. Other timers that expire in the same
+//! interrupt are not charged to the tick. The tick raises the softirqs that run as the interrupt
+//! returns. Each begins within [`RETURN`] of the previous end. Their time is listed separately.
 //!
 //! # Busy and idle
-//! The rows of threads and of idling tile a CPU's time and come after what is nested in them, so
-//! the ticks since the last such row came within it.
+//! Base rows (threads and idle time) cover a CPU's whole time line and arrive after the rows nested
+//! in them. The ticks since the last base row therefore belong to the next one.
 //!
 //! # Memory
-//! Two numbers for each second of the recording, a tally for each source, and for each CPU two
-//! histograms.
+//! Two numbers per second of the recording, a tally per source, and two histograms per CPU.
 
 mod bill;
 mod cpu;
@@ -32,33 +31,33 @@ use crate::timeline::{Event, EventKind, Interrupt, Part, Role, Roles};
 
 pub use self::bill::{add_fleet, fleet};
 
-/// How soon after the end of an interrupt, or of a softirq, a softirq that it raised begins.
+/// Longest delay from the end of an interrupt, or of a softirq, to the start of a softirq that it
+/// raised.
 pub const RETURN: Nanos = Nanos::from_micros(20);
 
-/// Takes events and the probe's gaps as they come, and makes the bill.
+/// Collects ticks from events and probe gaps.
 #[derive(Debug, Default)]
 pub(crate) struct TickAccumulator {
-    /// By CPU number, with one slot for all that cannot exist.
+    /// Indexed by CPU number, with one slot for all impossible numbers.
     cpus: Vec<Option<Box<CpuBook>>>,
-    /// Ticks by their cost.
+    /// Cost of each tick.
     ticks: LengthTally,
-    /// The part of it in the tick's functions.
+    /// The part of the cost in the tick's functions.
     functions: BTreeMap<SourceId, Tally>,
-    /// All frames of the local timer's interrupt, for kernels whose tick has no function.
+    /// All frames of the local timer's interrupt, for kernels whose tick function has no name.
     frames: LengthTally,
-    /// All other functions within them.
+    /// All other functions within those frames.
     others: Tally,
-    /// Softirqs after a tick, by source.
+    /// Softirqs raised by a tick, by source.
     softirqs: BTreeMap<SourceId, Tally>,
-    /// Getting in and out around single ticks.
+    /// Entry and exit time around gaps with a single tick.
     around: LengthTally,
-    /// Ticks' and softirqs' time by second of the clock, for the scatter.
+    /// Time of ticks and their softirqs per second of the clock, for the confidence interval.
     seconds: BTreeMap<i64, Nanos>,
     summed: bool,
 }
 
 impl TickAccumulator {
-    /// Takes an event.
     #[inline]
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         match event.kind() {
@@ -116,7 +115,7 @@ impl TickAccumulator {
         *self.seconds.entry(at.0.div_euclid(SECOND)).or_default() += cost;
     }
 
-    /// Takes what a recording summed over a window. What followed what is not known.
+    /// Adds a sum over a window. The order of rows within it is unknown.
     fn sum(&mut self, role: Role, sum: &Sum, event: &Event<'_>) {
         let part = match role {
             Role::Interrupt(interrupt) if interrupt.is_local_timer() => Some(interrupt.part),
@@ -150,7 +149,7 @@ impl TickAccumulator {
         }
     }
 
-    /// Takes a gap of the spinning probe of which everything is known.
+    /// Takes a gap of the spinning probe whose contents are fully known.
     pub(crate) fn gap(&mut self, roles: &Roles, gap: &JudgedGap<'_>) {
         let mut ticks = 0;
         for held in gap.held {
@@ -167,7 +166,7 @@ impl TickAccumulator {
         }
     }
 
-    /// The bill; `None` where nothing at all is known of ticks.
+    /// The bill; `None` if nothing is known about ticks.
     pub(crate) fn finish(&self, header: &Header, sources: &SourceTable) -> Option<TickBill> {
         bill::make(self, header, sources)
     }

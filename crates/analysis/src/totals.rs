@@ -1,11 +1,12 @@
-//! Totals of a recording that does not end: what an agent exports while its rows go on coming.
+//! Totals of a recording without an end, which an agent exports while rows keep arriving.
 //!
-//! Nothing is moved between accounts, as a statement does by what a probe's gaps tell: an agent has no
-//! probe, and what was exported once must not change afterwards.
+//! No time is moved between accounts. A statement moves time according to a probe's gaps, but an
+//! agent has no probe, and exported totals must not change afterwards.
 //!
 //! # Memory
-//! A sum for each account, CPU by CPU, once since the beginning and once in each window; of accounts that
-//! are new when there are [`Accumulator::MOST`], one of each class and CPU takes the rest, called `others`.
+//! Each account has one sum per CPU since the start and one per window. Once there are
+//! [`Accumulator::MOST`] accounts, time of further accounts is added to an account named `others`,
+//! one per class and CPU.
 
 mod windows;
 
@@ -24,11 +25,11 @@ use crate::timeline::{Event, EventKind, Keep, OffCpu, Role, Timeline};
 
 pub use self::windows::{Moment, Windows};
 
-/// Sums what rows say, since the beginning and in windows.
+/// Adds up rows, since the start and per window.
 #[derive(Debug)]
 pub struct Accumulator {
     timeline: Timeline,
-    /// By source: its account's name, and whether its intervals count there.
+    /// Account name by source, and whether the source's intervals count.
     known: Vec<Option<Known>>,
     accounts: AccountSums,
     throttled: BTreeMap<Arc<str>, IntervalSum>,
@@ -36,7 +37,7 @@ pub struct Accumulator {
     windows: Option<Windows>,
 }
 
-/// What a source's rows are to an account.
+/// How a source's rows are added to its account.
 #[derive(Clone, Debug)]
 struct Known {
     name: Arc<str>,
@@ -44,7 +45,7 @@ struct Known {
 }
 
 impl Default for Accumulator {
-    /// One that has seen nothing, without windows.
+    /// An empty accumulator without windows.
     fn default() -> Self {
         Self {
             timeline: Timeline::new(Keep::NOTHING),
@@ -58,43 +59,43 @@ impl Default for Accumulator {
 }
 
 impl Accumulator {
-    /// The most accounts that there is room for, each once a CPU: 9 MiB.
+    /// Maximum number of accounts, counted per CPU; they take 9 MiB.
     pub const MOST: usize = 8_192;
 
-    /// The same with windows, which [`Accumulator::windows`] closes.
+    /// Adds windows, which are closed through [`Accumulator::windows`].
     #[must_use]
     pub fn with_windows(mut self, windows: Windows) -> Self {
         self.windows = Some(windows);
         self
     }
 
-    /// The windows, where there are any.
+    /// The windows, if any.
     pub fn windows(&mut self) -> Option<&mut Windows> {
         self.windows.as_mut()
     }
 
-    /// Forgets all sources: rows from now on are of a new table. Sums stay.
+    /// Forgets all sources, because further rows use a new table. Sums are kept.
     pub fn forget_sources(&mut self) {
         self.timeline = Timeline::new(Keep::NOTHING);
         self.known.clear();
     }
 
-    /// Writes the sums into `totals`.
+    /// Copies the sums into `totals`.
     pub fn put(&self, totals: &mut Totals) {
         totals.accounts.clone_from(&self.accounts);
         totals.throttled.clone_from(&self.throttled);
         totals.ticks.clone_from(&self.ticks);
     }
 
-    /// The time that all accounts of a CPU have together.
+    /// Total time of all accounts of a CPU.
     pub fn accounted(&self, cpu: Cpu) -> Nanos {
         let accounts = self.accounts.iter();
         let accounts = accounts.filter(|(key, _)| key.cpu == cpu);
         accounts.map(|(_, sum)| sum.time).sum()
     }
 
-    /// The CPUs whose accounts differ from the time that their `books` were open, what was `lost` added, and
-    /// by how much. To be asked once the recording has ended.
+    /// The CPUs whose accounts plus lost time differ from the elapsed time of `books`, with the
+    /// difference. Call it after the recording has ended.
     pub fn off(&self, books: &[Books], lost: &[Loss]) -> Vec<(Cpu, Nanos)> {
         let off = books.iter().map(|books| {
             let lost = lost.iter().filter(|loss| loss.cpu == books.cpu);
@@ -148,7 +149,7 @@ impl RowSink for Accumulator {
     }
 }
 
-/// Adds the tick's function to the ticks since the beginning, and to those of the window that is open.
+/// Adds an interval of the tick function to the totals and to the open window.
 fn tick(
     ticks: &mut BTreeMap<Cpu, IntervalSum>,
     windows: Option<&mut Windows>,
@@ -165,7 +166,7 @@ fn is_tick(role: Role) -> bool {
     matches!(role, Role::Interrupt(interrupt) if interrupt.is_tick())
 }
 
-/// One interval, or many.
+/// A single interval, or a sum of many.
 #[derive(Clone, Copy)]
 enum Intervals<'a> {
     One(&'a Span),
@@ -179,7 +180,7 @@ impl Intervals<'_> {
         }
     }
 
-    /// Adds the time; where they are `counted`, the intervals as well.
+    /// Adds the time and, if `counted`, the intervals.
     fn add_to(&self, sum: &mut IntervalSum, counted: bool) {
         match self {
             _ if !counted => sum.time += self.span().self_time,
@@ -189,7 +190,7 @@ impl Intervals<'_> {
     }
 }
 
-/// What the event's source is to its account.
+/// Looks up how the event's source is added to its account.
 fn known<'k>(known: &'k mut Vec<Option<Known>>, class: Class, event: &Event<'_>) -> &'k Known {
     let index = event.span.source.0 as usize;
     if index >= known.len() {
@@ -218,7 +219,7 @@ fn book(accounts: &mut AccountSums, class: Class, known: &Known, intervals: Inte
     intervals.add_to(accounts.entry(at).or_default(), known.counted);
 }
 
-/// Notes a wait, where it is for want of permission to run.
+/// Adds a wait if its thread was throttled.
 fn throttled(
     programs: &mut BTreeMap<Arc<str>, IntervalSum>,
     off: OffCpu,
@@ -238,7 +239,8 @@ fn throttled(
     }
     let sum = programs.entry(name).or_default();
     match intervals {
-        // Until it ran again: its own time is for how long the quota held it, where that was seen.
+        // The full wait until the thread ran again. The row's own time is the throttled part, if
+        // that was seen.
         Intervals::One(span) => sum.record(span.dur, span.dur),
         Intervals::Many(..) => intervals.add_to(sum, true),
     }
@@ -297,14 +299,14 @@ mod tests {
         totals
     }
 
-    fn of<'t>(totals: &'t Totals, class: Class, name: &str) -> &'t IntervalSum {
+    fn sum_of<'t>(totals: &'t Totals, class: Class, name: &str) -> &'t IntervalSum {
         let mut accounts = totals.accounts.iter();
         let found = accounts.find(|(key, _)| key.class == class && &*key.name == name);
         found.unwrap_or_else(|| panic!("no {name}")).1
     }
 
     #[test]
-    fn processes_of_a_name_are_one_account_and_functions_are_no_interrupts() {
+    fn processes_with_one_name_share_an_account_and_functions_do_not_count_as_interrupts() {
         let mut sources = SourceTable::default();
         let mut accumulator = Accumulator::default();
         let a = sources.intern(program("make", 7));
@@ -326,13 +328,13 @@ mod tests {
             accumulator.row(&sources, &row);
         }
         let totals = totals(&accumulator);
-        let make = of(&totals, Class::Program, "make");
+        let make = sum_of(&totals, Class::Program, "make");
         assert_eq!((make.time, make.count), (Nanos(70), 3));
-        // An interval counts by its length on the wall.
+        // An interval counts with its elapsed time, not its own time.
         assert_eq!(make.histogram.counts()[Histogram::bucket(Nanos(50))], 1);
-        let timer = of(&totals, Class::Irq, "local_timer");
+        let timer = sum_of(&totals, Class::Irq, "local_timer");
         assert_eq!((timer.time, timer.count), (Nanos(18), 2));
-        assert_eq!(of(&totals, Class::KernelThread, "kworker").count, 1);
+        assert_eq!(sum_of(&totals, Class::KernelThread, "kworker").count, 1);
         let tick = &totals.ticks[&Cpu(1)];
         assert_eq!((tick.time, tick.count), (Nanos(7), 2));
     }
@@ -348,12 +350,12 @@ mod tests {
             accumulator.forget_sources();
         }
         let totals = totals(&accumulator);
-        assert_eq!(of(&totals, Class::Program, "a").time, Nanos(10));
-        assert_eq!(of(&totals, Class::Program, "b").time, Nanos(10));
+        assert_eq!(sum_of(&totals, Class::Program, "a").time, Nanos(10));
+        assert_eq!(sum_of(&totals, Class::Program, "b").time, Nanos(10));
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_summed_as_others() {
+    fn accounts_beyond_the_maximum_are_summed_as_others() {
         let mut sources = SourceTable::default();
         let mut accumulator = Accumulator::default();
         let many = i32::try_from(Accumulator::MOST).unwrap() + 10;
@@ -363,12 +365,12 @@ mod tests {
         }
         let totals = totals(&accumulator);
         assert_eq!(totals.accounts.len(), Accumulator::MOST + 1);
-        assert_eq!(of(&totals, Class::Program, "others").time, Nanos(100));
+        assert_eq!(sum_of(&totals, Class::Program, "others").time, Nanos(100));
         assert_eq!(accumulator.accounted(Cpu(1)), Nanos(10 * i64::from(many)));
     }
 
     #[test]
-    fn the_books_are_compared_with_the_accounts_and_what_was_lost() {
+    fn accounts_plus_lost_time_are_compared_with_elapsed_time() {
         let mut sources = SourceTable::default();
         let mut accumulator = Accumulator::default();
         let id = sources.intern(program("a", 7));
@@ -389,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn only_waits_for_permission_are_throttling() {
+    fn only_throttled_waits_count_as_throttling() {
         let mut sources = SourceTable::default();
         let mut accumulator = Accumulator::default();
         for detail in ["throttled", "preempted"] {

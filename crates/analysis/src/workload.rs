@@ -1,15 +1,16 @@
-//! The work in a recording: what each program, the kernel's threads and the interrupts had to do,
-//! apart from the settings that it was done under.
+//! Extracts the work in a recording: what each program, kernel thread and interrupt had to do,
+//! independent of the settings in effect.
 //!
-//! # What a row tells
-//! Of a followed program every wait is a row, so it is known when it was woken. Of any other thread
-//! only its times on CPUs and its wake-ups are known: it is taken to have slept between two of them
-//! until something woke it, and to have been preempted where nothing did. In recordings without
-//! wake-ups it slept where its CPU idled meanwhile, which it would not have with something to run.
-//! What ended a sleep is a timer where one went off just before; else it came from outside.
+//! # Waits
+//! Every wait of a followed program is a row, so its wake-ups are known. For other threads only the
+//! times on CPUs and the wake-ups are known. Such a thread is assumed to have slept between two
+//! runs until something woke it, and to have been preempted if nothing did. Without recorded
+//! wake-ups, it is assumed to have slept if its CPU was idle in between; a CPU with something to
+//! run would not have been idle. A sleep is attributed to a timer that expired just before its end,
+//! or else to the outside world.
 //!
 //! # Memory
-//! At most [`MAX`] rows are kept, 40 bytes each; a recording with more is refused.
+//! At most [`MAX`] rows of 40 bytes are kept. A recording with more rows is refused.
 
 mod groups;
 mod interrupts;
@@ -29,26 +30,26 @@ use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 use interrupts::Interrupts;
 use threads::ThreadRows;
 
-/// The most rows that are kept: 320 MiB.
+/// Maximum number of rows kept: 320 MiB.
 pub const MAX: usize = 1 << 23;
 
-/// Threads and interrupts with less than this share of a CPU are put together, one a CPU.
+/// Threads and interrupts with less than this share of a CPU are merged, one per CPU.
 pub const SMALL: f64 = 0.0005;
 
-/// Why there is no workload in a recording.
+/// Reason why a recording yields no workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoWorkload {
-    /// Nothing was traced.
+    /// It was recorded at level `proc`, without rows of threads.
     NotTraced,
-    /// It holds sums in place of spans.
+    /// It holds sums instead of spans.
     Sums,
-    /// It has no rows, or no time.
+    /// It has no rows, or its length is zero.
     Empty,
     /// It has more than [`MAX`] rows.
     TooLong,
-    /// No program of that name ran; those that ran longest.
+    /// No program of that name ran. Contains the names of those that ran longest.
     NoProgram(Vec<String>),
-    /// The program has no rhythm, and why.
+    /// The program has no rhythm. Contains the reason.
     NoRhythm(String),
 }
 
@@ -76,29 +77,29 @@ impl std::fmt::Display for NoWorkload {
 
 impl std::error::Error for NoWorkload {}
 
-/// What is asked of a recording.
+/// Options for extracting a workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// The program whose frames are asked about, or one of its threads, by name; the one that was
-    /// followed, or else the one with the surest rhythm, where none is named.
+    /// Name of the program whose frames are wanted, or of one of its threads. The default is the
+    /// followed program or, without one, the program with the surest rhythm.
     pub program: Option<String>,
-    /// The period that its loop was asked for, where it is known: what all frames are late by
-    /// cannot be seen from outside.
+    /// Requested period of its loop, if known. A lateness common to all frames cannot be seen from
+    /// outside.
     pub period: Option<Nanos>,
 }
 
-/// A recording's work, and what became of it there.
+/// A recording's work, and how its frames fared there.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The work.
+    /// The work, independent of the settings in effect.
     pub workload: Workload,
-    /// What became of the frames of the paced program.
+    /// Frame figures of the paced program.
     pub figures: Option<Figures>,
-    /// Wakeups of its thread.
+    /// Number of wake-ups of its thread.
     pub wakeups: Option<u64>,
 }
 
-/// Keeps what the rows of a recording say of the work in it.
+/// Collects the rows of a recording that describe its work.
 #[derive(Debug, Default)]
 pub(crate) struct WorkRows {
     threads: BTreeMap<i32, ThreadRows>,
@@ -109,16 +110,15 @@ pub(crate) struct WorkRows {
     edges: bool,
 }
 
-/// The rows of one CPU.
 #[derive(Debug, Default)]
 struct CpuRows {
-    /// When it idled, in order.
+    /// Idle intervals, in order.
     idle: Vec<(Nanos, Nanos)>,
     interrupts: Interrupts,
 }
 
 impl WorkRows {
-    /// The work in all rows.
+    /// Computes the work from all rows.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -154,7 +154,7 @@ impl WorkRows {
                 rows.policy = Some(thread.policy);
             }
         }
-        // Of ticktax's own threads there are wake-ups alone.
+        // For ticktax's own threads there are only wake-ups.
         self.threads.retain(|_, rows| !rows.name.is_empty());
         let mut assumed = Vec::new();
         groups::set(&mut self.threads, header, &mut assumed);
@@ -163,7 +163,7 @@ impl WorkRows {
         }
         let found = paced::find(&self.threads, (begin, end), asked)?;
         let (tick, timer) = interrupts::timers(self.cpus.iter().map(|cpu| &cpu.interrupts));
-        // Without high-resolution timers it is the tick that wakes.
+        // Without high-resolution timers, the tick wakes threads.
         let wakes = if timer > Nanos::ZERO {
             timer
         } else {
@@ -197,7 +197,7 @@ impl WorkRows {
         })
     }
 
-    /// Keeps what an event says.
+    /// Keeps the event if it describes work.
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         if let EventKind::Sum(..) = event.kind() {
             self.summed = true;
@@ -236,7 +236,7 @@ impl WorkRows {
                 let kept = rows.is_some();
                 if let Some(rows) = rows {
                     rows.off.push((span.start, span.end()));
-                    // Throttling is recorded for every thread.
+                    // Throttling is recorded for every thread, followed or not.
                     rows.followed |= off.reason != Some(OffCpuReason::Throttled);
                 }
                 kept
@@ -262,7 +262,7 @@ impl WorkRows {
         &mut self.cpus[event.slot]
     }
 
-    /// The rows of a thread that is none of ticktax's.
+    /// The rows of a thread, unless it belongs to ticktax.
     fn rows_of(
         &mut self,
         owner: Owner,

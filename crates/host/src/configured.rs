@@ -1,6 +1,7 @@
-//! What the machine was told to do: boot parameters, `sysctl`, `fstab`, policies; beside what is.
+//! Reads the machine's settings: boot parameters, `sysctl`, `fstab` and policies, each with the
+//! value in effect.
 //!
-//! Nothing is judged here. What could not be read is said; what is not there is not missed.
+//! Nothing is judged here. Unreadable files are reported; files that do not exist are ignored.
 
 mod boot;
 mod durability;
@@ -22,7 +23,7 @@ use self::reading::Reading;
 use super::Proc;
 use super::counters::user_hz;
 
-/// Short files whose contents are facts by themselves; those that are longer are cut at 1 MiB.
+/// Short files whose contents are facts. Longer ones are cut at 1 MiB.
 const FILES: [&str; 22] = [
     "etc/ld.so.preload",
     "proc/fs/nfsd/exports",
@@ -49,10 +50,10 @@ const FILES: [&str; 22] = [
 ];
 
 impl Proc {
-    /// Everything about settings that can be read with the rights that this process has. `config`
-    /// is the kernel's build configuration.
+    /// All settings that this process has the rights to read. `config` is the kernel's build
+    /// configuration.
     pub(super) fn configured(&self, config: Option<&str>) -> Configured {
-        let mut reading = Reading::of(&self.root);
+        let mut reading = Reading::new(&self.root);
         let mut files = BTreeMap::new();
         for path in FILES {
             if let Some(text) = reading.text(path) {
@@ -91,7 +92,6 @@ impl Proc {
         }
     }
 
-    /// Whether a process of this name runs.
     fn runs(&self, name: &str) -> bool {
         let processes = fs::read_dir(self.root.join("proc"))
             .into_iter()

@@ -1,4 +1,4 @@
-//! The kernel's own counters.
+//! Reads the kernel's own counters.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ use super::Proc;
 use super::programs::MAX_PROCESSES;
 
 impl Proc {
-    /// Reads `/proc/stat`, `/proc/interrupts`, `/proc/softirqs` and `/proc/pressure`, at `now`.
+    /// Reads `/proc/stat`, `/proc/interrupts`, `/proc/softirqs`, `/proc/pressure` and others, at
+    /// `now`.
     pub fn counters(&self, now: Nanos) -> Counters {
         let text = |path: &str| self.text(path).unwrap_or_default();
         let mut counters = Counters {
@@ -37,7 +38,7 @@ impl Proc {
 }
 
 impl Proc {
-    /// Context switches, interrupts and softirqs since the machine was started, on all CPUs, from
+    /// Total number of context switches, interrupts and softirqs since boot, on all CPUs, from
     /// `/proc/stat`.
     pub fn activity(&self) -> Option<u64> {
         let stat = self.text("proc/stat")?;
@@ -50,14 +51,14 @@ impl Proc {
         Some(total("ctxt ")?.saturating_add(interrupts))
     }
 
-    /// Time that the hypervisor took since the machine was started, by CPU number, from `/proc/stat`.
+    /// Stolen time since boot by CPU number, from `/proc/stat`.
     pub fn steal(&self) -> BTreeMap<u32, Nanos> {
         let stat = self.text("proc/stat").unwrap_or_default();
         let times = cpu_times(&stat, user_hz()).into_iter();
         times.map(|(cpu, times)| (cpu, times.steal)).collect()
     }
 
-    /// Time for which each CPU had nothing to run since the machine was started, by its number, from `/proc/stat`.
+    /// Idle time since boot, including waits for I/O, by CPU number, from `/proc/stat`.
     pub fn idle_times(&self) -> BTreeMap<u32, Nanos> {
         let stat = self.text("proc/stat").unwrap_or_default();
         let times = cpu_times(&stat, user_hz()).into_iter();
@@ -66,12 +67,12 @@ impl Proc {
             .collect()
     }
 
-    /// CPU time since the machine was started, by CPU number, from `/proc/stat`.
+    /// CPU times since boot by CPU number, from `/proc/stat`.
     pub fn times_of_cpus(&self) -> BTreeMap<u32, CpuTimes> {
         cpu_times(&self.text("proc/stat").unwrap_or_default(), user_hz())
     }
 
-    /// Context switches since the machine was started, on all CPUs, from `/proc/stat`.
+    /// Context switches since boot, on all CPUs, from `/proc/stat`.
     pub fn context_switches(&self) -> Option<u64> {
         let stat = self.text("proc/stat")?;
         let mut lines = stat.lines();
@@ -79,14 +80,13 @@ impl Proc {
     }
 }
 
-/// What a clock says.
 fn read(clock: ClockId) -> Option<Nanos> {
     let time = clock_gettime(clock).ok()?;
     Some(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Where the other clocks stand now, by the tightest of a few readings: one may be interrupted. `None` where they
-/// cannot be read.
+/// Offsets of the other clocks. Takes the tightest of a few readings, because one may be
+/// interrupted. `None` if the clocks cannot be read.
 pub fn clock_offsets() -> Option<ClockOffsets> {
     const READINGS: usize = 5;
     let ahead = |clock| {
@@ -105,7 +105,7 @@ pub fn clock_offsets() -> Option<ClockOffsets> {
     })
 }
 
-/// Ticks a second in `/proc/stat` (`USER_HZ`), whatever the kernel's own HZ.
+/// Ticks per second in `/proc/stat` (`USER_HZ`), independent of the kernel's HZ.
 pub(super) fn user_hz() -> i64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100)
 }
@@ -118,7 +118,7 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
             let ticks: i64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
             Nanos(ticks.saturating_mul(1_000_000_000 / hz))
         };
-        // The order of the columns is the kernel's (Documentation/filesystems/proc.rst).
+        // Column order as in Documentation/filesystems/proc.rst.
         let times = CpuTimes {
             user: next(),
             nice: next(),
@@ -138,8 +138,8 @@ fn cpu_times(stat: &str, hz: i64) -> BTreeMap<u32, CpuTimes> {
         .collect()
 }
 
-/// `/proc/net/softnet_stat`: hexadecimal, a line for each CPU that is online. Which that is stands in the 13th
-/// column since Linux 5.10; before, the lines are in order.
+/// Parses `/proc/net/softnet_stat`: hexadecimal, one line per online CPU. The CPU number is in the
+/// 13th column since Linux 5.10. Before, the lines are in CPU order.
 fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
     let line = |(place, line): (u32, &str)| {
         let words = line.split_ascii_whitespace();
@@ -158,7 +158,7 @@ fn softnet(text: &str) -> BTreeMap<u32, SoftnetCounts> {
     (0..).zip(text.lines()).filter_map(line).collect()
 }
 
-/// `/proc/net/dev`: two lines of titles, then a line for each device.
+/// Parses `/proc/net/dev`: two title lines, then one line per device.
 fn device_packets(text: &str) -> BTreeMap<String, DevicePackets> {
     let line = |line: &str| {
         let (name, rest) = line.split_once(':')?;
@@ -172,7 +172,7 @@ fn device_packets(text: &str) -> BTreeMap<String, DevicePackets> {
     text.lines().skip(2).filter_map(line).collect()
 }
 
-/// The CPUs that the columns of `/proc/interrupts` and `/proc/softirqs` stand for.
+/// The CPUs of the columns in `/proc/interrupts` and `/proc/softirqs`.
 fn columns(text: &str) -> Vec<u32> {
     let header = text.lines().next().unwrap_or_default();
     header
@@ -218,11 +218,11 @@ fn softirqs(text: &str) -> BTreeMap<String, BTreeMap<u32, u64>> {
     rows.map(|(name, row)| (name, row.counts)).collect()
 }
 
-/// Rows of `/proc/interrupts` whose interrupts have no tracepoint on x86
-/// (`arch/x86/include/asm/trace/irq_vectors.h` has the others).
+/// Rows of `/proc/interrupts` whose interrupts have no tracepoint on x86. The others are in
+/// `arch/x86/include/asm/trace/irq_vectors.h`.
 pub const UNTRACED: [&str; 7] = ["HYP", "HRE", "HVS", "MCE", "PIN", "NPI", "PIW"];
 
-/// Interrupts without a tracepoint that `cpu` had between two readings: row, description, count.
+/// Interrupts without a tracepoint on `cpu` between two readings: description and count.
 pub fn untraced_interrupts(before: &Counters, after: &Counters, cpu: Cpu) -> Vec<(String, u64)> {
     let grown = |(label, row): (&String, &InterruptRow)| {
         let count = after
@@ -252,7 +252,7 @@ ERR:          0
 ";
 
     #[test]
-    fn reads_a_row_for_each_cpu() {
+    fn each_cpus_column_is_read() {
         let rows = interrupts(INTERRUPTS);
         assert_eq!(rows["LOC"].counts[&2], 8645);
         assert_eq!(rows["LOC"].description, "Local timer interrupts");
@@ -269,14 +269,14 @@ ERR:          0
     }
 
     #[test]
-    fn damaged_files_are_read_as_far_as_they_go() {
+    fn damaged_files_are_read_as_far_as_they_are_valid() {
         assert!(interrupts("").is_empty());
         assert!(interrupts("CPU0 CPU1\n 1: 5\n:\n2 7").is_empty());
         assert!(cpu_times("cpuX 1 2\ncpu\n", 100).is_empty());
     }
 
     #[test]
-    fn what_a_device_counted_is_read() {
+    fn device_packet_counts_are_read() {
         let text = "Inter-|   Receive  |  Transmit\n face |bytes packets |bytes packets\n    lo: 9 2 0 0 0 0 0 0 9 3 0 0 0 0 0 0\n  eth0:1 2\n";
         let devices = device_packets(text);
         assert_eq!((devices["lo"].received, devices["lo"].sent), (2, 3));
@@ -284,7 +284,7 @@ ERR:          0
     }
 
     #[test]
-    fn what_a_cpu_received_is_read_with_the_number_that_the_line_says() {
+    fn softnet_lines_are_assigned_to_their_cpus() {
         let zeros = "00000000 ".repeat(9);
         let text = format!("0000000f 00000002 00000001 {zeros}00000003 0 0\n");
         let counts = softnet(&text)[&3];
@@ -292,17 +292,17 @@ ERR:          0
             (counts.processed, counts.dropped, counts.squeezed),
             (15, 2, 1)
         );
-        // Earlier kernels do not say.
+        // Earlier kernels do not state the CPU number.
         let earlier = softnet("1 0 0 0 0 0 0 0 0 0 0\na 0 0 0 0 0 0 0 0 0 0\n");
         assert_eq!((earlier[&0].processed, earlier[&1].processed), (1, 10));
         assert!(softnet("").is_empty() && softnet("1 2\nxyz\n").is_empty());
-        // 32 bits are soon counted.
+        // 32-bit counters wrap around soon.
         let since = earlier[&0].since(&softnet("ffffffff 0 0")[&0]);
         assert_eq!(since.processed, 2);
     }
 
     #[test]
-    fn names_the_interrupts_that_no_tracepoint_shows() {
+    fn interrupts_without_a_tracepoint_are_named() {
         let reading = |text: &str| Counters {
             interrupts: interrupts(text),
             ..Counters::default()

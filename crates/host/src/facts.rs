@@ -9,7 +9,7 @@ use ticktax_model::machine::{Known, Machine, MachineFact, Preemption, TickMode, 
 use super::{Proc, running, self_test};
 
 impl Proc {
-    /// Everything that can be found out about the machine without any rights.
+    /// Everything that can be learned about the machine without privileges.
     pub fn machine(&self) -> Machine {
         let cmdline = self.text("proc/cmdline");
         let config = self.kernel_config();
@@ -37,7 +37,7 @@ impl Proc {
             accounting: accounting(config.as_deref()),
             preemption: self.preemption(config.as_deref()),
             configured: self.configured(config.as_deref()),
-            // Of a real machine it is `configured` that tells.
+            // A real machine has its settings in `configured`.
             settings: BTreeMap::new(),
             known: BTreeMap::new(),
             cmdline,
@@ -46,14 +46,15 @@ impl Proc {
         machine
     }
 
-    /// Facts that no configuration told, as far as the running kernel tells them, and how it does.
+    /// Adds facts that are missing in the configuration, as far as the running kernel reveals them.
+    /// Notes the source of each.
     fn ask_the_kernel(&self, machine: &mut Machine) {
         if self.is_here() {
             if machine.hz_configured.is_none() {
                 machine.hz_configured = running::tick_rate();
                 note(machine, MachineFact::TickRate, Known::Running);
             }
-            // What is built in and asked for may be refused by the hardware.
+            // The hardware can lack support for it although it is built in and requested.
             if let Some(on) = running::high_resolution()
                 && machine.high_resolution != Some(on)
             {
@@ -93,7 +94,7 @@ impl Proc {
                 "VIRT_CPU_ACCOUNTING_NATIVE"
             };
             machine.accounting = vec![method.to_owned()];
-            // Where interrupts' time is not measured, no tick ever finds one.
+            // Without measured interrupt time, no tick ever samples an interrupt.
             if self.interrupts_are_measured() {
                 machine.accounting.push("IRQ_TIME_ACCOUNTING".to_owned());
             }
@@ -102,7 +103,7 @@ impl Proc {
         }
     }
 
-    /// Whether any CPU has spent time in interrupts by the kernel's own account.
+    /// Whether the kernel has counted any time in interrupts.
     fn interrupts_are_measured(&self) -> bool {
         let stat = self.text("proc/stat").unwrap_or_default();
         let first = stat.lines().next().unwrap_or_default();
@@ -113,10 +114,10 @@ impl Proc {
             .is_some_and(|irq| irq != "0")
     }
 
-    /// The CPUs whose tick also stops while they are busy; `None` where there are none.
+    /// The CPUs whose tick stops even while they are busy; `None` without such CPUs.
     fn nohz_full(&self, cmdline: Option<&str>) -> Option<CpuList> {
         let in_effect = self.text("sys/devices/system/cpu/nohz_full")?;
-        // The file is there only where the kernel can do it.
+        // The file exists only if the kernel supports this.
         let listed = in_effect.parse().ok();
         let asked = || parameter(cmdline?, "nohz_full")?.parse().ok();
         listed
@@ -124,18 +125,17 @@ impl Proc {
             .filter(|cpus: &CpuList| !cpus.is_empty())
     }
 
-    /// Whether this is the machine called `host`, and it has not been started anew since the time of day `unix`, s: its
-    /// processes may have the numbers that they had then.
+    /// Whether this is the machine named `host` and it has not been rebooted since `unix`, a time
+    /// of day in s. Processes may then still have the IDs they had at that time.
     pub fn runs_since(&self, host: &str, unix: i64) -> bool {
         let stat = self.text("proc/stat").unwrap_or_default();
         let started = stat.lines().find_map(|line| line.strip_prefix("btime "));
         let started = started.and_then(|text| text.trim().parse::<i64>().ok());
-        let is_it = self.text("proc/sys/kernel/hostname").as_deref() == Some(host);
-        is_it && started.is_some_and(|started| started <= unix)
+        let same_host = self.text("proc/sys/kernel/hostname").as_deref() == Some(host);
+        same_host && started.is_some_and(|started| started <= unix)
     }
 
-    /// The same machine, with what may change while it runs read again: its clocksource and the CPUs that are
-    /// online.
+    /// Re-reads the facts that may change while the machine runs: clocksource and online CPUs.
     pub fn refreshed(&self, machine: &Machine) -> Machine {
         let clocksource =
             self.text("sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -146,7 +146,8 @@ impl Proc {
         }
     }
 
-    /// What the kernel does against faults of the CPUs, each as `FAULT: WHAT`, in order of their names.
+    /// The kernel's mitigations of CPU vulnerabilities, each as `VULNERABILITY: MITIGATION`, sorted
+    /// by name.
     pub fn mitigations(&self) -> Vec<String> {
         let folder = "sys/devices/system/cpu/vulnerabilities";
         let entries = std::fs::read_dir(self.root.join(folder));
@@ -154,15 +155,15 @@ impl Proc {
         let mut mitigations: Vec<String> = entries
             .filter_map(|entry| {
                 let name = entry.file_name().into_string().ok()?;
-                let what = self.text(&format!("{folder}/{name}"))?;
-                Some(format!("{name}: {what}"))
+                let mitigation = self.text(&format!("{folder}/{name}"))?;
+                Some(format!("{name}: {mitigation}"))
             })
             .collect();
         mitigations.sort_unstable();
         mitigations
     }
 
-    /// The kernel's build configuration, from wherever the distribution leaves it.
+    /// The kernel's build configuration, from any of the places where distributions put it.
     pub(super) fn kernel_config(&self) -> Option<String> {
         if let Ok(packed) = std::fs::File::open(self.root.join("proc/config.gz")) {
             let mut text = String::new();
@@ -189,7 +190,7 @@ impl Proc {
         {
             return None;
         }
-        // A hypervisor whose clock the kernel knows is named by it; others by the firmware.
+        // Named by its clock if the kernel knows that clock, otherwise by the firmware.
         let clocks = self.text("sys/devices/system/clocksource/clocksource0/available_clocksource");
         let clocks = clocks.unwrap_or_default();
         let known = [("kvm-clock", "KVM"), ("hyperv", "Hyper-V"), ("xen", "Xen")];
@@ -201,8 +202,8 @@ impl Proc {
         Some(name.unwrap_or_else(|| "a hypervisor without a name".to_owned()))
     }
 
-    /// The hypervisor where no flag of the CPU tells of one, as on arm64: firmware that only virtual machines
-    /// have says what it is for (`/sys/class/dmi`, or the device tree).
+    /// The hypervisor if the CPU has no flag for it, as on arm64. Virtual machines have distinctive
+    /// firmware (`/sys/class/dmi`, or the device tree).
     fn hypervisor_by_firmware(&self) -> Option<String> {
         let vendor = self.text("sys/class/dmi/id/sys_vendor").unwrap_or_default();
         let product = self
@@ -224,13 +225,13 @@ impl Proc {
                 .to_owned();
             return Some(name).filter(|name| !name.is_empty());
         }
-        // The machine of QEMU that is no real one's.
+        // QEMU's `virt` machine, which has no counterpart in hardware.
         tree("compatible")?
             .starts_with("linux,dummy-virt")
             .then(|| "QEMU".to_owned())
     }
 
-    /// The preemption model: the build's, or what `preempt=` made of it.
+    /// The preemption model: as built, or as changed by `preempt=`.
     fn preemption(&self, config: Option<&str>) -> Option<Preemption> {
         let has = |name: &str| {
             config
@@ -242,7 +243,7 @@ impl Proc {
             return Some(Preemption::Rt);
         }
         if let Some(mode) = self.text("sys/kernel/debug/sched/preempt") {
-            // The one in force stands in brackets: `none voluntary (full)`.
+            // The active one is in brackets: `none voluntary (full)`.
             let inside = mode
                 .split('(')
                 .nth(1)
@@ -268,12 +269,12 @@ impl Proc {
     }
 }
 
-/// Notes how a fact is known.
+/// Notes the source of a fact.
 fn note(machine: &mut Machine, fact: MachineFact, known: Known) {
     machine.known.insert(fact, known);
 }
 
-/// The value of an option in a kernel's configuration; `None` where it is not set.
+/// The value of an option in a kernel's configuration; `None` if it is not set.
 pub(super) fn config_value(config: &str, name: &str) -> Option<String> {
     let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned());
     config.lines().find_map(value)
@@ -283,8 +284,8 @@ fn has_parameter(cmdline: Option<&str>, name: &str, value: &str) -> bool {
     parameter(cmdline.unwrap_or_default(), name) == Some(value)
 }
 
-/// When the tick stops. `nohz_full=` has no effect on a kernel that was built without it, which a
-/// finding says.
+/// When the tick stops. On a kernel built without `nohz_full=` this parameter has no effect, and a
+/// finding reports that.
 fn tick_mode(
     config: Option<&str>,
     cmdline: Option<&str>,
@@ -294,7 +295,7 @@ fn tick_mode(
     if has_parameter(cmdline, "nohz", "off") || set("CONFIG_HZ_PERIODIC").is_some() {
         return Some(TickMode::Periodic);
     }
-    // What the kernel made of the list, which knows `all` and strides.
+    // Prefer the kernel's interpretation of the list, which may contain `all` and strides.
     let full = in_effect.or_else(|| parameter(cmdline.unwrap_or_default(), "nohz_full"));
     let full = full.and_then(|list| list.parse::<CpuList>().ok());
     match full.filter(|cpus| !cpus.is_empty() && set("CONFIG_NO_HZ_FULL").is_some()) {
@@ -303,7 +304,7 @@ fn tick_mode(
     }
 }
 
-/// The options that say how CPU time is counted.
+/// The options for CPU time accounting.
 fn accounting(config: Option<&str>) -> Vec<String> {
     const OPTIONS: [&str; 4] = [
         "TICK_CPU_ACCOUNTING",
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_those_of_before_on_the_same_machine_since_its_start() {
+    fn process_ids_stay_valid_until_the_machine_reboots() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("proc/sys/kernel");
         std::fs::create_dir_all(&folder).unwrap();
@@ -348,12 +349,12 @@ mod tests {
         std::fs::write(root.path().join("proc/stat"), "cpu 1\nbtime 1700\nintr 4\n").unwrap();
         let proc = super::Proc::at(root.path());
         assert!(proc.runs_since("audio-7", 1_700));
-        assert!(!proc.runs_since("audio-7", 1_699), "started since");
+        assert!(!proc.runs_since("audio-7", 1_699), "rebooted since");
         assert!(!proc.runs_since("audio-8", 1_700), "another machine");
     }
 
     #[test]
-    fn an_empty_machine_has_no_facts_but_is_no_error() {
+    fn an_empty_machine_has_no_facts_but_no_error() {
         let root = tempfile::tempdir().unwrap();
         let machine = Proc::at(root.path()).machine();
         assert_eq!(machine.hz_configured, None);
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_is_read_again_and_nothing_else() {
+    fn only_facts_that_can_change_are_refreshed() {
         let root = tempfile::tempdir().unwrap();
         let clocksource = "sys/devices/system/clocksource/clocksource0/current_clocksource";
         put(root.path(), clocksource, "tsc\n");
@@ -381,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn mitigations_stand_in_order_of_their_names() {
+    fn mitigations_are_sorted_by_name() {
         let root = tempfile::tempdir().unwrap();
         assert!(Proc::at(root.path()).mitigations().is_empty());
         let folder = "sys/devices/system/cpu/vulnerabilities";
@@ -399,40 +400,40 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_machine_of_arm64_is_told_by_its_firmware() {
+    fn an_arm64_hypervisor_is_recognized_by_its_firmware() {
         let root = tempfile::tempdir().unwrap();
-        let of = || Proc::at(root.path()).machine().hypervisor;
+        let hypervisor = || Proc::at(root.path()).machine().hypervisor;
         put(
             root.path(),
             "proc/cpuinfo",
             "processor : 0\nFeatures : fp asimd\n",
         );
-        assert_eq!(of(), None);
+        assert_eq!(hypervisor(), None);
         put(
             root.path(),
             "proc/device-tree/compatible",
             "raspberrypi,4-model-b\0brcm,bcm2711\0",
         );
-        assert_eq!(of(), None);
+        assert_eq!(hypervisor(), None);
         put(
             root.path(),
             "proc/device-tree/compatible",
             "linux,dummy-virt\0",
         );
-        assert_eq!(of().as_deref(), Some("QEMU"));
+        assert_eq!(hypervisor().as_deref(), Some("QEMU"));
         put(
             root.path(),
             "proc/device-tree/hypervisor/compatible",
             "xen,xen-4.17\0xen,xen\0",
         );
-        assert_eq!(of().as_deref(), Some("xen"));
+        assert_eq!(hypervisor().as_deref(), Some("xen"));
         put(root.path(), "sys/class/dmi/id/sys_vendor", "Amazon EC2\n");
         put(
             root.path(),
             "sys/class/dmi/id/product_name",
             "KVM Virtual Machine\n",
         );
-        assert_eq!(of().as_deref(), Some("KVM"));
+        assert_eq!(hypervisor().as_deref(), Some("KVM"));
     }
 
     #[test]
@@ -458,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_configuration_the_kernel_is_asked_and_that_is_said() {
+    fn without_a_configuration_facts_come_from_the_running_kernel() {
         use ticktax_model::machine::{Known, MachineFact};
         let root = tempfile::tempdir().unwrap();
         put(
@@ -474,7 +475,7 @@ mod tests {
         assert_eq!(machine.preemption, Some(Preemption::Rt));
         assert_eq!(machine.known[&MachineFact::TickMode], Known::Functions);
         assert_eq!(machine.known[&MachineFact::Accounting], Known::Functions);
-        // Of another machine's files the clocks of this one say nothing.
+        // This machine's clocks say nothing about another machine's files.
         assert_eq!(machine.hz_configured, None);
         let configured = "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_TICK_CPU_ACCOUNTING=y\n";
         put(root.path(), "proc/sys/kernel/osrelease", "6.1.0-test\n");

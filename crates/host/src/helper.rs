@@ -1,7 +1,7 @@
-//! Helper programs: those that ticktax starts for its own work, such as `tar`, QEMU and the pager.
+//! Starts helper programs for ticktax's own work, such as `tar`, QEMU and the pager.
 //!
-//! Root does not search the PATH that it inherited: a folder in it may belong to another user, or
-//! be the working folder (`.`). The user's own command keeps the whole environment.
+//! For root, helpers are not searched in the inherited PATH: a folder in it may belong to another
+//! user or be the working folder (`.`). The user's own command keeps its whole environment.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -9,18 +9,18 @@ use std::process::Command;
 /// Folders in which root's helper programs are searched.
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A helper program by its name or absolute path. If root runs ticktax, the helper and all programs
-/// that it starts are searched in a fixed PATH. Other users' helpers are searched in their PATH.
+/// Creates a command for a helper program, given its name or absolute path. If root runs ticktax,
+/// the helper and all programs it starts are searched in a fixed PATH. Other users keep their PATH.
 pub fn helper(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     if is_root() {
-        // Unix searches the program in the PATH that the child is given.
+        // Unix searches for the program in the child's PATH.
         command.env("PATH", ROOT_PATH);
     }
     command
 }
 
-/// Whether this process runs as root.
+/// Whether the effective user of this process is root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }

@@ -1,4 +1,4 @@
-//! How often CPUs leave the idle states that save energy.
+//! Counts exits from energy-saving idle states.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use ticktax_model::Cpu;
 use super::Proc;
 
 impl Proc {
-    /// How often `cpu` has left an idle state that saves energy; `None` where the kernel keeps no
-    /// count (`cpuidle`). The state `POLL`, in which a CPU waits without sleeping, is none.
+    /// Number of exits of `cpu` from energy-saving idle states; `None` if the kernel does not count
+    /// that (`cpuidle`). The state `POLL`, in which a CPU waits without sleeping, does not count.
     pub fn idle_exits(&self, cpu: Cpu) -> Option<u64> {
         let folder = format!("sys/devices/system/cpu/cpu{cpu}/cpuidle");
         let states = fs::read_dir(self.root.join(&folder)).ok()?;
@@ -37,7 +37,7 @@ mod tests {
     use super::super::Proc;
 
     #[test]
-    fn polling_is_no_state_that_saves_energy() {
+    fn polling_does_not_count_as_idle_state() {
         let root = tempfile::tempdir().unwrap();
         let proc = Proc::at(root.path());
         assert_eq!(proc.idle_exits(Cpu(0)), None);

@@ -1,9 +1,8 @@
-//! The machine as `/proc` and `/sys` tell of it: its facts, what it was configured to do, and the
-//! kernel's counters at both ends of a recording. It needs no rights, and loads nothing into the
-//! kernel.
+//! Reads a machine's `/proc` and `/sys`: its facts, its configuration, and the kernel's counters at
+//! both ends of a recording. It needs no privileges and loads nothing into the kernel.
 //!
-//! Everything is read below a root folder, so that tests can put another machine there. What
-//! cannot be read is left out: a fact is `None`, a counter has no row.
+//! All files are read below a root folder, so that tests can provide another machine. Unreadable
+//! data is left out: a fact is `None`, a counter has no row.
 
 #![forbid(unsafe_code)]
 
@@ -46,31 +45,31 @@ impl Default for Proc {
 }
 
 impl Proc {
-    /// The machine whose `proc` and `sys` lie in `root`.
+    /// The machine whose `proc` and `sys` are in `root`.
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
         }
     }
 
-    /// The text of a file, without the line end at its end; `None` when it cannot be read. Bytes that
-    /// are no UTF-8, which the name of a program may have, are replaced.
+    /// The text of a file without trailing white space; `None` if it cannot be read. Bytes that are
+    /// not UTF-8, which program names may contain, are replaced.
     fn text(&self, path: &str) -> Option<String> {
         let bytes = fs::read(self.root.join(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
     }
 
-    /// CPUs that are online now.
+    /// The CPUs that are online now.
     pub fn online(&self) -> Option<CpuList> {
         self.text("sys/devices/system/cpu/online")?.parse().ok()
     }
 
-    /// CPUs that the machine may ever have, plugged in or not.
+    /// The CPUs that the machine can ever have, including those not plugged in.
     pub fn possible(&self) -> Option<CpuList> {
         self.text("sys/devices/system/cpu/possible")?.parse().ok()
     }
 
-    /// How long a table needs to be that CPU numbers are looked up in.
+    /// Length of a table indexed by CPU number.
     pub fn room_for_cpus(&self) -> usize {
         let last = |cpus: CpuList| cpus.iter().last();
         let possible = self.possible().and_then(last);

@@ -1,4 +1,4 @@
-//! Messages to the kernel over netlink, and its answers: what they have in common, whatever they are about.
+//! Netlink messages to the kernel and their answers: the parts common to all protocols.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -13,25 +13,25 @@ const DONE: u16 = 3;
 const REQUEST: u16 = 0x1;
 const ACK: u16 = 0x4;
 const DUMP: u16 = 0x300;
-/// What is not there yet is made.
+/// Create the object if it does not exist.
 pub const CREATE: u16 = 0x400 | 0x200;
-/// The same, and what is there is replaced.
+/// Create the object, or replace an existing one.
 pub const REPLACE: u16 = 0x400 | 0x100;
 
-/// Bytes of a message's head.
+/// Size of a message header, in bytes.
 const HEAD: usize = 16;
 
-/// A socket to one network namespace, whoever holds it.
+/// A socket to one network namespace, which stays the same if another thread uses the socket.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
 }
 
 impl Netlink {
-    /// To a part of the kernel, in the namespace of the calling thread.
+    /// Opens a socket to a part of the kernel, in the calling thread's namespace.
     ///
     /// # Errors
-    /// As the kernel has it: `EPROTONOSUPPORT` where it lacks that part.
+    /// The kernel's error; `EPROTONOSUPPORT` if it lacks that part.
     pub fn open(part: SockProtocol) -> nix::Result<Self> {
         let socket = socket(
             AddressFamily::Netlink,
@@ -42,10 +42,10 @@ impl Netlink {
         Ok(Self { socket })
     }
 
-    /// Sends a request, and waits for its answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// What the kernel answers; `EBADMSG` where that is not to be understood.
+    /// The kernel's error; `EBADMSG` if the answer is invalid.
     pub fn ask(&self, kind: u16, flags: u16, body: &Body) -> nix::Result<()> {
         self.send(kind, flags | ACK, body)?;
         let mut answer = [0; 4096];
@@ -53,10 +53,10 @@ impl Netlink {
         answered(&answer[..length])
     }
 
-    /// All that the kernel has of a kind: what each message says behind its head.
+    /// Lists all objects of a kind: the body of each message.
     ///
     /// # Errors
-    /// As of [`Self::ask`].
+    /// Like [`Self::ask`].
     pub fn list(&self, kind: u16, body: &Body) -> nix::Result<Vec<Vec<u8>>> {
         self.send(kind, DUMP, body)?;
         let mut found = Vec::new();
@@ -75,7 +75,7 @@ impl Netlink {
         message.extend_from_slice(&length.to_ne_bytes());
         message.extend_from_slice(&kind.to_ne_bytes());
         message.extend_from_slice(&(flags | REQUEST).to_ne_bytes());
-        // One request at a time: its number and the sender's tell nothing.
+        // Only one request is open at a time, so sequence number and sender are not needed.
         message.extend_from_slice(&[0; 8]);
         message.extend_from_slice(&body.0);
         let socket = self.socket.as_raw_fd();
@@ -84,7 +84,7 @@ impl Netlink {
     }
 }
 
-/// What an answer says: 0, or a negative error.
+/// Decodes an answer: 0, or a negative error.
 fn answered(answer: &[u8]) -> nix::Result<()> {
     let code = word(answer, HEAD).map(u32::cast_signed);
     match (half(answer, 4), code) {
@@ -94,11 +94,11 @@ fn answered(answer: &[u8]) -> nix::Result<()> {
     }
 }
 
-/// Takes the messages of a packet; true once the last has come.
+/// Adds the messages of a packet to `found`. Returns true after the last one.
 fn listed(mut packet: &[u8], found: &mut Vec<Vec<u8>>) -> nix::Result<bool> {
     while !packet.is_empty() {
         let length = word(packet, 0).ok_or(Errno::EBADMSG)? as usize;
-        let message = packet.get(..length).filter(|it| it.len() >= HEAD);
+        let message = packet.get(..length).filter(|message| message.len() >= HEAD);
         let message = message.ok_or(Errno::EBADMSG)?;
         match half(message, 4) {
             Some(DONE) => return Ok(true),
@@ -110,11 +110,11 @@ fn listed(mut packet: &[u8], found: &mut Vec<Vec<u8>>) -> nix::Result<bool> {
     Ok(false)
 }
 
-/// The attributes that stand one behind the other; what is cut off at the end is left out.
+/// Iterates over a sequence of attributes. A truncated one at the end is ignored.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(half(bytes, 0)?);
-        // What says that others are nested in it is in the upper bits.
+        // The upper bits mark nested attributes.
         let kind = half(bytes, 2)? & 0x3fff;
         let value = bytes.get(4..length)?;
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
@@ -122,38 +122,40 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of an attribute.
+/// The value of the first attribute of this kind.
 pub fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
-    attributes(bytes).find(|(it, _)| *it == kind).map(|it| it.1)
+    attributes(bytes)
+        .find(|(found, _)| *found == kind)
+        .map(|(_, value)| value)
 }
 
-/// The 32 bits at a place.
+/// The 32-bit word at an offset.
 pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at + 4)?;
     bytes.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// The 64 bits at a place.
+/// The 64-bit word at an offset.
 pub fn double(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at + 8)?;
     bytes.try_into().ok().map(u64::from_ne_bytes)
 }
 
-/// The 16 bits at a place.
+/// The 16-bit word at an offset.
 pub fn half(bytes: &[u8], at: usize) -> Option<u16> {
     let bytes = bytes.get(at..at + 2)?;
     bytes.try_into().ok().map(u16::from_ne_bytes)
 }
 
-/// What a message says behind its head: a fixed part, then attributes.
+/// The body of a message: a fixed part followed by attributes.
 #[derive(Debug, Default)]
 pub struct Body(pub Vec<u8>);
 
 impl Body {
-    /// With this attribute behind what it has.
+    /// Appends an attribute.
     #[must_use]
     pub fn put(mut self, kind: u16, value: &[u8]) -> Self {
-        // Nothing here comes near 64 KiB.
+        // No attribute here comes near 64 KiB.
         let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
         self.0.extend_from_slice(&length.to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
@@ -162,19 +164,19 @@ impl Body {
         self
     }
 
-    /// With a text, which ends with a 0.
+    /// Appends a text, with a terminating 0.
     #[must_use]
     pub fn text(self, kind: u16, text: &str) -> Self {
         self.put(kind, &[text.as_bytes(), &[0]].concat())
     }
 
-    /// With 32 bits.
+    /// Appends a 32-bit word.
     #[must_use]
     pub fn word(self, kind: u16, word: u32) -> Self {
         self.put(kind, &word.to_ne_bytes())
     }
 
-    /// With attributes within one.
+    /// Appends an attribute that contains other attributes.
     #[must_use]
     pub fn nested(self, kind: u16, body: &Self) -> Self {
         self.put(kind, &body.0)
@@ -188,7 +190,7 @@ mod tests {
     use super::{Body, DONE, ERROR, answered, attribute, listed};
 
     #[test]
-    fn attributes_begin_at_words() {
+    fn attributes_are_padded_to_words() {
         let body = Body::default().text(3, "ab").word(4, 7);
         assert_eq!(body.0.len(), 8 + 8);
         assert_eq!(
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_taken_for_what_they_say() {
+    fn answers_are_decoded_to_results() {
         let answer = |kind: u16, code: i32| {
             let mut bytes = vec![0; 20];
             bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -223,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_over_when_it_says_so_and_not_before() {
+    fn a_list_ends_with_its_last_message() {
         let mut found = Vec::new();
         let two = [message(36, b"ab"), message(36, b"cde")].concat();
         assert_eq!(listed(&two, &mut found), Ok(false));
         assert_eq!(listed(&message(DONE, &[0; 4]), &mut found), Ok(true));
         assert_eq!(found, [b"ab".to_vec(), b"cde".to_vec()]);
-        // An error in place of a list; a length that cannot be.
+        // An error instead of a list; an invalid length.
         let refused = message(ERROR, &(-1_i32).to_ne_bytes());
         assert_eq!(listed(&refused, &mut found), Err(Errno::EPERM));
         for length in [0_u32, 15, 17] {
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_is_found_behind_others_and_none_that_is_cut_off() {
+    fn an_attribute_is_found_after_others_unless_it_is_truncated() {
         let body = Body::default().text(1, "tbf").word(6, 7);
         assert_eq!(attribute(&body.0, 6), Some(&7_u32.to_ne_bytes()[..]));
         assert_eq!(attribute(&body.0, 2), None);

@@ -1,5 +1,5 @@
-//! The limit on this process's open files (`RLIMIT_NOFILE`): raised for ticktax, and
-//! restored for the user's command.
+//! The limit on this process's open files (`RLIMIT_NOFILE`): raised for ticktax, and restored for
+//! the user's command.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -8,22 +8,22 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// The soft limit that the process was started with, if [`raise`] raised it.
 static AT_START: OnceLock<u64> = OnceLock::new();
 
-/// Held while the limit from the start is restored. A second thread must not raise it in between.
+/// Held while the original limit is restored, so that no other thread raises it in between.
 static LOWERED: Mutex<()> = Mutex::new(());
 
-/// Raises the soft limit to the hard one. The tracer alone has some 120 files open, and the probes
+/// Raises the soft limit to the hard one. The tracer alone opens about 120 files, and the probes
 /// open more for each CPU.
 pub fn raise() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return;
     };
     if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() {
-        // Only the first value is the one from the start.
+        // Only the first value is the original one.
         let _ = AT_START.set(soft);
     }
 }
 
-/// The soft limit from the start, if [`raise`] raised it.
+/// The original soft limit, if [`raise`] raised it.
 pub fn limit_at_start() -> Option<u64> {
     AT_START.get().copied()
 }
@@ -36,9 +36,9 @@ pub fn lower_to(soft: u64) {
     }
 }
 
-/// Calls `start` with the soft limit from before [`raise`], so that the program which `start`
-/// starts inherits it. A program that uses select(2) fails if it can open more files than it
-/// expects.
+/// Calls `start` with the soft limit from before [`raise`], so that a program started by it
+/// inherits this limit. Programs that use select(2) fail if they can open more files than they
+/// expect.
 pub fn with_limit_from_start<T>(start: impl FnOnce() -> T) -> T {
     let Some(soft) = limit_at_start() else {
         return start();

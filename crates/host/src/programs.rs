@@ -1,6 +1,6 @@
-//! What `/proc/PID` says of a program.
+//! Reads `/proc/PID` of programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
@@ -13,13 +13,13 @@ use ticktax_model::{Cpu, Nanos};
 use super::Proc;
 use super::counters::user_hz;
 
-/// The most processes whose time is read.
+/// Maximum number of processes whose times are read.
 pub(super) const MAX_PROCESSES: usize = 1 << 13;
-/// The bytes that the kernel keeps of a program's name.
+/// Maximum length of a program's name in the kernel.
 const NAME_BYTES: usize = 15;
 
 impl Proc {
-    /// Whether process `pid` is there and has not ended.
+    /// Whether process `pid` exists and has not ended.
     pub fn is_alive(&self, pid: i32) -> bool {
         let stat = self.text(&format!("proc/{pid}/stat"));
         stat.as_deref()
@@ -32,20 +32,20 @@ impl Proc {
         self.text(&format!("proc/{pid}/comm"))
     }
 
-    /// The living processes of this name, lowest number first; ticktax itself is none of them. The
-    /// kernel cuts names to 15 bytes.
+    /// The living processes with this name except ticktax itself, lowest ID first. The kernel cuts
+    /// names to 15 bytes.
     pub fn processes_named(&self, name: &str) -> Vec<i32> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let name = name.as_bytes();
         let name = &name[..name.len().min(NAME_BYTES)];
-        let is_it = |comm: String| comm.as_bytes() == name;
+        let has_name = |comm: String| comm.as_bytes() == name;
         let mut pids = self.pids();
-        pids.retain(|&pid| pid != own && self.program(pid).is_some_and(is_it));
+        pids.retain(|&pid| pid != own && self.program(pid).is_some_and(has_name));
         pids.retain(|&pid| self.is_alive(pid));
         pids
     }
 
-    /// The number of every process, lowest first.
+    /// The IDs of all processes, lowest first.
     fn pids(&self) -> Vec<i32> {
         let folder = fs::read_dir(self.root.join("proc"));
         let names = folder.into_iter().flatten().flatten();
@@ -56,18 +56,18 @@ impl Proc {
         pids
     }
 
-    /// The file that process `pid` runs; another one once it has executed another program.
+    /// The file that process `pid` executes. It changes when the process executes another program.
     pub fn executable(&self, pid: i32) -> Option<PathBuf> {
         fs::read_link(self.root.join(format!("proc/{pid}/exe"))).ok()
     }
 
-    /// The process that thread `tid` belongs to.
+    /// The process of thread `tid`.
     pub fn process_of(&self, tid: i32) -> Option<i32> {
         let status = self.text(&format!("proc/{tid}/status"))?;
         value(&status, "Tgid:")?.parse().ok()
     }
 
-    /// The threads of process `pid` that are alive, and what they are doing.
+    /// The living threads of process `pid`, with their states.
     pub fn threads_of(&self, pid: i32) -> Vec<FollowedThread> {
         let thread = |tid: i32| {
             let folder = format!("proc/{pid}/task/{tid}");
@@ -88,9 +88,9 @@ impl Proc {
         self.tasks(pid).into_iter().filter_map(thread).collect()
     }
 
-    /// The programs' threads that are not scheduled by the ordinary rules: at a real-time policy, or
-    /// with a nice value; `SCHED_IDLE` counts as nice 19. Threads of the kernel are left out. On a
-    /// machine with more than `MAX_PROCESSES` processes, those with the highest numbers are, too.
+    /// User threads with a special scheduling policy: real-time, or with a nice value. `SCHED_IDLE`
+    /// counts as nice 19. On a machine with more than `MAX_PROCESSES` processes, those with the
+    /// highest IDs are left out.
     pub fn special_policies(&self) -> Vec<ThreadPolicy> {
         let thread = |pid: i32, tid: i32| {
             let stat = self.text(&format!("proc/{pid}/task/{tid}/stat"))?;
@@ -108,8 +108,8 @@ impl Proc {
         .collect()
     }
 
-    /// The group by session (`CONFIG_SCHED_AUTOGROUP`) of each process that is in one: empty where the
-    /// kernel makes none, `None` where that cannot be read. Threads of the kernel are in none.
+    /// The autogroup (`CONFIG_SCHED_AUTOGROUP`) of each process that is in one. Empty if the kernel
+    /// makes none, `None` if that cannot be read. Kernel threads are never in one.
     pub fn autogroups(&self) -> Option<Vec<ProcessAutogroup>> {
         let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled")?;
         if enabled == "0" {
@@ -119,26 +119,46 @@ impl Proc {
         Some(pids.filter_map(|pid| self.autogroup(pid)).collect())
     }
 
-    /// Whether CPU time is shared between the session of process `pid` and others first, whatever priorities its
-    /// threads have.
+    /// Processes by cgroup. The paths are those of the hierarchy with the CPU controller. Its root,
+    /// which holds all kernel threads, is left out. `None` if `/proc` cannot be read.
+    pub fn cgroups(&self) -> Option<BTreeMap<String, BTreeSet<i32>>> {
+        self.text("proc/self/cgroup")?;
+        let mut cgroups: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
+        for pid in self.processes() {
+            if let Some(path) = self.cgroup(pid) {
+                cgroups.entry(path).or_default().insert(pid);
+            }
+        }
+        Some(cgroups)
+    }
+
+    /// Path of the cgroup of process `pid` in the hierarchy with the CPU controller. `None` if that
+    /// is its root, or the process has ended.
+    pub fn cgroup(&self, pid: i32) -> Option<String> {
+        let path = cpu_cgroup(&self.text(&format!("proc/{pid}/cgroup"))?)?.to_owned();
+        (path != "/").then_some(path)
+    }
+
+    /// Whether CPU time is shared between the session of process `pid` and others first, regardless
+    /// of its threads' priorities.
     pub fn shares_by_session(&self, pid: i32) -> bool {
         let enabled = self.text("proc/sys/kernel/sched_autogroup_enabled");
         enabled.is_some_and(|enabled| enabled != "0") && self.autogroup(pid).is_some()
     }
 
-    /// The group of process `pid`; `None` where it is in none, or has ended. In a control group that has a
-    /// share of CPU time it is in none, whatever its file says (`task_wants_autogroup` in
-    /// `kernel/sched/autogroup.c`).
+    /// The autogroup of process `pid`; `None` if it is not in one or has ended. A process in a
+    /// control group with a CPU share is in none, even if its file lists one
+    /// (`task_wants_autogroup` in `kernel/sched/autogroup.c`).
     pub fn autogroup(&self, pid: i32) -> Option<ProcessAutogroup> {
         let group = autogroup(&self.text(&format!("proc/{pid}/autogroup"))?)?;
         let cgroups = self.text(&format!("proc/{pid}/cgroup")).unwrap_or_default();
         (!self.has_cpu_cgroup(&cgroups)).then_some(ProcessAutogroup { pid, group })
     }
 
-    /// Whether a process in these control groups, as `/proc/PID/cgroup` lists them, is in one that has a share
-    /// of CPU time, which all of version 1 but the root do, and of version 2 those with the controller.
+    /// Whether one of these control groups, as listed in `/proc/PID/cgroup`, has its own CPU share.
+    /// In version 1 all except the root do; in version 2 those with the controller.
     fn has_cpu_cgroup(&self, cgroups: &str) -> bool {
-        let of_line = |line: &str| {
+        let in_line = |line: &str| {
             let mut parts = line.splitn(3, ':').skip(1);
             let (controllers, path) = (parts.next()?, parts.next()?);
             if controllers.split(',').any(|controller| controller == "cpu") {
@@ -153,14 +173,14 @@ impl Proc {
         };
         cgroups
             .lines()
-            .filter_map(of_line)
+            .filter_map(in_line)
             .any(|is_shared| is_shared)
     }
 
-    /// Of the first `most` threads of process `pid`: the thread, the CPU that it last ran on, and for how
-    /// long it has run so far.
+    /// For the first `most` threads of process `pid`: thread ID, CPU it last ran on, and CPU time
+    /// so far.
     pub fn cpu_times(&self, pid: i32, most: usize) -> Vec<(i32, Cpu, Nanos)> {
-        let of = |tid: i32| {
+        let times = |tid: i32| {
             let folder = format!("proc/{pid}/task/{tid}");
             let cpu = words(&self.text(&format!("{folder}/stat"))?)?
                 .nth(36)?
@@ -171,10 +191,10 @@ impl Proc {
             Some((tid, Cpu(cpu), Nanos(ran)))
         };
         let tids = self.tasks(pid).into_iter().take(most);
-        tids.filter_map(of).collect()
+        tids.filter_map(times).collect()
     }
 
-    /// The numbers of all processes, the lowest of [`MAX_PROCESSES`].
+    /// The lowest [`MAX_PROCESSES`] process IDs.
     fn processes(&self) -> Vec<i32> {
         let mut pids = self.pids();
         pids.truncate(MAX_PROCESSES);
@@ -189,8 +209,8 @@ impl Proc {
             .collect()
     }
 
-    /// CPU time of every process so far, and whether some are left out: on a machine with more than
-    /// `most` those with the highest numbers are, because reading one takes some 10 µs.
+    /// CPU time so far of every process, and whether some are left out. On a machine with more than
+    /// `most` processes those with the highest IDs are, because reading one takes about 10 µs.
     pub(super) fn program_times(&self, most: usize) -> (BTreeMap<i32, ProgramTime>, bool) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let program = |pid: i32| {
@@ -212,23 +232,23 @@ impl Proc {
         (pids.into_iter().filter_map(program).collect(), is_cut)
     }
 
-    /// How long the living threads of process `pid` were on their CPUs. The process' own file is of
-    /// its first thread alone.
+    /// CPU time of the living threads of process `pid`. The process's own file covers only its
+    /// first thread.
     fn on_cpu(&self, pid: i32, stat: &str) -> Option<Nanos> {
-        let of = |folder: &str| {
+        let time = |folder: &str| {
             let schedstat = self.text(&format!("{folder}/schedstat"))?;
             let time = schedstat.split_ascii_whitespace().next()?.parse().ok()?;
             Some(Nanos(time))
         };
         if threads(stat) == Some(1) {
-            return of(&format!("proc/{pid}"));
+            return time(&format!("proc/{pid}"));
         }
         let threads = self.tasks(pid).into_iter();
-        let times = threads.filter_map(|tid| of(&format!("proc/{pid}/task/{tid}")));
+        let times = threads.filter_map(|tid| time(&format!("proc/{pid}/task/{tid}")));
         times.reduce(|sum, time| sum + time)
     }
 
-    /// What these processes used so far; `None` when none of them is there.
+    /// Resource use so far of these processes; `None` if none of them exists.
     pub fn usage(&self, pids: &[i32]) -> Option<Usage> {
         let mut total: Option<Usage> = None;
         for &pid in pids {
@@ -246,7 +266,7 @@ impl Proc {
         total
     }
 
-    /// What thread `tid` of process `pid` used so far; `None` when it is not there.
+    /// Resource use so far of thread `tid` of process `pid`; `None` if it does not exist.
     pub fn thread_usage(&self, pid: i32, tid: i32) -> Option<Usage> {
         let folder = format!("proc/{pid}/task/{tid}");
         let stat = self.text(&format!("{folder}/stat"))?;
@@ -288,29 +308,51 @@ fn value<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     Some(line.trim())
 }
 
-/// The name in `/proc/PID/stat`: all between the first bracket and the last.
+/// The name in `/proc/PID/stat`: everything between the first and the last bracket.
 fn name(stat: &str) -> Option<&str> {
     Some(stat.split_once('(')?.1.rsplit_once(')')?.0)
 }
 
-/// Whether the flags, the 9th word of `/proc/PID/stat`, have `PF_KTHREAD` (`include/linux/sched.h`).
+/// Whether the flags, the 9th word of `/proc/PID/stat`, contain `PF_KTHREAD`
+/// (`include/linux/sched.h`).
 fn is_kernel_thread(stat: &str) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let flags = words(stat).and_then(|mut words| words.nth(6)?.parse::<u64>().ok());
     flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
-/// The words of `/proc/PID/stat` after the name, which may hold anything: the state comes first.
+/// The words of `/proc/PID/stat` after the name, which may contain anything. The first is the
+/// state.
 fn words(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
+}
+
+/// The path in the hierarchy that has the CPU controller, from the text of `/proc/PID/cgroup`: that
+/// of version 1 if there is one, else that of version 2.
+fn cpu_cgroup(text: &str) -> Option<&str> {
+    let lines = text.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        Some((parts.next()?, parts.next()?))
+    });
+    let has_cpu = |controllers: &str| controllers.split(',').any(|name| name == "cpu");
+    let mut unified = None;
+    for (controllers, path) in lines {
+        if has_cpu(controllers) {
+            return Some(path);
+        }
+        if controllers.is_empty() {
+            unified = Some(path);
+        }
+    }
+    unified
 }
 
 fn state(stat: &str) -> Option<char> {
     words(stat)?.next()?.chars().next()
 }
 
-/// How a thread is scheduled, where that is not by the ordinary rules: from the 19th, the 40th and the
-/// 41st word of the whole line.
+/// A thread's special scheduling policy, if any: from the 19th, 40th and 41st word of the whole
+/// line.
 fn policy(stat: &str) -> Option<SpecialPolicy> {
     let words: Vec<&str> = words(stat)?.collect();
     let priority = || words.get(37)?.parse().ok();
@@ -324,7 +366,7 @@ fn policy(stat: &str) -> Option<SpecialPolicy> {
     }
 }
 
-/// What `/proc/PID/autogroup` says: `/autogroup-42 nice 0`.
+/// Parses `/proc/PID/autogroup`: `/autogroup-42 nice 0`.
 fn autogroup(text: &str) -> Option<Autogroup> {
     let (number, nice) = text.strip_prefix("/autogroup-")?.split_once(" nice ")?;
     Some(Autogroup {
@@ -333,18 +375,18 @@ fn autogroup(text: &str) -> Option<Autogroup> {
     })
 }
 
-/// Time in the program and in the kernel: the 14th and the 15th word of the whole line.
+/// User and system time: the 14th and 15th word of the whole line.
 fn cpu_time(stat: &str, hz: i64) -> Option<(Nanos, Nanos)> {
     times_from(stat, 11, hz)
 }
 
-/// The same of its children that it has waited for, together: the 16th and the 17th word.
+/// CPU time of the children that were waited for: the 16th and 17th word.
 fn children_time(stat: &str, hz: i64) -> Option<Nanos> {
     let (user, system) = times_from(stat, 13, hz)?;
     Some(user + system)
 }
 
-/// Two words in a row that are times, the first of which is so many after the state.
+/// Two consecutive words that are times. The first is `place` words after the state.
 fn times_from(stat: &str, place: usize, hz: i64) -> Option<(Nanos, Nanos)> {
     let mut words = words(stat)?.skip(place);
     let mut next = || {
@@ -366,6 +408,7 @@ fn nice(stat: &str) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fs;
 
     use ticktax_model::Nanos;
@@ -377,7 +420,7 @@ mod tests {
     };
 
     #[test]
-    fn a_name_that_is_no_utf8_is_a_name() {
+    fn a_name_may_be_invalid_utf8() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("proc/7");
         fs::create_dir_all(&folder).unwrap();
@@ -389,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_too_long_is_said_to_be_cut() {
+    fn a_truncated_process_list_is_marked() {
         let root = tempfile::tempdir().unwrap();
         for pid in 1..=3 {
             fs::create_dir_all(root.path().join(format!("proc/{pid}"))).unwrap();
@@ -415,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scheduled_by_other_rules_is_told() {
+    fn special_policies_are_read_from_stat() {
         let stat = |nice, rt, policy| {
             format!(
                 "7 (x) S 1 7 7 0 -1 4194560 1 0 0 0 12 34 50 6 20 {nice} 1 0 5 0 0 0 0 0 0 0 0 0 0 \
@@ -433,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_by_session_are_read_where_there_are_any() {
+    fn autogroups_are_read_if_enabled() {
         let root = tempfile::tempdir().unwrap();
         let proc = Proc::at(root.path());
         assert_eq!(proc.autogroups(), None);
@@ -465,10 +508,34 @@ mod tests {
             assert_eq!(proc.autogroup(7).is_some(), is_grouped, "{cgroups}");
         }
         fs::write(weight, "100\n").unwrap();
-        assert_eq!(proc.autogroup(7), None, "a share of its own");
+        assert_eq!(proc.autogroup(7), None, "has its own CPU share");
         fs::remove_file(root.path().join("proc/7/cgroup")).unwrap();
         fs::write(switch, "0\n").unwrap();
         assert_eq!(proc.autogroups(), Some(Vec::new()));
+    }
+
+    #[test]
+    fn processes_are_listed_by_the_cgroup_that_shares_cpu_time() {
+        let root = tempfile::tempdir().unwrap();
+        let proc = Proc::at(root.path());
+        assert_eq!(proc.cgroups(), None);
+        for (pid, cgroups) in [
+            ("self", "0::/\n"),
+            ("2", "8:pids:/\n1:cpu,cpuacct:/\n0::/\n"),
+            ("7", "8:pids:/x\n1:cpu,cpuacct:/pods/a:b\n0::/ignored\n"),
+            ("9", "1:cpu,cpuacct:/pods/a:b\n"),
+            ("11", "0::/system.slice/db.service\n"),
+        ] {
+            let folder = root.path().join("proc").join(pid);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("cgroup"), cgroups).unwrap();
+        }
+        let expected = [
+            ("/pods/a:b", vec![7, 9]),
+            ("/system.slice/db.service", vec![11]),
+        ];
+        let expected = expected.map(|(path, pids)| (path.to_owned(), BTreeSet::from_iter(pids)));
+        assert_eq!(proc.cgroups(), Some(expected.into()));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the running kernel itself says of how it was built, for machines that keep no configuration
-//! file: the resolution of its clocks, and the functions that it has.
+//! Finds out how the running kernel was built, for machines without a configuration file. The
+//! sources are the resolution of its clocks and the names of its functions.
 
 use std::fs;
 
@@ -8,21 +8,20 @@ use ticktax_model::machine::{Preemption, TickMode};
 
 use super::Proc;
 
-/// A kernel's description of its types and functions, which everybody may read.
+/// The kernel's BTF, which every user may read.
 const TYPES: &str = "sys/kernel/btf/vmlinux";
 
-/// The functions that a kernel has, by their names.
+/// The names of a kernel's functions.
 #[derive(Clone, Debug)]
 pub(super) struct Functions(Vec<u8>);
 
 impl Functions {
-    /// Whether there is one of this name.
     fn has(&self, name: &str) -> bool {
         let name = [b"\0", name.as_bytes(), b"\0"].concat();
         memchr::memmem::find(&self.0, &name).is_some()
     }
 
-    /// When the tick stops, but for `nohz_full=` and what the boot parameters take back.
+    /// When the tick stops, ignoring `nohz_full=` and other boot parameters.
     pub(super) fn tick_mode(&self) -> TickMode {
         if self.has("tick_nohz_idle_stop_tick") {
             TickMode::NohzIdle
@@ -31,8 +30,8 @@ impl Functions {
         }
     }
 
-    /// The options of `CONFIG_` that say how CPU time is counted. Of these architectures none counts
-    /// natively (`VIRT_CPU_ACCOUNTING_NATIVE`).
+    /// The `CONFIG_` options for CPU time accounting. The supported architectures have no native
+    /// accounting (`VIRT_CPU_ACCOUNTING_NATIVE`).
     pub(super) fn accounting(&self) -> Vec<String> {
         let generic = self.has("vtime_user_enter");
         let method = if generic {
@@ -47,19 +46,19 @@ impl Functions {
 }
 
 impl Proc {
-    /// The functions of the kernel, where it describes them.
+    /// The functions of the kernel, if it has BTF.
     pub(super) fn functions(&self) -> Option<Functions> {
         fs::read(self.root.join(TYPES)).ok().map(Functions)
     }
 
-    /// Whether this is the machine that the program runs on, and no other's files.
+    /// Whether this is the machine that ticktax runs on, not a folder with another machine's files.
     pub(super) fn is_here(&self) -> bool {
         self.root.as_os_str() == "/"
     }
 }
 
-/// The tick rate of the running kernel, in Hz: the coarse clock moves with the tick, and its resolution is the
-/// tick's length (`KTIME_LOW_RES`, `include/linux/hrtimer_defs.h`).
+/// The tick rate of the running kernel, in Hz. The coarse clock advances with the tick, so its
+/// resolution is the tick's length (`KTIME_LOW_RES`, `include/linux/hrtimer_defs.h`).
 pub(super) fn tick_rate() -> Option<u32> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
     let tick = u64::try_from(tick.tv_nsec())
@@ -68,15 +67,15 @@ pub(super) fn tick_rate() -> Option<u32> {
     u32::try_from((1_000_000_000 + tick / 2) / tick).ok()
 }
 
-/// Whether timers end between ticks in the running kernel: the resolution of its clocks is 1 ns then,
-/// and the tick's length otherwise (`hrtimer_resolution`, `kernel/time/hrtimer.c`).
+/// Whether timers of the running kernel expire between ticks. The resolution of its clocks is then
+/// 1 ns, and the tick's length otherwise (`hrtimer_resolution`, `kernel/time/hrtimer.c`).
 pub(super) fn high_resolution() -> Option<bool> {
     let resolution = clock_getres(ClockId::CLOCK_MONOTONIC).ok()?;
     Some(resolution.tv_sec() == 0 && resolution.tv_nsec() == 1)
 }
 
-/// The preemption model as the kernel's version tells it (`UTS_VERSION`); `None` where it tells none,
-/// or says that it may change.
+/// The preemption model from the kernel's version string (`UTS_VERSION`). `None` if it has none or
+/// is dynamic.
 pub(super) fn preemption(version: &str) -> Option<Preemption> {
     let mut words = version.split_ascii_whitespace();
     words.find_map(|word| match word {
@@ -93,30 +92,31 @@ mod tests {
     use ticktax_model::machine::Preemption;
 
     #[test]
-    fn a_kernel_is_told_by_its_functions() {
-        let of = |names: &str| Functions(names.replace(' ', "\0").into_bytes());
-        let sampled = of(" account_process_tick irqtime_account_irq ");
+    fn a_kernels_options_follow_from_its_functions() {
+        let functions = |names: &str| Functions(names.replace(' ', "\0").into_bytes());
+        let sampled = functions(" account_process_tick irqtime_account_irq ");
         assert_eq!(
             sampled.accounting(),
             ["TICK_CPU_ACCOUNTING", "IRQ_TIME_ACCOUNTING"]
         );
         assert_eq!(sampled.tick_mode(), TickMode::Periodic);
-        let generic = of(" vtime_user_enter tick_nohz_idle_stop_tick my_irqtime_account_irq ");
+        let generic =
+            functions(" vtime_user_enter tick_nohz_idle_stop_tick my_irqtime_account_irq ");
         assert_eq!(generic.accounting(), ["VIRT_CPU_ACCOUNTING_GEN"]);
         assert_eq!(generic.tick_mode(), TickMode::NohzIdle);
     }
 
     #[test]
-    fn the_version_tells_how_threads_are_preempted() {
-        let of = |words: &str| preemption(&format!("#1 SMP {words} Debian 6.1.0 (2026-01-01)"));
-        assert_eq!(of("PREEMPT_RT"), Some(Preemption::Rt));
-        assert_eq!(of("PREEMPT"), Some(Preemption::Full));
-        assert_eq!(of("PREEMPT_DYNAMIC"), None);
-        assert_eq!(of(""), None);
+    fn the_version_has_the_preemption_model() {
+        let model = |words: &str| preemption(&format!("#1 SMP {words} Debian 6.1.0 (2026-01-01)"));
+        assert_eq!(model("PREEMPT_RT"), Some(Preemption::Rt));
+        assert_eq!(model("PREEMPT"), Some(Preemption::Full));
+        assert_eq!(model("PREEMPT_DYNAMIC"), None);
+        assert_eq!(model(""), None);
     }
 
     #[test]
-    fn this_kernel_says_how_often_it_ticks() {
+    fn the_running_kernels_tick_rate_is_plausible() {
         let hz = tick_rate().unwrap();
         assert!((24..=10_000).contains(&hz), "{hz}");
         assert!(high_resolution().is_some());

@@ -1,4 +1,4 @@
-//! What the kernel says of scarce CPU time: pressure, quotas, and how many threads want to run.
+//! Indicators of scarce CPU time: pressure, quotas, and runnable threads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use ticktax_model::machine::{Pressure, Throttling};
 use super::Proc;
 
 impl Proc {
-    /// `/proc/pressure`, as far as this kernel keeps it: time since the machine was started.
+    /// `/proc/pressure`, as far as this kernel has it: stall time since boot.
     pub fn pressure(&self) -> BTreeMap<String, Pressure> {
         let read = |resource: &str| {
             let text = self.text(&format!("proc/pressure/{resource}"))?;
@@ -22,14 +22,14 @@ impl Proc {
             .collect()
     }
 
-    /// Threads that run or wait for a CPU just now, on the whole machine.
+    /// Threads of the whole machine that are running or waiting for a CPU.
     pub fn runnable_threads(&self) -> Option<u64> {
         let text = self.text("proc/loadavg")?;
         let (running, _) = text.split_ascii_whitespace().nth(3)?.split_once('/')?;
         running.parse().ok()
     }
 
-    /// The folder of the cgroup whose CPU quota process `pid` is under.
+    /// The folder of the cgroup that applies its CPU quota to process `pid`.
     pub fn cpu_cgroup(&self, pid: i32) -> Option<PathBuf> {
         let text = self.text(&format!("proc/{pid}/cgroup"))?;
         cpu_cgroups(&text)
@@ -38,7 +38,7 @@ impl Proc {
             .find(|folder| folder.join("cpu.stat").exists())
     }
 
-    /// The processes in the cgroup in `folder` and in those below it; `None` where it is none.
+    /// The processes in the cgroup in `folder` and in those below it; `None` if it is not a cgroup.
     pub fn processes_in(folder: &Path) -> Option<Vec<i32>> {
         let text = fs::read_to_string(folder.join("cgroup.procs")).ok()?;
         let mut pids: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -51,7 +51,7 @@ impl Proc {
     }
 }
 
-/// What the CPU quota of the cgroup in `folder` did so far, in version 1 or 2.
+/// Throttling so far by the CPU quota of the cgroup in `folder`, version 1 or 2.
 pub fn throttling(folder: &Path) -> Option<Throttling> {
     let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
     let value = |name: &str| {
@@ -83,7 +83,7 @@ fn pressure(text: &str) -> Pressure {
     }
 }
 
-/// Where the cgroup with the CPU quota may lie, from the text of `/proc/PID/cgroup`.
+/// Possible folders of the cgroup with the CPU quota, from the text of `/proc/PID/cgroup`.
 fn cpu_cgroups(text: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in text.lines() {
@@ -111,7 +111,7 @@ mod tests {
     use super::{cpu_cgroups, pressure, throttling};
 
     #[test]
-    fn pressure_is_read_as_far_as_it_goes() {
+    fn pressure_is_read_as_far_as_it_is_valid() {
         let text = "some avg10=0.00 avg60=0.30 avg300=7.2 total=1347\nfull avg10=0.0 total=5\n";
         let read = pressure(text);
         assert_eq!((read.some, read.full), (Nanos(1_347_000), Nanos(5_000)));

@@ -1,10 +1,11 @@
-//! How a kernel counts a thread's time, told by what it does: for kernels that say so nowhere.
+//! Measures how the kernel counts a thread's CPU time, for kernels that do not reveal it.
 //!
-//! A thread spends one half of each tick's length in user mode and the other in the kernel, always the
-//! same halves. A kernel that measures shows about one half of its time as user time. One that samples
-//! at the tick sees the thread in the same half each time, and shows all of it as that (`cputime_adjust`,
-//! `kernel/sched/cputime.c`, scales samples to the time that was really used). The halves are shifted by
-//! a quarter of a tick in a second batch, so that the tick does not fall between them in both.
+//! A thread spends one half of each tick period in user mode and the other half in the kernel,
+//! always the same halves. A kernel that measures times shows about half of the thread's time as
+//! user time. A kernel that samples at the tick always sees the thread in the same half, and shows
+//! all its time as that. (`cputime_adjust` in `kernel/sched/cputime.c` scales samples to the real
+//! run time.) A second batch shifts the halves by a quarter of a tick, so that the tick does not
+//! fall on a border in both.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,27 +17,27 @@ use nix::time::{ClockId, clock_getres, clock_gettime};
 
 /// Ticks in each batch.
 const TICKS: u32 = 16;
-/// How far from one half the share of user time lies at least where it is sampled, and at most where
-/// it is measured.
+/// Distance of the user share from one half: at least the first if times are sampled, at most the
+/// second if they are measured.
 const APART: (f64, f64) = (0.35, 0.15);
 
-/// What came of it.
+/// Result of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Whether times are sampled at the tick.
     pub(super) sampled: bool,
-    /// From so many ticks.
+    /// Number of ticks that the test took.
     pub(super) ticks: u32,
 }
 
-/// Tries it, for 32 ticks. `None` where neither is certain: others had the CPU, or the clocks do not tell
-/// the tick.
+/// Runs the test for 32 ticks. `None` if the result is unclear: other threads were running, or the
+/// clocks do not reveal the tick.
 pub(super) fn run() -> Option<Verdict> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).ok()?;
     let tick = u64::try_from(tick.tv_nsec())
         .ok()
         .filter(|&tick| tick > 1_000)?;
-    // A thread of its own, so that nothing else is in its times.
+    // A separate thread, so that its times contain nothing else.
     let batch = |shift: u64| {
         let thread = thread::Builder::new().spawn(move || share_of_user(tick, shift));
         thread.ok()?.join().ok()?
@@ -44,7 +45,7 @@ pub(super) fn run() -> Option<Verdict> {
     judge(batch(0)?, batch(tick / 4)?)
 }
 
-/// By the share of user time in each batch.
+/// Judges the user shares of the two batches.
 fn judge(first: f64, second: f64) -> Option<Verdict> {
     let apart = [first, second].map(|share| (share - 0.5).abs());
     let far = apart[0].max(apart[1]);
@@ -59,8 +60,8 @@ fn judge(first: f64, second: f64) -> Option<Verdict> {
     })
 }
 
-/// Halves of ticks in user mode, from `shift` ns behind each; the rest in the kernel. The share of user
-/// time, as the kernel shows it.
+/// Runs half a tick period in user mode, from `shift` ns after each tick, and the rest in the
+/// kernel. Returns the user share that the kernel shows.
 fn share_of_user(tick: u64, shift: u64) -> Option<f64> {
     let mut zeros = File::open("/dev/zero").ok()?;
     let mut page = vec![0; 64 << 10];
@@ -90,7 +91,7 @@ fn share_of_user(tick: u64, shift: u64) -> Option<f64> {
     (user + system > 0.0).then(|| user / (user + system))
 }
 
-/// When the tick comes next, on `CLOCK_MONOTONIC`.
+/// Waits for the next tick and returns its time on `CLOCK_MONOTONIC`.
 fn next_edge() -> Option<u64> {
     let before = now(ClockId::CLOCK_MONOTONIC_COARSE)?;
     while now(ClockId::CLOCK_MONOTONIC_COARSE)? == before {
@@ -110,12 +111,12 @@ mod tests {
     use super::{TICKS, Verdict, judge};
 
     #[test]
-    fn halves_that_vanish_are_samples_and_halves_that_stay_are_not() {
-        let told = |first, second| judge(first, second).map(|it| it.sampled);
-        assert_eq!(told(0.02, 0.48), Some(true));
-        assert_eq!(told(0.55, 0.99), Some(true));
-        assert_eq!(told(0.47, 0.55), Some(false));
-        assert_eq!(told(0.25, 0.4), None);
+    fn a_lopsided_share_means_sampling() {
+        let sampled = |first, second| judge(first, second).map(|verdict| verdict.sampled);
+        assert_eq!(sampled(0.02, 0.48), Some(true));
+        assert_eq!(sampled(0.55, 0.99), Some(true));
+        assert_eq!(sampled(0.47, 0.55), Some(false));
+        assert_eq!(sampled(0.25, 0.4), None);
         let ticks = 2 * TICKS;
         assert_eq!(
             judge(0.5, 0.5),

@@ -1,4 +1,4 @@
-//! The UDP sockets of a program, and what they dropped.
+//! A program's UDP sockets and their dropped datagrams.
 
 mod diag;
 
@@ -10,11 +10,11 @@ use ticktax_model::machine::UdpSocket;
 
 use super::Proc;
 
-/// Open files that are looked at: of one program.
+/// Maximum number of open files checked per process.
 const MAX_FILES: usize = 10_000;
 
 impl Proc {
-    /// The UDP sockets that these processes have open, as far as this process may look into them.
+    /// The UDP sockets that these processes have open, as far as this process may see them.
     pub fn udp_sockets(&self, pids: &[i32]) -> Vec<UdpSocket> {
         let mut found: BTreeMap<u64, UdpSocket> = BTreeMap::new();
         for &pid in pids {
@@ -22,7 +22,7 @@ impl Proc {
             if open.is_empty() {
                 continue;
             }
-            // Those of its network namespace.
+            // These files cover the process's network namespace.
             for file in ["udp", "udp6"] {
                 let text = self.text(&format!("proc/{pid}/net/{file}"));
                 let all = text.iter().flat_map(|text| text.lines().skip(1));
@@ -31,19 +31,19 @@ impl Proc {
                 found.extend(own.map(|socket| (socket.inode, socket)));
             }
         }
-        // The kernel that is asked is this machine's.
+        // Netlink describes the running kernel only.
         if !found.is_empty() && self.root == Path::new("/") {
             let memory = diag::memory();
             for (inode, socket) in &mut found {
                 let own = memory.get(inode);
-                socket.buffer_bytes = own.map(|it| it.buffer);
-                socket.charged_bytes = own.map(|it| it.charged);
+                socket.buffer_bytes = own.map(|memory| memory.buffer);
+                socket.charged_bytes = own.map(|memory| memory.charged);
             }
         }
         found.into_values().collect()
     }
 
-    /// The numbers of a process' open sockets.
+    /// The inode numbers of a process's open sockets.
     fn open_sockets(&self, pid: i32) -> Vec<u64> {
         let folder = fs::read_dir(self.root.join(format!("proc/{pid}/fd")));
         let files = folder.into_iter().flatten().flatten().take(MAX_FILES);
@@ -56,7 +56,7 @@ impl Proc {
     }
 }
 
-/// A line of `/proc/net/udp`: its address, its queues and its port in hexadecimal.
+/// Parses a line of `/proc/net/udp`. Addresses, queues and ports are hexadecimal.
 fn socket(line: &str, pid: i32) -> Option<UdpSocket> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let (_, port) = words.get(1)?.rsplit_once(':')?;
@@ -82,17 +82,17 @@ mod tests {
     const LINE: &str = " 2059: 0100007F:1F90 00000000:0000 07 00000000:00000500 00:00000000 00000000     0        0 77 2 0000000000000000 41";
 
     #[test]
-    fn a_socket_is_read_with_its_port_and_what_it_dropped() {
-        let it = socket(LINE, 5).unwrap();
-        assert_eq!((it.port, it.inode, it.pid), (8080, 77, 5));
-        assert_eq!((it.queued_bytes, it.drops), (1280, 41));
+    fn a_socket_is_read_with_its_port_and_its_drops() {
+        let parsed = socket(LINE, 5).unwrap();
+        assert_eq!((parsed.port, parsed.inode, parsed.pid), (8080, 77, 5));
+        assert_eq!((parsed.queued_bytes, parsed.drops), (1280, 41));
         for cut in [0, 10, 40, 90] {
             assert_eq!(socket(&LINE[..cut], 5), None);
         }
     }
 
     #[test]
-    fn only_those_that_are_open_are_a_programs() {
+    fn only_open_sockets_belong_to_a_program() {
         let root = tempfile::tempdir().unwrap();
         let process = root.path().join("proc/5");
         fs::create_dir_all(process.join("fd")).unwrap();

@@ -1,11 +1,11 @@
-//! Whether this is a guest of the lab.
+//! Detects whether this machine is a guest of the lab.
 
 use ticktax_model::kernels::GuestClock;
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::{LAB_PARAMETER, Machine};
 use ticktax_model::recording::World;
 
-/// Which world this machine is of, and what cannot be seen in it.
+/// The world that this machine belongs to, and the limitation that comes with it.
 pub fn world(machine: &Machine) -> (World, Option<Limitation>) {
     let Some(word) = machine.parameter(LAB_PARAMETER) else {
         return (World::Live, None);
@@ -25,20 +25,20 @@ mod tests {
     use super::{Limitation, World, world};
 
     #[test]
-    fn a_guest_is_told_by_its_command_line() {
-        let of = |cmdline: &str| {
+    fn a_guest_is_recognized_by_its_command_line() {
+        let world_of = |cmdline: &str| {
             world(&Machine {
                 cmdline: Some(cmdline.to_owned()),
                 ..Machine::default()
             })
         };
-        assert_eq!(of("quiet nohz=off").0, World::Live);
+        assert_eq!(world_of("quiet nohz=off").0, World::Live);
         assert_eq!(world(&Machine::default()).0, World::Live);
-        let counted = of("quiet ticktax.lab=icount:3 -- lab-guest");
+        let counted = world_of("quiet ticktax.lab=icount:3 -- lab-guest");
         let instruction = Nanos(8);
         let limitation = Limitation::InstructionTime { instruction };
         assert_eq!(counted, (World::Lab, Some(limitation)));
-        let timed = of("ticktax.lab=tcg");
+        let timed = world_of("ticktax.lab=tcg");
         assert_eq!(timed, (World::Lab, Some(Limitation::HostTime)));
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel writes out of memory: to swap, and to servers.
+//! Data that the kernel writes from memory to swap and to servers.
 
 use nix::unistd::{SysconfVar, sysconf};
 use ticktax_model::machine::Writeback;
@@ -6,7 +6,7 @@ use ticktax_model::machine::Writeback;
 use super::Proc;
 
 impl Proc {
-    /// `/proc/vmstat` and `/proc/self/mountstats`; `None` where there is no first.
+    /// Reads `/proc/vmstat` and `/proc/self/mountstats`; `None` without the first.
     pub(super) fn writeback(&self) -> Option<Writeback> {
         let vmstat = self.text("proc/vmstat")?;
         let mounts = self.text("proc/self/mountstats").unwrap_or_default();
@@ -31,12 +31,12 @@ fn writeback(vmstat: &str, mounts: &str, page_bytes: u64) -> Writeback {
         swapped_out_bytes: bytes("pswpout"),
         nfs_sent_bytes: nfs_sent(mounts),
         dirty_bytes: bytes("nr_dirty"),
-        // Its own count until Linux 5.8, and 0 since.
+        // A separate count until Linux 5.8, and 0 since.
         writing_bytes: bytes("nr_writeback").saturating_add(bytes("nr_unstable")),
     }
 }
 
-/// The sixth count of each mount's `bytes:`, what was sent to the server.
+/// Sum of the sixth count in each mount's `bytes:` line, the bytes sent to the server.
 fn nfs_sent(mounts: &str) -> Option<u64> {
     let sent = |line: &str| {
         let counts = line.trim_start().strip_prefix("bytes:")?;
@@ -62,23 +62,23 @@ mod tests {
 
     #[test]
     fn pages_and_mounts_are_summed() {
-        let told = writeback(VMSTAT, MOUNTS, 4096);
+        let counts = writeback(VMSTAT, MOUNTS, 4096);
         let expected = Writeback {
             swapped_out_bytes: 7 * 4096,
             nfs_sent_bytes: Some(640),
             dirty_bytes: 3 * 4096,
             writing_bytes: 3 * 4096,
         };
-        assert_eq!(told, expected);
+        assert_eq!(counts, expected);
     }
 
     #[test]
-    fn junk_is_nothing() {
-        let told = writeback(
+    fn invalid_lines_are_ignored() {
+        let counts = writeback(
             "pswpout\npswpoutx 5\nnr_dirty -1\n",
             "\tbytes:\t1 2\n",
             4096,
         );
-        assert_eq!(told, Writeback::default());
+        assert_eq!(counts, Writeback::default());
     }
 }

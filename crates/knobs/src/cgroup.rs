@@ -1,7 +1,7 @@
-//! A cgroup, held by a handle of its folder.
+//! A cgroup, accessed through a handle of its folder.
 //!
-//! A path can lead anywhere by the time it is used. So the folder is opened first, the kernel is
-//! asked which file system the handle is on, and every file is opened relative to the handle by a
+//! A path can be redirected between two uses. So the folder is opened first, and the kernel is
+//! asked for the file system of the handle. Every file is then opened relative to the handle by a
 //! single name.
 
 use std::ffi::OsStr;
@@ -21,20 +21,20 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Opens a cgroup that a person named. Links on the way are followed, as in
-    /// `/sys/fs/cgroup/cpu`, which leads to `cpu,cpuacct` on many systems.
+    /// Opens a cgroup that a user named. Symbolic links are followed: on many systems
+    /// `/sys/fs/cgroup/cpu` is a link to `cpu,cpuacct`.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Cgroups`].
+    /// System errors, and [`Outside::Cgroups`].
     pub(crate) fn open(system: &System, path: &Path) -> io::Result<Self> {
         Self::of_folder(system, Folder::open(&system.path(path))?)
     }
 
-    /// Opens a cgroup by its absolute path without following a link.
+    /// Opens a cgroup by its absolute path without following symbolic links.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Cgroups`]; `NotADirectory` where a part of the path is a
-    /// link.
+    /// System errors, and [`Outside::Cgroups`]. `NotADirectory` if a part of the path is a
+    /// symbolic link.
     pub(crate) fn walk(system: &System, path: &Path) -> io::Result<Self> {
         if !path.is_absolute() {
             return Err(Outside::Cgroups.into());
@@ -61,15 +61,15 @@ impl Cgroup {
     /// Opens a cgroup directly below this one.
     ///
     /// # Errors
-    /// As [`Cgroup::walk`].
+    /// The errors of [`Cgroup::walk`].
     pub(crate) fn child(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.child(name)?)
     }
 
-    /// Makes a cgroup directly below this one, unless it is there.
+    /// Creates a cgroup directly below this one, unless it exists.
     ///
     /// # Errors
-    /// As [`Cgroup::walk`].
+    /// The errors of [`Cgroup::walk`].
     pub(crate) fn make(&self, name: &OsStr) -> io::Result<Self> {
         Self::of_folder(&self.system, self.folder.make(name, 0o755)?)
     }
@@ -77,15 +77,15 @@ impl Cgroup {
     /// Removes a cgroup directly below this one.
     ///
     /// # Errors
-    /// Those of the system: a process is in it.
+    /// System errors, for example because a process is in it.
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         self.folder.remove_folder(name)
     }
 
-    /// The text of one of its files, without the white space at its ends.
+    /// Trimmed text of one of its files.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub(crate) fn text(&self, name: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         self.folder
@@ -97,7 +97,7 @@ impl Cgroup {
     /// Writes a line to one of its files.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Settings`].
+    /// System errors, and [`Outside::Settings`].
     pub(crate) fn put(&self, name: &str, value: &str) -> io::Result<()> {
         let file = self.folder.modify(OsStr::new(name))?;
         self.system.put_into(&file, value)
@@ -111,7 +111,7 @@ impl Cgroup {
     /// Distinguishes it from a later cgroup at the same path.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub(crate) fn identity(&self) -> io::Result<String> {
         let facts = self.folder.handle()?.metadata()?;
         Ok(format!("{}:{}", facts.dev(), facts.ino()))
@@ -128,7 +128,7 @@ mod tests {
     use crate::fixture::Machine;
 
     #[test]
-    fn a_folder_elsewhere_is_no_cgroup_of_the_running_machine() {
+    fn folders_on_other_file_systems_are_not_opened_as_cgroups() {
         let place = tempfile::tempdir().unwrap();
         let link = place.path().join("link");
         symlink("/sys", &link).unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_follows_no_link_and_never_goes_up() {
+    fn a_walk_follows_no_link_and_no_parent() {
         let machine = Machine::new();
         machine.put("cg/a/cpu.max", "max 100000\n");
         symlink(machine.path("cg"), machine.path("link")).unwrap();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_a_link_is_neither_read_nor_written() {
+    fn linked_files_are_neither_read_nor_written() {
         let machine = Machine::new();
         machine.folder("cg");
         machine.put("victim", "precious\n");

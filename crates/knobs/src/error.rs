@@ -1,4 +1,4 @@
-//! What can go wrong with a setting: one line each, what was tried, on what, why, and what to do.
+//! Errors of settings. Each message is one line: the action, its object, the reason, and a remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,81 +8,81 @@ use nix::errno::Errno;
 /// Why a setting could not be read or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KnobError {
-    /// There is no such setting.
+    /// The setting does not exist.
     #[error("unknown knob `{id}`: {hint}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         id: String,
-        /// Names like it, or where all stand.
+        /// Similar names, or the way to list all.
         hint: String,
     },
-    /// It cannot have this value.
+    /// The value is invalid for the setting.
     #[error("invalid value `{value}` for {id}: {why}")]
     Value {
         /// The setting.
         id: String,
-        /// What it was to be.
+        /// The requested value.
         value: String,
-        /// What it can be.
+        /// The valid values.
         why: String,
     },
-    /// It is of something else, or nothing was named.
+    /// The setting needs a target of another kind, or a target was not named.
     #[error("{id} is a setting of {of}: {hint}")]
     Scope {
         /// The setting.
         id: String,
-        /// What it is of.
+        /// The kind of target that it needs.
         of: String,
-        /// What to name.
+        /// How to name a target.
         hint: String,
     },
-    /// What it is of is not there.
+    /// The target does not exist.
     #[error("cannot find {target}: {why}")]
     Gone {
-        /// What.
+        /// The target.
         target: String,
-        /// Why, and what to do.
+        /// The reason and a remedy.
         why: String,
     },
-    /// It is dangerous, and nobody agreed to that.
+    /// The setting is dangerous, and the user did not consent.
     #[error("{id} is dangerous: {reason} Agree with --yes")]
     Dangerous {
         /// The setting.
         id: String,
-        /// What can happen.
+        /// The danger.
         reason: String,
     },
-    /// It can only be read.
+    /// The setting is read-only.
     #[error("cannot set {id}: {why}")]
     ReadOnly {
         /// The setting.
         id: String,
-        /// How it is set in another way.
+        /// Another way to set it.
         why: String,
     },
-    /// The kernel did not let it be read.
+    /// The setting could not be read.
     #[error("cannot read {id} of {target}: {trouble}")]
     Read {
         /// The setting.
         id: String,
-        /// Of what.
+        /// The target.
         target: String,
-        /// Why.
+        /// The reason.
         trouble: Trouble,
     },
-    /// The kernel did not take the value.
+    /// The kernel refused the value.
     #[error("cannot set {id} of {target} to {value}: {trouble}")]
     Write {
         /// The setting.
         id: String,
-        /// Of what.
+        /// The target.
         target: String,
-        /// What it was to be.
+        /// The requested value.
         value: String,
-        /// Why.
+        /// The reason.
         trouble: Trouble,
     },
-    /// Somebody else changed it while it was this run's.
+    /// Another program changed the setting after this run did.
     #[error(
         "{id} of {target} is {found}, and was left at {left}: another program changes it too; \
          it is left alone from here on"
@@ -90,76 +90,76 @@ pub enum KnobError {
     Foreign {
         /// The setting.
         id: String,
-        /// Of what.
+        /// The target.
         target: String,
-        /// What it is.
+        /// The value found.
         found: String,
-        /// What it was set to.
+        /// The value that this run had set.
         left: String,
     },
-    /// Another run changes settings.
+    /// Another run is changing settings.
     #[error(
         "cannot change settings: {by} does so, and has the journal {}; wait for its end, or end it: it \
          puts them back",
         path.display()
     )]
     Busy {
-        /// The journal.
+        /// Path of the journal.
         path: PathBuf,
-        /// Who it is.
+        /// The other run.
         by: String,
     },
-    /// The journal cannot be used, and without it nothing is changed.
+    /// The journal cannot be used, so no setting may be changed.
     #[error("cannot {verb} the journal {}: {why}", path.display())]
     Journal {
-        /// What was tried.
+        /// The failed action.
         verb: &'static str,
-        /// The journal.
+        /// Path of the journal.
         path: PathBuf,
-        /// Why, and what to do.
+        /// The reason and a remedy.
         why: String,
     },
-    /// A file that was named as the journal holds something else.
+    /// The file named as the journal contains something else.
     #[error(
         "{} is not a journal of ticktax and was left unchanged: name another file, or move it away",
         path.display()
     )]
     NotJournal {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Lines between others of the journal cannot be read. Their settings are unknown, so the file
-    /// is evidence.
+    /// Unreadable lines lie between readable lines of the journal. The settings in them are
+    /// unknown, so the file must be kept as evidence.
     #[error(
         "the journal {} was left unchanged: {lines} of its lines, with others after them, cannot be \
          read; `ticktax undo` restores the rest, then move the file away",
         path.display()
     )]
     DamagedJournal {
-        /// The journal.
+        /// Path of the journal.
         path: PathBuf,
-        /// Number of such lines.
+        /// Number of unreadable lines.
         lines: u64,
     },
-    /// A cgroup for a command cannot be found, made or joined.
+    /// A command's cgroup could not be found, created or joined.
     #[error("cannot {what}: {why}")]
     Group {
-        /// What was tried.
+        /// The failed action.
         what: String,
-        /// Why, and what to do.
+        /// The reason and a remedy.
         why: String,
     },
-    /// Nobody would put back what a killed run leaves.
+    /// The watchdog, which restores settings after a kill, did not start.
     #[error(
         "cannot start the watchdog that puts settings back: {why}; nothing is changed without it"
     )]
     Watchdog {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// What the kernel, or the text that it gave, said against reading or writing.
+/// Why the kernel refused to read or write a setting, or why its text could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Trouble {
@@ -167,12 +167,11 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// In these words.
     pub(crate) fn new(why: impl Into<String>) -> Self {
         Self { why: why.into() }
     }
 
-    /// What an error of a system call means.
+    /// Explains an error of a system call.
     pub(crate) fn of_call(errno: Errno) -> Self {
         let why = match errno {
             Errno::ESRCH => "the task has ended",
@@ -186,9 +185,9 @@ impl Trouble {
         Self::new(why)
     }
 
-    /// What an error of a file means.
+    /// Explains an error of a file operation.
     pub(crate) fn of_file(path: &str, error: &io::Error) -> Self {
-        // Our own errors are already sentences.
+        // Errors made by ticktax already contain a sentence.
         if let Some(own) = error.get_ref() {
             return Self::new(format!("/{path}: {own}"));
         }

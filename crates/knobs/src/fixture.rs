@@ -1,4 +1,4 @@
-//! A machine that is a folder of files, for tests.
+//! A machine made of files in a temporary folder, for tests.
 
 use std::fs;
 use std::path::PathBuf;

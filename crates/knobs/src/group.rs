@@ -1,5 +1,5 @@
-//! A cgroup of a command's own: where it can be made, what it needs before a process can join, and
-//! how it is taken away again.
+//! A cgroup for a command: where to create it, how to prepare it for a process, and how to remove
+//! it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,27 +12,27 @@ use crate::cgroup::Cgroup;
 use crate::error::KnobError;
 use crate::system::{Outside, System};
 
-/// Beginning of the names of cgroups that ticktax makes; its PID follows.
+/// Prefix of the names of cgroups that ticktax makes; the PID follows.
 const PREFIX: &str = "ticktax-try-";
-/// A cgroup's list of processes, which also takes them.
+/// File with a cgroup's processes; writing to it moves a process there.
 const PROCS: &str = "cgroup.procs";
 
-/// What hands out a cgroup's settings.
+/// A cgroup controller, which provides some of a cgroup's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Controller {
     /// CPU time: quotas and weights.
     Cpu,
-    /// On which CPUs.
+    /// The set of allowed CPUs.
     Cpuset,
 }
 
-/// Attempts to remove a group: the kernel can take a moment to release a process that was just
-/// waited for.
+/// Number of attempts to remove a group. The kernel may take a moment to release a process that has
+/// just been waited for.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(2);
 
 impl Controller {
-    /// The one that has this setting of a cgroup.
+    /// The controller of a cgroup setting.
     pub fn of_knob(id: &str) -> Self {
         if id.starts_with("cgroup.cpuset") {
             Self::Cpuset
@@ -41,7 +41,7 @@ impl Controller {
         }
     }
 
-    /// The kernel's word for it.
+    /// The kernel's name of the controller.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -50,35 +50,36 @@ impl Controller {
     }
 }
 
-/// The folder of the cgroup that has a process' settings of this kind, in version 1 or 2.
+/// Folder of the cgroup that has a process's settings of this controller, in version 1 or 2.
 ///
 /// # Errors
 /// No hierarchy has the controller, or the process has ended.
 pub fn of_process(system: &System, pid: i32, controller: Controller) -> Result<PathBuf, KnobError> {
     let name = controller.name();
-    let none = |why: String| KnobError::Group {
+    let error = |why: String| KnobError::Group {
         what: format!("find the cgroup of process {pid}"),
         why,
     };
     let text = system
         .text(format!("proc/{pid}/cgroup"))
-        .map_err(|_| none("it has ended, or never was".to_owned()))?;
+        .map_err(|_| error("it has ended, or never was".to_owned()))?;
     let mounts = system.text("proc/self/mounts").unwrap_or_default();
     let root = hierarchy(system, &mounts, name).ok_or_else(|| {
-        none(format!(
+        error(format!(
             "no cgroup hierarchy with the {name} controller is mounted; mount one, such as cgroup2 on \
              /sys/fs/cgroup"
         ))
     })?;
-    let own = member(&text, name, root.version);
-    let own = own.ok_or_else(|| none(format!("the kernel names none of the {name} controller")))?;
-    Ok(match own.trim_start_matches('/') {
+    let group = member(&text, name, root.version);
+    let group =
+        group.ok_or_else(|| error(format!("the kernel names none of the {name} controller")))?;
+    Ok(match group.trim_start_matches('/') {
         "" => root.folder,
-        own => root.folder.join(own),
+        group => root.folder.join(group),
     })
 }
 
-/// Which of the two interfaces a hierarchy has.
+/// The interface of a hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V1,
@@ -91,15 +92,15 @@ struct Hierarchy {
     folder: PathBuf,
 }
 
-/// Where the hierarchy with a controller is mounted.
+/// Mount point of the hierarchy with a controller.
 fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarchy> {
-    let has = |text: &str| text.split_whitespace().any(|it| it == controller);
+    let has = |text: &str| text.split_whitespace().any(|word| word == controller);
     mounts.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         let (folder, kind, options) = (words.next()?, words.next()?, words.next()?);
         let folder = PathBuf::from(folder);
         match kind {
-            "cgroup" if options.split(',').any(|it| it == controller) => Some(Hierarchy {
+            "cgroup" if options.split(',').any(|option| option == controller) => Some(Hierarchy {
                 version: Version::V1,
                 folder,
             }),
@@ -115,23 +116,23 @@ fn hierarchy(system: &System, mounts: &str, controller: &str) -> Option<Hierarch
     })
 }
 
-/// The path of a process' cgroup within the hierarchy, from the text of `/proc/PID/cgroup`.
+/// Path of a process's cgroup within the hierarchy, from the text of `/proc/PID/cgroup`.
 fn member<'a>(text: &'a str, controller: &str, version: Version) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let is_it = match version {
-            Version::V1 => controllers.split(',').any(|it| it == controller),
+        let is_member = match version {
+            Version::V1 => controllers.split(',').any(|name| name == controller),
             Version::V2 => controllers.is_empty(),
         };
-        is_it.then_some(path)
+        is_member.then_some(path)
     })
 }
 
-/// A cgroup for a command: its folder, and the cgroup that gets its processes once it is removed.
+/// A cgroup for a command: its folder, and the cgroup that gets its processes when it is removed.
 ///
-/// The folder is always called `ticktax-try-N`, and its parent is `home` or above it. Places from a
-/// journal that do not match are refused.
+/// The folder is always named `ticktax-try-N`, and its parent is `home` or above it. Entries from a
+/// journal that do not match are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
@@ -147,11 +148,10 @@ struct Site<'a> {
 }
 
 impl Place {
-    /// Opens the parent of the folder, and its home, without following a link.
+    /// Opens the parent of the folder, and its home, without following symbolic links.
     ///
     /// # Errors
-    /// ticktax does not make such a folder, it is not on a cgroup file system, or those of the
-    /// system.
+    /// ticktax does not make such a folder, it is not on a cgroup file system, or a system error.
     fn site(&self, system: &System) -> io::Result<Site<'_>> {
         let name = self.folder.file_name().filter(|name| is_own(name));
         let parent = self.folder.parent();
@@ -176,8 +176,8 @@ impl Place {
 }
 
 impl Site<'_> {
-    /// Moves the group's processes home. A process may have ended since, and one that stays keeps
-    /// the group from being removed, so failures show there.
+    /// Moves the group's processes home, ignoring failures: a process may have ended. If one stays,
+    /// removing the group fails and reports it.
     fn send_home(&self) -> io::Result<()> {
         let group = self.parent.child(self.name)?;
         if let Some(home) = &self.home {
@@ -189,7 +189,7 @@ impl Site<'_> {
     }
 }
 
-/// Whether a name is one that ticktax gives its cgroups.
+/// Whether ticktax gives its cgroups such names.
 fn is_own(name: &OsStr) -> bool {
     let number = name.as_bytes().strip_prefix(PREFIX.as_bytes());
     number.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
@@ -204,11 +204,14 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
     let mut above = home.ancestors();
     let parent = above.find(|folder| {
         let given = system.text(folder.join("cgroup.subtree_control"));
-        // Version 1 has no such file, and gives every child all it has.
+        // Version 1 has no such file, and gives its controllers to every child.
         let is_v1 = || system.path(folder.join("tasks")).exists();
         given.map_or_else(
             |_| is_v1(),
-            |list| list.split_whitespace().any(|it| it == controller.name()),
+            |list| {
+                list.split_whitespace()
+                    .any(|word| word == controller.name())
+            },
         )
     });
     let parent = parent.ok_or_else(|| KnobError::Group {
@@ -224,19 +227,19 @@ pub(crate) fn place(system: &System, controller: Controller) -> Result<Place, Kn
         folder: parent.join(name),
         home,
     };
-    // Before it is in the journal: an undo would refuse it again and again.
+    // Check before it is in the journal; otherwise every undo would be refused again.
     if let Err(error) = place.site(system) {
         return Err(place.error("make", &error));
     }
     Ok(place)
 }
 
-/// Makes the group, unless it is there, so that a process that joins it can run.
+/// Creates the group, unless it exists, so that a process that joins it can run.
 pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
     let make = || -> io::Result<()> {
         let site = place.site(system)?;
         let group = site.parent.make(site.name)?;
-        // In version 1, a new group has no CPU and no memory, and lets nobody in.
+        // In version 1, a new group has no CPUs and no memory nodes, so processes cannot join it.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             let is_empty = group.text(file).is_ok_and(|text| text.is_empty());
             if let (true, Ok(value)) = (is_empty, site.parent.text(file))
@@ -250,7 +253,7 @@ pub(crate) fn make(system: &System, place: &Place) -> Result<(), KnobError> {
     make().map_err(|error| place.error("make", &error))
 }
 
-/// Puts a process into a group.
+/// Moves a process into a group.
 pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobError> {
     let group = Cgroup::walk(system, folder);
     let put = group.and_then(|group| group.put(PROCS, &pid.to_string()));
@@ -260,10 +263,10 @@ pub(crate) fn join(system: &System, folder: &Path, pid: i32) -> Result<(), KnobE
     })
 }
 
-/// Removes a group after its processes have gone home. Succeeds if the group is gone already.
+/// Removes a group after moving its processes home. Succeeds if the group no longer exists.
 ///
 /// # Errors
-/// It is not a group that ticktax makes, a process stays in it, or the kernel refuses.
+/// ticktax does not make such a group, a process stays in it, or the kernel refuses.
 pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> {
     let site = match place.site(system) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -286,7 +289,7 @@ pub(crate) fn dissolve(system: &System, place: &Place) -> Result<(), KnobError> 
     }
 }
 
-/// Whether another try would end the same way: the folder is a link, or not a cgroup.
+/// Whether another attempt would fail the same way: the folder is a link, or not a cgroup.
 fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some() || error.kind() == io::ErrorKind::NotADirectory
 }
@@ -325,33 +328,34 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
     fn machine(mounts: &str, cgroup: &str) -> Machine {
         let machine = Machine::new();
         machine.put("proc/self/mounts", mounts);
-        let own = format!("proc/{}/cgroup", std::process::id());
-        for file in ["proc/7/cgroup", &own] {
+        let own_file = format!("proc/{}/cgroup", std::process::id());
+        for file in ["proc/7/cgroup", &own_file] {
             machine.put(file, cgroup);
         }
         machine
     }
 
     #[test]
-    fn a_process_is_found_in_both_versions() {
+    fn a_processs_cgroup_is_found_in_both_versions() {
         let v1 = machine(V1, "4:cpuset:/set\n2:cpu,cpuacct:/a/b\n0::/c\n");
         v1.put("sys/fs/cgroup/unified/cgroup.controllers", "\n");
-        let of = |machine: &Machine, it| of_process(&machine.system(), 7, it).ok();
+        let group_of =
+            |machine: &Machine, controller| of_process(&machine.system(), 7, controller).ok();
         let cpu = Path::new("/sys/fs/cgroup/cpu,cpuacct/a/b");
-        assert_eq!(of(&v1, Controller::Cpu).as_deref(), Some(cpu));
+        assert_eq!(group_of(&v1, Controller::Cpu).as_deref(), Some(cpu));
         let set = Path::new("/sys/fs/cgroup/cpuset/set");
-        assert_eq!(of(&v1, Controller::Cpuset).as_deref(), Some(set));
+        assert_eq!(group_of(&v1, Controller::Cpuset).as_deref(), Some(set));
         let v2 = machine(V2, "0::/user.slice/s\n");
         v2.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io\n");
         let slice = Path::new("/sys/fs/cgroup/user.slice/s");
-        assert_eq!(of(&v2, Controller::Cpu).as_deref(), Some(slice));
+        assert_eq!(group_of(&v2, Controller::Cpu).as_deref(), Some(slice));
         v2.put("sys/fs/cgroup/cgroup.controllers", "io\n");
         let why = of_process(&v2.system(), 7, Controller::Cpu).unwrap_err();
         assert!(why.to_string().contains("mount one"), "{why}");
     }
 
     #[test]
-    fn version_2_makes_it_where_the_controller_is_handed_down() {
+    fn version_2_groups_are_created_where_the_controller_is_delegated() {
         let machine = machine(V2, "0::/user.slice/s\n");
         machine.put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io\n");
         for (group, given) in [
@@ -370,7 +374,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
     }
 
     #[test]
-    fn a_group_of_version_1_has_the_cpus_of_its_parent() {
+    fn version_1_groups_get_their_parents_cpus() {
         let machine = machine(V1, "4:cpuset:/\n");
         machine.put("sys/fs/cgroup/cpuset/tasks", "1\n");
         machine.put("sys/fs/cgroup/cpuset/cpuset.cpus", "0-1\n");
@@ -381,7 +385,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             let folder = found.folder.strip_prefix("/").unwrap();
             folder.join(name).display().to_string()
         };
-        // As the kernel makes it.
+        // The state of a new group.
         machine.put(&file("cpuset.cpus"), "\n");
         machine.put(&file("cpuset.mems"), "\n");
         make(&system, &found).unwrap();
@@ -390,7 +394,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
     }
 
     #[test]
-    fn what_is_gone_is_gone() {
+    fn missing_groups_count_as_removed() {
         let machine = Machine::new();
         let place = Place {
             folder: "/cg/ticktax-try-7".into(),
@@ -406,7 +410,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
     }
 
     #[test]
-    fn only_groups_that_ticktax_makes_are_made_and_removed() {
+    fn only_ticktaxs_own_groups_are_created_and_removed() {
         let machine = Machine::new();
         machine.put("victim/cgroup.procs", "precious\n");
         for folder in ["cg/slice/ticktax-try-7", "cg/ticktax-try-8", "cg/other"] {
@@ -416,13 +420,13 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
         symlink(machine.path("cg"), machine.path("link")).unwrap();
         symlink(machine.path("victim"), machine.path("cg/ticktax-try-9")).unwrap();
         for (folder, home) in [
-            // Names that ticktax does not give.
+            // Names that ticktax does not use.
             ("/cg/other", "/cg"),
             ("/cg/ticktax-try-", "/cg"),
             ("/cg/ticktax-try-7x", "/cg"),
             ("/cg/ticktax-try-8/..", "/cg"),
             ("ticktax-try-8", ""),
-            // Ways out.
+            // Paths that lead elsewhere.
             ("/cg/ticktax-try-8", "/victim"),
             ("/cg/ticktax-try-8", "/cg/../victim"),
             ("/link/ticktax-try-8", "/link"),
@@ -445,7 +449,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
     }
 
     #[test]
-    fn the_running_machine_has_groups_only_on_a_cgroup_file_system() {
+    fn on_the_running_machine_groups_must_be_on_a_cgroup_file_system() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let group = root.join("ticktax-try-7");

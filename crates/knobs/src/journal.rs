@@ -1,19 +1,23 @@
-//! The journal: what a run is about to change, a line each, on the disk before anything changes.
+//! The journal: records each planned change on disk before it is made.
 //!
-//! A line is checksummed JSON. `Began` says on which boot of the machine the lines after it were
-//! written, and by whom; `Intended` that a setting is about to change, with what it was; `Written`
-//! what it was when it was read back; `Undone` that nothing is left to do about it; `Making` that a
-//! cgroup is about to be made, and `Dissolved` that it is gone. A process may be killed anywhere in
-//! between: a line that is cut short was not on the disk yet, so what it announces was not begun.
+//! A line is JSON with a checksum:
+//! - `Began`: the boot during which the following lines were written, and the run that wrote them.
+//! - `Intended`: a setting is about to change; its original value.
+//! - `Written`: the value read back.
+//! - `Undone`: the setting needs no further action.
+//! - `Making`: a cgroup is about to be created.
+//! - `Dissolved`: the cgroup is gone.
 //!
-//! The file is locked while it is open, and stays when it is empty: there is never a moment at
-//! which two runs lock two files of one name.
+//! The process may be killed at any point. A truncated line was not yet on disk, so the change that
+//! it announces was not started.
 //!
-//! Root writes what the journal says into the kernel, so the journal is read only if nobody but the
-//! effective user could have written it: the file is a regular one of this user in a [`Folder`] of
-//! this user, below folders that only this user and root can change. A file that does not begin as
-//! a journal does is somebody's data and is left alone. `end.rs` says what happens to lines that
-//! cannot be read.
+//! The file is locked while open, and is not deleted when empty. Otherwise two runs could lock two
+//! different files of the same name.
+//!
+//! Root writes the journal's values into the kernel, so the journal is only read if no other user
+//! could have written it. It must be a regular file of the effective user in a [`Folder`] of that
+//! user, below folders that only this user and root can change. A file that does not start like a
+//! journal is other data and is not touched. `end.rs` handles unreadable lines.
 
 mod end;
 
@@ -33,70 +37,70 @@ use crate::target::Target;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Record {
-    /// A run begins to change settings.
+    /// A run starts to change settings.
     Began {
-        /// The kernel's name for the boot.
+        /// The kernel's id of the boot.
         boot: String,
-        /// Who: a command with its PID.
+        /// The run: a command with its PID.
         by: String,
-        /// When, ms since 1970.
+        /// Start time, ms since 1970.
         at_unix_ms: i64,
     },
     /// A setting is about to change.
     Intended {
         knob: String,
         target: Target,
-        /// What tells the target from a later one of its name.
+        /// Distinguishes the target from a later one with the same name.
         identity: String,
         old: String,
         new: String,
-        /// The kernel changes it along with another, whose line follows.
+        /// Whether the kernel changes it along with another setting, whose line follows.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         along: bool,
     },
-    /// It was read back.
+    /// The setting was read back.
     Written {
         knob: String,
         target: Target,
         value: String,
     },
-    /// Nothing is left to do about it.
+    /// The setting needs no further action.
     Undone {
         knob: String,
         target: Target,
         outcome: UndoOutcome,
     },
-    /// A cgroup is about to be made.
+    /// A cgroup is about to be created.
     Making {
         folder: PathBuf,
-        /// Where its processes belong once it is gone.
+        /// Cgroup that its processes return to when it is removed.
         home: PathBuf,
     },
-    /// It is gone.
+    /// The cgroup is gone.
     Dissolved { folder: PathBuf },
 }
 
-/// A point at which a run may be killed: what was just done.
+/// A point at which tests kill a run, named after the action just completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// The journal is open and locked.
     Locked,
     /// Half of a line is written.
     HalfLine,
-    /// A line is written, and perhaps not on the disk.
+    /// A line is written, but might not be on disk.
     Line,
-    /// It is on the disk.
+    /// The line is on disk.
     Synced,
-    /// A setting has been given its new value.
+    /// A setting has its new value.
     Set,
-    /// A setting has been given its old value.
+    /// A setting has its original value again.
     PutBack,
     /// The journal is empty again.
     Cleared,
 }
 
 impl Step {
-    /// Every one.
+    /// All steps.
     pub const ALL: [Self; 7] = [
         Self::Locked,
         Self::HalfLine,
@@ -108,16 +112,16 @@ impl Step {
     ];
 }
 
-/// Hears of each step, for tests that stop there.
+/// Callback for each step, for tests that stop there.
 pub type OnStep = Box<dyn FnMut(Step)>;
 
 /// An open journal.
 pub(crate) struct Journal {
     path: PathBuf,
     file: LockedFile,
-    /// Where the next line goes.
+    /// Position of the next line.
     end: u64,
-    /// Reason to leave the file unchanged: no line is written then, and nothing is cut.
+    /// Reason to leave the file unchanged. If set, lines are neither written nor cut.
     frozen: Option<KnobError>,
     on_step: OnStep,
 }
@@ -126,14 +130,14 @@ pub(crate) struct Journal {
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) records: Vec<Record>,
-    /// Lines that could not be read.
+    /// Number of unreadable lines.
     pub(crate) damaged: u64,
     /// Copy of an unreadable end that was cut off.
     pub(crate) copy: Option<PathBuf>,
 }
 
 impl Contents {
-    /// Who wrote last.
+    /// The run that wrote last.
     pub(crate) fn by(&self) -> Option<&str> {
         let mut latest = self.records.iter().rev();
         latest.find_map(|record| match record {
@@ -151,7 +155,7 @@ struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Opens the file in a folder that `open` opens.
+    /// Opens the file in the folder that `open` returns.
     fn new(
         path: &'a Path,
         create: bool,
@@ -160,18 +164,18 @@ impl<'a> Opened<'a> {
         let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         let folder = open(path.parent().unwrap_or(Path::new("")))?;
         let file = folder.write(name, create, 0o600)?;
-        // The name is on the disk once its folder is.
+        // Syncing the folder puts the file's name on disk.
         folder.sync();
         Ok(Self { folder, name, file })
     }
 }
 
 impl Journal {
-    /// Opens and locks the journal, and makes it where it is not there.
+    /// Opens and locks the journal, and creates it if necessary.
     ///
     /// # Errors
-    /// Another run has it, somebody else could have written it, a line before its end cannot be
-    /// read, or it cannot be used.
+    /// Another run holds it, another user could have written it, a line before its end is
+    /// unreadable, or it cannot be used.
     pub(crate) fn open(path: &Path, on_step: OnStep) -> Result<(Self, Contents), KnobError> {
         let opened = Opened::new(path, true, |folder| Folder::make_trusted(folder, 0o700));
         let opened = opened.map_err(|error| trouble("open", path, &error))?;
@@ -182,10 +186,10 @@ impl Journal {
         }
     }
 
-    /// Opens and locks a journal for putting back what it says; `None` where it is not there.
+    /// Opens and locks an existing journal for an undo; `None` if it does not exist.
     ///
     /// # Errors
-    /// Another run has it, somebody else could have written it, or it cannot be used.
+    /// Another run holds it, another user could have written it, or it cannot be used.
     pub(crate) fn open_existing(
         path: &Path,
         on_step: OnStep,
@@ -245,17 +249,16 @@ impl Journal {
         self.frozen.as_ref()
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Tells the test that listens.
+    /// Notifies the test's callback.
     pub(crate) fn step(&mut self, step: Step) {
         (self.on_step)(step);
     }
 
-    /// Puts a line at the end, and on the disk. Where that fails, nothing of it stays.
+    /// Appends a line and syncs it to disk. If that fails, the partial line is removed.
     pub(crate) fn append(&mut self, record: &Record) -> Result<(), KnobError> {
         if self.frozen.is_some() {
             return Ok(());
@@ -267,7 +270,7 @@ impl Journal {
         };
         let line = disk::checked_line(record).map_err(|_| unwritable())?;
         if let Err(error) = self.write(&line) {
-            // Where even that fails, the next run leaves a cut line out.
+            // If even the cut fails, the next run ignores a partial line.
             let _ = self.cut();
             return Err(trouble("write", &self.path, &error));
         }
@@ -286,7 +289,7 @@ impl Journal {
         self.file.sync_all()
     }
 
-    /// Empties it: nothing is left to undo.
+    /// Empties the journal when nothing is left to undo.
     pub(crate) fn clear(&mut self) -> Result<(), KnobError> {
         if self.frozen.is_some() {
             return Ok(());
@@ -298,7 +301,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes away what is beyond its end.
+    /// Truncates the file to its end position.
     fn cut(&mut self) -> io::Result<()> {
         if self.frozen.is_none() && self.file.metadata()?.len() != self.end {
             self.file.set_len(self.end)?;
@@ -308,8 +311,8 @@ impl Journal {
     }
 }
 
-/// The bytes of a journal; `None` if the file begins as no journal does. Only its beginning is read
-/// then.
+/// Bytes of a journal; `None` if the file does not start like a journal. Only its beginning is read
+/// in that case.
 fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let mut reader = BufReader::new(file);
     let mut bytes = Vec::new();
@@ -322,7 +325,8 @@ fn read(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Error that names the run that holds the lock, read through the handle that could not be locked.
+/// Error that names the run holding the lock. It reads the journal through the handle that could
+/// not be locked.
 fn busy(path: &Path, mut other: File) -> KnobError {
     let bytes = read(&mut other).ok().flatten().unwrap_or_default();
     let contents = end::parse(&bytes).contents;
@@ -333,7 +337,7 @@ fn busy(path: &Path, mut other: File) -> KnobError {
 }
 
 fn trouble(verb: &'static str, path: &Path, error: &io::Error) -> KnobError {
-    // A refusal of our own has its remedy.
+    // Permission errors from ticktax's own checks already contain a remedy.
     let is_denied = error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_none();
     let why = if is_denied {
         "permission denied; run as root".to_owned()

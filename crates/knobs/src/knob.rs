@@ -1,4 +1,4 @@
-//! A setting: how it is read and written, what its values are, and what there is to know before it is changed.
+//! A setting: how to read and write it, its valid values, and its documentation.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::system::System;
 use crate::target::{Presence, Target};
 use crate::values::Values;
 
-/// A setting: a row of the registry.
+/// A setting, as a row of the registry.
 pub struct Knob {
     pub(crate) id: &'static str,
     pub(crate) scope: KnobScope,
@@ -29,7 +29,7 @@ pub struct Knob {
     pub(crate) settle: Nanos,
 }
 
-/// A row without words.
+/// A row without texts.
 pub(crate) const fn knob(
     id: &'static str,
     scope: KnobScope,
@@ -66,73 +66,73 @@ pub(crate) const fn knob(
 }
 
 impl Knob {
-    /// What its values are counted in.
+    /// Sets the unit of its values.
     pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = Some(unit);
         self
     }
 
-    /// A value can slow other programs down, or fail them; why.
+    /// Marks the setting as able to slow down or break other programs, with the reason.
     pub(crate) const fn careful(mut self, why: &'static str) -> Self {
         self.risk = KnobRisk::Careful;
         self.risk_reason = why;
         self
     }
 
-    /// A value can hang the machine; how.
+    /// Marks the setting as able to hang the machine, with the reason.
     pub(crate) const fn dangerous(mut self, why: &'static str) -> Self {
         self.risk = KnobRisk::Dangerous;
         self.risk_reason = why;
         self
     }
 
-    /// What it sets, and what is gained and lost by that.
+    /// Sets the description and the trade-offs.
     pub(crate) const fn words(mut self, about: &'static str, trades: &'static str) -> Self {
         self.about = about;
         self.trades = trades;
         self
     }
 
-    /// Which kernels have it, and where their documentation describes it.
+    /// Sets the kernels that have the setting, and the place of its documentation.
     pub(crate) const fn from(mut self, kernels: &'static str, source: &'static str) -> Self {
         self.kernels = kernels;
         self.source = source;
         self
     }
 
-    /// The kernel changes these along with it.
+    /// Lists other settings that the kernel changes along with this one.
     pub(crate) const fn also(mut self, also: &'static [&'static str]) -> Self {
         self.also = also;
         self
     }
 
-    /// A change is in full effect only after so many ms.
+    /// Sets the time in ms until a change takes full effect.
     pub(crate) const fn settles_in_ms(mut self, time: i64) -> Self {
         self.settle = Nanos::from_millis(time);
         self
     }
 
-    /// Its name, as it is typed: `vm.swappiness`.
+    /// Name as the user types it, such as `vm.swappiness`.
     pub const fn id(&self) -> &'static str {
         self.id
     }
 
-    /// What it is of.
+    /// Kind of target.
     pub const fn scope(&self) -> KnobScope {
         self.scope
     }
 
-    /// What may go wrong when it is changed.
+    /// Risk of changing it.
     pub const fn risk(&self) -> KnobRisk {
         self.risk
     }
 
-    /// How long to wait after a change before anything is measured.
+    /// Time to wait after a change before measuring.
     pub const fn settle(&self) -> Nanos {
         self.settle
     }
 
-    /// That it may be changed at all, and by somebody who agreed to what may go wrong.
+    /// Checks that the setting can be changed, and that the user consented if it is dangerous.
     ///
     /// # Errors
     /// [`KnobError::ReadOnly`] or [`KnobError::Dangerous`].
@@ -152,10 +152,10 @@ impl Knob {
         }
     }
 
-    /// A value in the words that reading it gives.
+    /// Normalizes a value to the form that reading returns.
     ///
     /// # Errors
-    /// [`KnobError::Value`], with what it can be.
+    /// [`KnobError::Value`], with the valid values.
     pub fn parse(&self, system: &System, target: &Target, text: &str) -> Result<String, KnobError> {
         let offered = match self.values {
             Values::Offered => self.mechanism.offered(system, target),
@@ -170,10 +170,10 @@ impl Knob {
         })
     }
 
-    /// What it is set to.
+    /// Current value of the setting.
     ///
     /// # Errors
-    /// The target is of another kind or gone, or the kernel does not let it be read.
+    /// The target has another kind or does not exist, or the kernel refuses the read.
     pub fn read(&self, system: &System, target: &Target) -> Result<String, KnobError> {
         self.require(system, target)?;
         let read = self.look(system, target);
@@ -184,7 +184,7 @@ impl Knob {
         })
     }
 
-    /// Its readings of all that was asked about, for a page.
+    /// Reads the setting of all `targets`, for output.
     pub fn readings(&self, system: &System, targets: &[Target]) -> KnobReadings {
         let reading = |target: &Target| {
             let read = self.read(system, target);
@@ -201,7 +201,8 @@ impl Knob {
         }
     }
 
-    /// That the target is of its kind, and there; what tells it from a later one.
+    /// Checks that the target has the right kind and exists. Returns its identity, which differs
+    /// from that of a later target with the same name.
     pub(crate) fn require(&self, system: &System, target: &Target) -> Result<String, KnobError> {
         if target.scope() != self.scope {
             return Err(KnobError::Scope {
@@ -223,13 +224,13 @@ impl Knob {
         }
     }
 
-    /// What it is set to, of a target that is there.
+    /// Reads the value of a target that exists.
     pub(crate) fn look(&self, system: &System, target: &Target) -> Result<String, Trouble> {
         let text = self.mechanism.read(system, target)?;
         Ok(self.values.read(&text))
     }
 
-    /// Sets it to a value in the words that reading it gives.
+    /// Writes a value in its normalized form.
     pub(crate) fn write(
         &self,
         system: &System,
@@ -239,12 +240,12 @@ impl Knob {
         self.mechanism.write(system, target, value)
     }
 
-    /// Whether it is in force only while the process that set it lives.
+    /// Whether the setting lasts only as long as the process that set it.
     pub(crate) const fn is_held(&self) -> bool {
         self.mechanism.is_held()
     }
 
-    /// It in a line.
+    /// Summary for the list of settings.
     pub fn line(&self) -> KnobLine {
         KnobLine {
             id: self.id.to_owned(),
@@ -254,9 +255,9 @@ impl Knob {
         }
     }
 
-    /// All there is to say about it.
+    /// Complete documentation of the setting.
     pub fn sheet(&self) -> KnobSheet {
-        let reason = Some(self.risk_reason).filter(|it| !it.is_empty());
+        let reason = Some(self.risk_reason).filter(|reason| !reason.is_empty());
         KnobSheet {
             id: self.id.to_owned(),
             scope: self.scope,
@@ -281,7 +282,7 @@ impl fmt::Debug for Knob {
     }
 }
 
-/// What settings of this kind are of, in a sentence.
+/// Describes the kind of target in a sentence.
 pub const fn of_what(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "the machine",
@@ -294,7 +295,7 @@ pub const fn of_what(scope: KnobScope) -> &'static str {
     }
 }
 
-/// What to do where there is no such thing.
+/// Where to look up existing targets of a kind.
 const fn where_to_look(scope: KnobScope) -> &'static str {
     match scope {
         KnobScope::Machine => "there is no machine",

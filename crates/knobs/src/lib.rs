@@ -1,9 +1,8 @@
-//! Settings of a live machine: what they are, reading and writing them, and putting them back whatever
-//! happens.
+//! Reads and writes settings of a live machine, and restores them however the run ends.
 //!
-//! A [`Knob`] is a row of the registry: what it sets, what that trades, what its values are, and the
-//! mechanism that reads and writes it. A [`Session`] changes settings and puts them back; what it is about to
-//! change is in its journal, on the disk, before it does.
+//! A [`Knob`] is a row of the registry. It describes a setting, its trade-offs and values, and the
+//! mechanism that reads and writes it. A [`Session`] changes settings and restores them. Before
+//! each change, it writes the original value to its journal on disk.
 
 mod cgroup;
 mod error;

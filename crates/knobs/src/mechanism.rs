@@ -1,4 +1,4 @@
-//! How settings are read and written: a file a mechanism.
+//! Mechanisms that read and write settings, one per file.
 
 mod boot;
 mod choice;
@@ -23,29 +23,29 @@ pub(crate) use idle_states::FORM as IDLE_STATES;
 pub(crate) use quota::FORM as QUOTA;
 pub(crate) use scheduling::{POLICY, SLICE};
 
-/// How a setting is read and written. `{}` in a path stands for what the setting is of: a CPU's number, a
+/// How a setting is read and written. `{}` in a path stands for the target: a CPU's number, a
 /// disk's name, a cgroup's folder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mechanism {
-    /// A file that holds the value and takes it.
+    /// A file that holds the value.
     File(&'static str),
-    /// A file that lists words, the one in force in brackets.
+    /// A file that lists words, with the active one in brackets.
     Choice(&'static str),
     /// A file that holds CPUs as a bit mask.
     Mask(&'static str),
-    /// A file that is another one in each network namespace.
+    /// A file that differs in each network namespace.
     Namespaced(&'static str),
-    /// The idle states of a CPU that are switched off.
+    /// The disabled idle states of a CPU.
     IdleStates,
-    /// A limit of dirty memory, which is a share in one file or bytes in another: writing either sets the
-    /// other to 0.
+    /// A limit on dirty memory: a percentage in one file, or bytes in another. Writing either sets
+    /// the other to 0.
     DirtyLimit {
         ratio: &'static str,
         bytes: &'static str,
     },
-    /// A device that limits latency for as long as it is held open.
+    /// A device that limits latency while it is held open.
     DmaLatency,
-    /// A cgroup's quota, of either version.
+    /// A cgroup's quota, of version 1 or 2.
     Quota,
     /// A task's nice value.
     Nice,
@@ -55,19 +55,19 @@ pub(crate) enum Mechanism {
     Slice,
     /// The CPUs that a task may run on.
     TaskAffinity,
-    /// A parameter that the kernel was started with.
+    /// A boot parameter of the kernel.
     Boot(&'static str),
 }
 
-/// What keeps a value in force for as long as it lives.
+/// Keeps a value in effect until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Open for its effect.
+    /// Only kept open.
     _file: File,
 }
 
 impl Mechanism {
-    /// Where the kernel has it, for people.
+    /// Location of the setting, for the user.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::File(path) | Self::Choice(path) | Self::Mask(path) | Self::Namespaced(path) => {
@@ -94,7 +94,7 @@ impl Mechanism {
         matches!(self, Self::Boot(_))
     }
 
-    /// Whether a value is in force only while the process that wrote it holds it.
+    /// Whether a value lasts only while the process that wrote it holds it.
     pub(crate) const fn is_held(&self) -> bool {
         matches!(self, Self::DmaLatency)
     }
@@ -117,7 +117,7 @@ impl Mechanism {
         }
     }
 
-    /// Writes a value in the words that reading gives.
+    /// Writes a value in the form that reading returns.
     pub(crate) fn write(
         &self,
         system: &System,
@@ -141,7 +141,7 @@ impl Mechanism {
         Ok(None)
     }
 
-    /// The words that its own file lists.
+    /// The words listed in the setting's own file.
     pub(crate) fn offered(&self, system: &System, target: &Target) -> Vec<String> {
         match self {
             Self::Choice(path) => choice::offered(system, &expanded(path, target)),
@@ -149,7 +149,7 @@ impl Mechanism {
         }
     }
 
-    /// The words that another file lists.
+    /// The words listed in another file.
     pub(crate) fn offered_in(&self, system: &System, target: &Target, path: &str) -> Vec<String> {
         match self {
             Self::Namespaced(_) => {
@@ -161,8 +161,8 @@ impl Mechanism {
     }
 }
 
-/// The path with the target's number or name. A cgroup has its files opened by handle
-/// ([`file::read_of`]) and a network namespace is entered, so neither puts its path here.
+/// Replaces `{}` in the path with the target's number or name. Files of a cgroup are opened by
+/// handle ([`file::read_of`]) and network namespaces are entered, so their paths are not inserted.
 fn expanded(path: &str, target: &Target) -> String {
     let name = match target {
         Target::Machine | Target::Cgroup(_) | Target::Net(_) => return path.to_owned(),

@@ -1,6 +1,7 @@
-//! All settings: a row each.
+//! All settings, one row each.
 //!
-//! The list in docs/knobs.md, `ticktax knob` and the journal are made from [`all`]. A new setting is a row.
+//! [`all`] is the source of the list in docs/knobs.md, of `ticktax knob` and of the journal. A new
+//! setting needs only a new row.
 
 mod boot;
 mod cpu;
@@ -23,9 +24,9 @@ static ALL: [&[Knob]; 7] = [
     &boot::KNOBS,
 ];
 
-/// How like two names are, 0 to 1, for one to be offered where the other was typed.
+/// Minimum similarity, 0 to 1, of a name that is suggested for an unknown one.
 const ALIKE: f64 = 0.75;
-/// How many names are offered.
+/// Maximum number of suggested names.
 const OFFERED: usize = 3;
 
 /// All settings, in the order of the documentation.
@@ -33,10 +34,10 @@ pub fn all() -> impl Iterator<Item = &'static Knob> + Clone {
     ALL.iter().copied().flatten()
 }
 
-/// The setting of this name.
+/// Finds a setting by name.
 ///
 /// # Errors
-/// [`KnobError::Unknown`], with names like it.
+/// [`KnobError::Unknown`], with similar names.
 pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     known(id).ok_or_else(|| KnobError::Unknown {
         id: id.to_owned(),
@@ -44,12 +45,12 @@ pub fn find(id: &str) -> Result<&'static Knob, KnobError> {
     })
 }
 
-/// The same, without words.
+/// Like [`find`], but without an error message.
 pub(crate) fn known(id: &str) -> Option<&'static Knob> {
     all().find(|knob| knob.id == id)
 }
 
-/// Settings of which a word is in the name, in what they are of, or in what is said of them.
+/// Settings with a word in their name, kind of target, or description.
 pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     let word = word.to_lowercase();
     all().filter(move |knob| {
@@ -58,14 +59,14 @@ pub fn matching(word: &str) -> impl Iterator<Item = &'static Knob> + use<> {
     })
 }
 
-/// Names like one that is not there; where to find all, if none is.
+/// Suggests names similar to an unknown one, or the command that lists all.
 fn hint(id: &str) -> String {
     let typed = id.trim().to_lowercase().replace('/', ".");
     let likeness = |knob: &Knob| {
         let name = knob.id;
         let last = name.rsplit('.').next().unwrap_or(name);
-        // Whoever leaves out what stands before the dot means any.
-        let parts = [name, last].map(|it| strsim::jaro_winkler(&typed, it));
+        // A name without its prefix matches any prefix.
+        let parts = [name, last].map(|name| strsim::jaro_winkler(&typed, name));
         let is_part = typed.len() > 2 && (name.contains(&typed) || typed.contains(last));
         parts[0].max(parts[1]).max(if is_part { 0.9 } else { 0.0 })
     };
@@ -79,7 +80,7 @@ fn hint(id: &str) -> String {
     }
 }
 
-/// The list of all settings, as docs/knobs.md has it: a table in Markdown.
+/// The list of all settings in docs/knobs.md: a table in Markdown.
 pub fn markdown() -> String {
     let row = |knob: &Knob| {
         let sheet = knob.sheet();
@@ -88,7 +89,7 @@ pub fn markdown() -> String {
             .map_or_else(String::new, |unit| format!(", {unit}"));
         let reason = sheet
             .risk_reason
-            .map_or_else(String::new, |it| format!(": {it}"));
+            .map_or_else(String::new, |reason| format!(": {reason}"));
         format!(
             "| `{}` | {} | {}{unit} | {} | {}{reason} | {} |\n",
             sheet.id,
@@ -115,7 +116,7 @@ mod tests {
     use crate::mechanism::Mechanism;
 
     #[test]
-    fn names_are_distinct_and_begin_with_what_they_are_of() {
+    fn names_are_unique_and_start_with_their_scope() {
         let ids: BTreeSet<&str> = all().map(|knob| knob.id).collect();
         assert_eq!(ids.len(), all().count());
         for knob in all() {
@@ -133,18 +134,21 @@ mod tests {
         }
     }
 
-    /// What is proposed by those who know no machine can be tried, and asks for consent where that is needed. Of the
-    /// whole machine's sysctls any may be.
+    /// Commands proposed by code that does not know the machine can be tried, and ask for consent
+    /// if needed. Any sysctl of the whole machine may be proposed.
     #[test]
-    fn what_may_be_proposed_can_be_tried() {
+    fn proposed_knobs_can_be_tried() {
         for (id, dangerous) in KnobProposal::KNOBS {
             let knob = known(id).unwrap_or_else(|| panic!("{id}"));
             assert_ne!(knob.risk, KnobRisk::ReadOnly, "{id}");
             assert_eq!(knob.risk == KnobRisk::Dangerous, dangerous, "{id}");
         }
-        let proposed: BTreeSet<&str> = KnobProposal::KNOBS.iter().map(|it| it.0).collect();
+        let proposed: BTreeSet<&str> = KnobProposal::KNOBS
+            .iter()
+            .map(|proposal| proposal.0)
+            .collect();
         let sysctls =
-            all().filter(|it| it.id.starts_with("kernel.") && it.risk != KnobRisk::ReadOnly);
+            all().filter(|knob| knob.id.starts_with("kernel.") && knob.risk != KnobRisk::ReadOnly);
         for knob in sysctls {
             assert!(proposed.contains(knob.id), "{knob:?}");
         }
@@ -165,7 +169,7 @@ mod tests {
             let says_why = matches!(knob.risk, KnobRisk::Careful | KnobRisk::Dangerous);
             assert_eq!(says_why, !knob.risk_reason.is_empty(), "{knob:?}");
             let sentences = [knob.trades, knob.risk_reason];
-            for text in sentences.iter().filter(|it| !it.is_empty()) {
+            for text in sentences.iter().filter(|text| !text.is_empty()) {
                 assert!(text.ends_with('.'), "{knob:?}: {text}");
             }
             assert!(!knob.about.ends_with('.'), "{knob:?}: a line, no sentence");
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_along_is_a_knob_of_the_same_thing() {
+    fn companions_are_knobs_of_the_same_scope() {
         for knob in all() {
             for id in knob.also {
                 let other = known(id).unwrap_or_else(|| panic!("{knob:?}: {id}"));
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_knobs_are_in_one_place() {
+    fn no_two_knobs_share_a_place() {
         let mut places: BTreeMap<String, &str> = BTreeMap::new();
         for knob in all() {
             let shared = matches!(knob.mechanism, Mechanism::Slice | Mechanism::Policy);
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_name_what_a_knob_is_of() {
+    fn paths_contain_the_target() {
         for knob in all() {
             let place = format!("{:?}", knob.mechanism);
             let is_path = place.contains("File") || place.contains("Choice");
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_near_are_offered() {
+    fn similar_names_are_suggested() {
         for (typed, offered) in [
             ("vm.swapiness", "vm.swappiness"),
             ("swappiness", "vm.swappiness"),
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_finds_what_it_is_about() {
+    fn knobs_are_found_by_words_of_their_description() {
         assert!(matching("HUGE").any(|knob| knob.id == "thp.enabled"));
         assert_eq!(matching("proc.affinity").count(), 1);
         assert_eq!(matching("no such word").count(), 0);

@@ -1,7 +1,8 @@
-//! Changing settings, and putting them back.
+//! Changes settings and restores them.
 //!
-//! A [`Session`] writes to its journal what it is about to change, changes it, reads it back, and puts
-//! everything back when it ends. What a killed one left is put back by the next, or by [`undo`].
+//! A [`Session`] writes each planned change to its journal, makes the change, and reads the value
+//! back. When it ends, it restores everything. The next session, or [`undo`], restores what a
+//! killed session left.
 
 mod left;
 
@@ -22,27 +23,27 @@ use crate::target::{Presence, Target};
 
 use left::{Left, Pending};
 
-/// Whether somebody agreed to change settings that are dangerous.
+/// Whether the user consented to change dangerous settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consent {
-    /// They did.
+    /// The user consented.
     Given,
-    /// They did not, and dangerous settings stay as they are.
+    /// The user did not consent, so dangerous settings must not be changed.
     Withheld,
 }
 
-/// What became of a value that was asked for.
+/// Result of setting a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What the setting was.
+    /// The previous value.
     pub old: String,
-    /// What it was to be, in the words that reading it gives.
+    /// The requested value, normalized.
     pub asked: String,
-    /// What it is: something else than was asked for where the kernel holds values to its own limits.
+    /// The value read back. It differs from the requested one if the kernel clamps it.
     pub got: String,
 }
 
-/// A run that changes settings. It has the journal, and is the only one.
+/// A run that changes settings. It holds the journal's lock, so only one can exist.
 pub struct Session {
     system: System,
     journal: Journal,
@@ -53,10 +54,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Locks the journal, and puts back what a killed run left. `by` says who this is, a command with its PID.
+    /// Locks the journal, and restores what a killed run left. `by` identifies this run: a command
+    /// with its PID.
     ///
     /// # Errors
-    /// Another run changes settings, or the journal cannot be used.
+    /// Another run is changing settings, or the journal cannot be used.
     pub fn begin(
         system: &System,
         journal: &Path,
@@ -65,10 +67,10 @@ impl Session {
         Self::begin_observed(system, journal, by, Box::new(|_| {}))
     }
 
-    /// The same, with somebody who hears of each step.
+    /// [`Session::begin`] with an observer of each step.
     ///
     /// # Errors
-    /// Another run changes settings, or the journal cannot be used.
+    /// Another run is changing settings, or the journal cannot be used.
     pub fn begin_observed(
         system: &System,
         journal: &Path,
@@ -82,7 +84,9 @@ impl Session {
         let began = Record::Began {
             boot: session.boot.clone(),
             by: by.to_owned(),
-            at_unix_ms: since.map_or(0, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX)),
+            at_unix_ms: since.map_or(0, |time| {
+                i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+            }),
         };
         session.journal.append(&began)?;
         Ok((session, undone))
@@ -104,12 +108,12 @@ impl Session {
         })
     }
 
-    /// Changes a setting, after what it was is on the disk; reads it back.
+    /// Changes a setting once its original value is on disk, and reads it back.
     ///
     /// # Errors
-    /// The value or the target is none of its, the kernel refuses, or another program changed it since this run
-    /// did: then it is left alone from here on. It may have changed all the same; the end of the session
-    /// puts it back.
+    /// The value or the target is invalid, the kernel refuses, or another program changed the
+    /// setting since this run did. In the last case, the setting is left alone from then on. A
+    /// failed write may still have changed something; the end of the session restores it.
     pub fn set(
         &mut self,
         knob: &'static Knob,
@@ -140,7 +144,7 @@ impl Session {
             Err(trouble) => Some(trouble),
         };
         self.journal.step(Step::Set);
-        // Read back also where it was refused: a part of it may have been taken.
+        // Read back even after a refusal, because part of the value may have been accepted.
         let got = knob.read(&self.system, target)?;
         self.note(Record::Written {
             knob: knob.id.to_owned(),
@@ -158,29 +162,31 @@ impl Session {
         }
     }
 
-    /// That nobody else has changed it since this session did.
+    /// Checks that no other program has changed the setting since this session did.
     fn require_ours(&mut self, knob: &Knob, target: &Target, found: &str) -> Result<(), KnobError> {
         let ours = self
             .place(knob.id, target)
             .map(|at| &self.pending.settings[at]);
-        let changed = ours.filter(|it| !it.along && !knob.is_held() && it.last != found);
-        match changed.map(|it| it.last.clone()) {
+        let changed =
+            ours.filter(|setting| !setting.along && !knob.is_held() && setting.last != found);
+        match changed.map(|setting| setting.last.clone()) {
             Some(left) => Err(self.disown(knob, target, found, left)),
             None => Ok(()),
         }
     }
 
-    /// That a setting, changed by this session or not, still is what it was `left` at.
+    /// Checks that a setting still has the value `left`, whether this session changed it or not.
     ///
     /// # Errors
-    /// It is not, or cannot be read. Somebody else has changed it then, and it is left alone from here on.
+    /// It has another value or cannot be read. In the first case, another program has changed it,
+    /// and it is left alone from then on.
     pub fn require_unchanged(
         &mut self,
         knob: &'static Knob,
         target: &Target,
         left: &str,
     ) -> Result<(), KnobError> {
-        // What is held by several is what they come to.
+        // A held setting combines the values of several holders.
         if knob.is_held() {
             return Ok(());
         }
@@ -191,7 +197,7 @@ impl Session {
         Err(self.disown(knob, target, &found, left.to_owned()))
     }
 
-    /// Leaves a setting to whoever else changed it, and says so.
+    /// Leaves a setting to the other program that changed it, and returns the error.
     fn disown(&mut self, knob: &Knob, target: &Target, found: &str, left: String) -> KnobError {
         let noted = match self.place(knob.id, target) {
             Some(_) => self.note(Record::Undone {
@@ -210,8 +216,8 @@ impl Session {
         noted.err().unwrap_or_else(foreign)
     }
 
-    /// Has a setting stay what it is now, because what this session found was of its own making: a thread
-    /// inherits what its parent was given.
+    /// Accepts a setting's present value instead of restoring the original. This is for a value
+    /// that came from this session itself, such as one that a thread inherited from its parent.
     ///
     /// # Errors
     /// The journal cannot be written.
@@ -226,14 +232,13 @@ impl Session {
         })
     }
 
-    /// Forgets the settings of what is gone meanwhile, such as threads that have ended: nothing of them is
-    /// left to be put back.
+    /// Forgets the settings of targets that no longer exist, such as ended threads.
     ///
     /// # Errors
     /// The journal cannot be written.
     pub fn forget_gone(&mut self) -> Result<(), KnobError> {
-        let is_gone = |it: &&Pending| match it.target.presence(&self.system) {
-            Presence::There(identity) => identity != it.identity,
+        let is_gone = |pending: &&Pending| match pending.target.presence(&self.system) {
+            Presence::There(identity) => identity != pending.identity,
             Presence::Offline => false,
             Presence::Gone => true,
         };
@@ -244,17 +249,17 @@ impl Session {
             .filter(is_gone)
             .cloned()
             .collect();
-        for it in gone {
+        for pending in gone {
             self.note(Record::Undone {
-                knob: it.knob,
-                target: it.target,
+                knob: pending.knob,
+                target: pending.target,
                 outcome: UndoOutcome::Gone,
             })?;
         }
         Ok(())
     }
 
-    /// Notes what the kernel changes along with it, as far as that is there.
+    /// Journals the existing settings that the kernel changes along with this one.
     fn note_companions(
         &mut self,
         knob: &Knob,
@@ -279,11 +284,11 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a cgroup for a command, in which a setting of it is in force for nobody else. It goes when
-    /// the session ends; what still runs in it then goes back to the group of this process.
+    /// Creates a cgroup for a command, so that a setting of it affects no other program. The end of
+    /// the session removes it and moves its remaining processes to the group of this process.
     ///
     /// # Errors
-    /// No group of this process' hands the controller down, or the kernel refuses.
+    /// No group above this process delegates the controller, or the kernel refuses.
     pub fn make_group(&mut self, controller: Controller) -> Result<Target, KnobError> {
         let place = group::place(&self.system, controller)?;
         self.note(Record::Making {
@@ -294,7 +299,7 @@ impl Session {
         Ok(Target::Cgroup(place.folder))
     }
 
-    /// Puts a process into a cgroup that this session made.
+    /// Moves a process into a cgroup that this session created.
     ///
     /// # Errors
     /// The kernel refuses, or the process has ended.
@@ -308,13 +313,14 @@ impl Session {
         }
     }
 
-    /// Puts everything back, last things first, and says what became of each.
+    /// Restores everything in reverse order, and reports the outcome of each setting.
     pub fn undo(mut self) -> UndoStatement {
         self.ended = true;
         self.undo_all(&Contents::default())
     }
 
-    /// Writes to the journal, then takes it for so. What was read back counts also where the disk is full.
+    /// Writes a record to the journal, then applies it to the state in memory. A failed write, as
+    /// on a full disk, is ignored there unless the record announces a change.
     fn note(&mut self, record: Record) -> Result<(), KnobError> {
         let noted = self.journal.append(&record);
         if noted.is_ok() || !matches!(record, Record::Intended { .. } | Record::Making { .. }) {
@@ -340,7 +346,7 @@ impl Session {
         };
         for pending in self.pending.settings.clone().into_iter().rev() {
             let undone = self.undo_one(&pending);
-            // What the kernel might have changed, and did not, is no news.
+            // An unchanged companion setting is not worth reporting.
             let is_news = !pending.along || undone.outcome != UndoOutcome::Already;
             if !undone.outcome.is_pending() {
                 let noted = self.note(Record::Undone {
@@ -348,7 +354,7 @@ impl Session {
                     target: pending.target,
                     outcome: undone.outcome,
                 });
-                // Whatever the disk says, everything is put back first.
+                // Restore everything first, even if the journal cannot be written.
                 statement.keep_problem(noted);
             }
             statement.settings.extend(is_news.then_some(undone));
@@ -361,7 +367,8 @@ impl Session {
         statement
     }
 
-    /// Takes away the cgroups that were made. One that stays is told as a setting that was not put back.
+    /// Removes the created cgroups. One that remains is reported like a setting that was not
+    /// restored.
     fn dissolve_all(&mut self, statement: &mut UndoStatement) {
         for (place, boot) in self.pending.groups.clone() {
             let dissolved = if boot == self.boot {
@@ -424,7 +431,8 @@ impl Session {
             ));
         }
         if knob.is_held() {
-            // Of a killed process, the kernel closed it: the journal's lock says that it is gone.
+            // The journal's lock shows that the holding process has ended, so the kernel has
+            // released it.
             self.held
                 .remove(&(pending.knob.clone(), pending.target.clone()));
             return Ok(UndoOutcome::Released);
@@ -468,27 +476,28 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Puts everything back also where an error or a panic ends the session.
+    /// Restores everything even if an error or a panic ends the session.
     fn drop(&mut self) {
         if !self.ended {
-            // There is nobody left to tell.
+            // The statement has no recipient here.
             let _ = self.undo_all(&Contents::default());
         }
     }
 }
 
-/// Puts back what killed runs left, and says what became of each setting. Nothing to undo is no error.
+/// Restores what killed runs left, and reports the outcome of each setting. Having nothing to undo
+/// is not an error.
 ///
 /// # Errors
-/// A run changes settings just now, or the journal cannot be used.
+/// A run is changing settings, or the journal cannot be used.
 pub fn undo(system: &System, journal: &Path) -> Result<UndoStatement, KnobError> {
     undo_observed(system, journal, Box::new(|_| {}))
 }
 
-/// The same, with somebody who hears of each step.
+/// [`undo`] with an observer of each step.
 ///
 /// # Errors
-/// A run changes settings just now, or the journal cannot be used.
+/// A run is changing settings, or the journal cannot be used.
 pub fn undo_observed(
     system: &System,
     journal: &Path,

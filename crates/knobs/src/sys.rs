@@ -1,4 +1,4 @@
-//! The scheduling calls that have no safe wrapper. All `unsafe` of this crate is here.
+//! Scheduling calls without a safe wrapper. All `unsafe` of this crate is here.
 #![expect(
     unsafe_code,
     reason = "sched_setattr, sched_getattr and setpriority have no safe wrapper"
@@ -6,7 +6,7 @@
 
 use nix::errno::Errno;
 
-/// The kernel's `struct sched_attr` in its first size, which every kernel since 3.14 reads.
+/// First version of the kernel's `struct sched_attr`, which every kernel since 3.14 accepts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SchedAttr {
@@ -15,42 +15,44 @@ pub(crate) struct SchedAttr {
     pub(crate) policy: u32,
     /// `SCHED_FLAG_*`.
     pub(crate) flags: u64,
-    /// Of ordinary tasks, -20 to 19.
+    /// Nice value of ordinary tasks, -20 to 19.
     pub(crate) nice: i32,
-    /// Of real-time tasks, 1 to 99.
+    /// Priority of real-time tasks, 1 to 99.
     pub(crate) priority: u32,
-    /// Of deadline tasks; of ordinary ones the slice, since Linux 6.12. ns.
+    /// Runtime of deadline tasks, in ns. For ordinary tasks, the slice, since Linux 6.12.
     pub(crate) runtime: u64,
-    /// Of deadline tasks, ns.
+    /// Deadline of deadline tasks, in ns.
     pub(crate) deadline: u64,
-    /// Of deadline tasks, ns.
+    /// Period of deadline tasks, in ns.
     pub(crate) period: u64,
 }
 
-/// The bytes of [`SchedAttr`]: `SCHED_ATTR_SIZE_VER0`.
+/// Size of [`SchedAttr`] in bytes: `SCHED_ATTR_SIZE_VER0`.
 const SIZE: u32 = 48;
 const _: () = assert!(size_of::<SchedAttr>() == SIZE as usize);
 
-/// How a task is scheduled; 0 is the thread that asks.
+/// Scheduling attributes of a task; 0 means the calling thread.
 pub(crate) fn sched_getattr(tid: i32) -> Result<SchedAttr, Errno> {
     let mut attr = SchedAttr::default();
-    // SAFETY: the kernel writes at most `SIZE` bytes, which `attr` has, and `attr` outlives the call.
+    // SAFETY: the kernel writes at most `SIZE` bytes to `attr`, which has that size and outlives
+    // the call.
     let result = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, SIZE, 0_u32) };
     Errno::result(result).map(|_| attr)
 }
 
-/// Sets how a task is scheduled.
+/// Sets a task's scheduling attributes.
 pub(crate) fn sched_setattr(tid: i32, attr: SchedAttr) -> Result<(), Errno> {
     let attr = SchedAttr { size: SIZE, ..attr };
-    // SAFETY: `attr` has the layout and the size that it declares, and outlives the call, which only
+    // SAFETY: `attr` has the layout and size that it declares, and outlives the call, which only
     // reads it.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0_u32) };
     Errno::result(result).map(drop)
 }
 
-/// Sets the nice value of a task.
+/// Sets a task's nice value.
 pub(crate) fn set_nice(tid: i32, nice: i32) -> Result<(), Errno> {
-    // Made directly: the C libraries disagree about the types of `setpriority`.
+    // This is a direct system call because the C libraries disagree about the types of
+    // `setpriority`.
     // SAFETY: the call takes three numbers and touches no memory.
     let result = unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, nice) };
     Errno::result(result).map(drop)
@@ -63,7 +65,7 @@ mod tests {
     use super::{SchedAttr, sched_getattr, sched_setattr, set_nice};
 
     #[test]
-    fn a_thread_can_be_asked_and_set_to_what_it_is() {
+    fn a_threads_attributes_can_be_read_and_set() {
         let attr = sched_getattr(0).unwrap();
         assert_eq!(attr.size, super::SIZE);
         set_nice(0, attr.nice).unwrap();
@@ -71,12 +73,12 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_not_there_is_no_task() {
-        // Larger than any kernel's highest PID.
-        let nobody = 1 << 23;
-        assert_eq!(sched_getattr(nobody), Err(Errno::ESRCH));
-        assert_eq!(set_nice(nobody, 0), Err(Errno::ESRCH));
+    fn a_missing_task_is_reported() {
+        // Larger than the highest PID of any kernel.
+        let missing = 1 << 23;
+        assert_eq!(sched_getattr(missing), Err(Errno::ESRCH));
+        assert_eq!(set_nice(missing, 0), Err(Errno::ESRCH));
         let attr = SchedAttr::default();
-        assert_eq!(sched_setattr(nobody, attr), Err(Errno::ESRCH));
+        assert_eq!(sched_setattr(missing, attr), Err(Errno::ESRCH));
     }
 }

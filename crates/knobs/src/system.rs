@@ -1,5 +1,4 @@
-//! The machine whose settings are read and written: the files below a folder. Tests use a temporary
-//! folder.
+//! The machine with the settings, as files below a root folder. Tests use a temporary folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,19 +19,19 @@ const SETTINGS: &[FsType] = &[
     CGROUP_SUPER_MAGIC,
     CGROUP2_SUPER_MAGIC,
 ];
-/// File systems of cgroups, version 1 and 2.
+/// File systems of cgroups, versions 1 and 2.
 const CGROUPS: &[FsType] = &[CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 
-/// Why a file or folder is left alone.
+/// Why a file or folder must not be touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Outside {
-    /// A file in which a setting was expected.
+    /// The file is not on a file system with kernel settings.
     #[error("it is not a setting of the kernel's and was left alone; check the path")]
     Settings,
-    /// A folder that was expected to be a cgroup.
+    /// The folder is not on a cgroup file system.
     #[error("it is not a folder of a cgroup file system and was left alone; check the path")]
     Cgroups,
-    /// A cgroup that was expected to be one of ticktax's.
+    /// The cgroup was not made by ticktax.
     #[error("ticktax makes no such cgroup, so it was left alone; move the journal away")]
     Own,
 }
@@ -57,10 +56,10 @@ impl Default for System {
 }
 
 impl System {
-    /// The machine whose `proc` and `sys` lie in `root`. A task's policy is not a file: it
-    /// is always read from the running machine.
+    /// The machine with `proc` and `sys` below `root`. A task's policy is not a file, so it is
+    /// always read from the running machine.
     ///
-    /// On the running machine, files are written only on the kernel's file systems. Any other
+    /// On the running machine, only files on the kernel's file systems are written. Any other
     /// `root` belongs to a test.
     pub fn at(root: &Path) -> Self {
         Self {
@@ -68,7 +67,7 @@ impl System {
         }
     }
 
-    /// Root of all its paths.
+    /// Root folder of all its paths.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -78,40 +77,41 @@ impl System {
         self.root == Path::new("/")
     }
 
-    /// Where a file lies that is at `path` on the machine, with or without a slash in front.
+    /// Location of a file of the machine; `path` may start with a slash.
     pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The text of a file, without the white space at its ends.
+    /// Trimmed text of a file.
     pub(crate) fn text(&self, path: impl AsRef<Path>) -> io::Result<String> {
         let bytes = fs::read(self.path(path))?;
         Ok(trimmed(&bytes))
     }
 
-    /// Writes a line to a file that is there.
+    /// Writes a line to an existing file.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Settings`].
+    /// System errors, and [`Outside::Settings`].
     pub(crate) fn put(&self, path: impl AsRef<Path>, value: &str) -> io::Result<()> {
-        // Nothing is cut, and no pipe is waited for, before the file is known to be the kernel's.
+        // These flags avoid truncating a file or blocking on a pipe before the file is known to be
+        // the kernel's.
         let mut options = OpenOptions::new();
         options.write(true);
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
         self.put_into(&options.open(self.path(path))?, value)
     }
 
-    /// Writes a line to an open file, in one call: the kernel takes a value whole or not at all. An
-    /// empty value without a line end would be no call at all.
+    /// Writes a line to an open file in one call, because the kernel accepts a value only as a
+    /// whole. The newline is needed for an empty value, which would otherwise cause no call at all.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Settings`].
+    /// System errors, and [`Outside::Settings`].
     pub(crate) fn put_into(&self, mut file: &File, value: &str) -> io::Result<()> {
         if self.is_running() {
             require(file, SETTINGS, Outside::Settings)?;
         } else {
-            // The kernel forgets the old value; an ordinary file has to be emptied.
+            // The kernel replaces the old value; an ordinary file must be truncated.
             file.set_len(0)?;
         }
         let line = format!("{value}\n");
@@ -123,10 +123,10 @@ impl System {
         }
     }
 
-    /// Refuses an open folder that is not a cgroup's.
+    /// Rejects an open folder that is not a cgroup.
     ///
     /// # Errors
-    /// Those of the system, and [`Outside::Cgroups`].
+    /// System errors, and [`Outside::Cgroups`].
     pub(crate) fn require_cgroup(&self, folder: impl AsFd) -> io::Result<()> {
         if self.is_running() {
             require(folder, CGROUPS, Outside::Cgroups)
@@ -135,7 +135,7 @@ impl System {
         }
     }
 
-    /// The names in a folder, in order; none where there is no such folder.
+    /// Sorted names in a folder; empty if the folder does not exist.
     pub(crate) fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(path))
             .into_iter()
@@ -147,19 +147,18 @@ impl System {
         names
     }
 
-    /// The kernel's name for this boot: another one after each start of the machine.
+    /// The kernel's id of this boot, which changes with every restart.
     pub(crate) fn boot_id(&self) -> io::Result<String> {
         self.text("proc/sys/kernel/random/boot_id")
     }
 }
 
-/// Text without the white space at its ends.
 pub(crate) fn trimmed(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// Refuses what lies on another file system. The handle is asked, so no path is resolved a second
-/// time.
+/// Rejects files on other file systems. It checks the open handle, so the path is not resolved a
+/// second time.
 fn require(handle: impl AsFd, allowed: &[FsType], outside: Outside) -> io::Result<()> {
     if allowed.contains(&fstatfs(handle)?.filesystem_type()) {
         Ok(())
@@ -176,7 +175,7 @@ mod tests {
     use crate::fixture::Machine;
 
     #[test]
-    fn no_file_outside_the_kernels_file_systems_is_written() {
+    fn files_outside_the_kernels_file_systems_are_never_written() {
         let place = tempfile::tempdir().unwrap();
         let (victim, link) = (place.path().join("victim"), place.path().join("link"));
         std::fs::write(&victim, "precious\n").unwrap();

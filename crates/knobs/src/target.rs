@@ -1,4 +1,5 @@
-//! What a setting is of: the machine, a CPU, an interrupt, a disk, a task, a cgroup, a network namespace.
+//! Targets of settings: the machine, a CPU, an interrupt, a disk, a task, a cgroup, or a network
+//! namespace.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +13,7 @@ use ticktax_model::{Cpu, CpuList};
 use crate::cgroup::Cgroup;
 use crate::system::System;
 
-/// One thing that a setting is of.
+/// The object that a setting belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
@@ -24,11 +25,11 @@ pub enum Target {
     Irq(u32),
     /// A block device, by its name in `/sys/block`.
     Disk(String),
-    /// A thread, by its number; a process' number is that of its first thread.
+    /// A thread, by its id; a process's id is that of its first thread.
     Task(i32),
     /// A cgroup, by its folder.
     Cgroup(PathBuf),
-    /// A network namespace, by a file of it such as `/run/netns/NAME` or `/proc/PID/ns/net`.
+    /// A network namespace, by a file such as `/run/netns/NAME` or `/proc/PID/ns/net`.
     Net(PathBuf),
 }
 
@@ -46,19 +47,20 @@ impl fmt::Display for Target {
     }
 }
 
-/// Whether a target is there.
+/// Whether a target exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// It is, and this tells it from a later one of the same name; empty where nothing does.
+    /// It exists. The identity distinguishes it from a later one with the same name. It is empty
+    /// for targets without one.
     There(String),
-    /// It is a CPU that is offline: its settings come back with it.
+    /// It is an offline CPU, which keeps its settings until it is online again.
     Offline,
-    /// It is not.
+    /// It does not exist.
     Gone,
 }
 
 impl Target {
-    /// What kind of thing it is.
+    /// Kind of the target.
     pub const fn scope(&self) -> KnobScope {
         match self {
             Self::Machine => KnobScope::Machine,
@@ -71,7 +73,7 @@ impl Target {
         }
     }
 
-    /// Everything of this kind that the machine has; `None` where one has to be named.
+    /// All targets of this kind on the machine; `None` for kinds that must be named.
     pub fn all(scope: KnobScope, system: &System) -> Option<Vec<Self>> {
         match scope {
             KnobScope::Machine => Some(vec![Self::Machine]),
@@ -81,7 +83,7 @@ impl Target {
             }
             KnobScope::Irq => {
                 let names = system.names("proc/irq").into_iter();
-                let mut numbers: Vec<u32> = names.filter_map(|it| it.parse().ok()).collect();
+                let mut numbers: Vec<u32> = names.filter_map(|name| name.parse().ok()).collect();
                 numbers.sort_unstable();
                 Some(numbers.into_iter().map(Self::Irq).collect())
             }
@@ -94,7 +96,7 @@ impl Target {
         }
     }
 
-    /// Whether it is there, and what tells it from others of its name.
+    /// Whether the target exists, and its identity.
     pub(crate) fn presence(&self, system: &System) -> Presence {
         let known = |identity: Option<String>| identity.map_or(Presence::Gone, Presence::There);
         match self {
@@ -112,7 +114,7 @@ impl Target {
                 }
             }
             Self::Irq(irq) => known(system.path(format!("proc/irq/{irq}")).is_dir().then(|| {
-                // Another device may have the number after a driver was loaded anew.
+                // After reloading a driver, another device may have the number.
                 let actions = system.text(format!("sys/kernel/irq/{irq}/actions"));
                 actions.unwrap_or_default()
             })),
@@ -120,36 +122,38 @@ impl Target {
                 let folder = format!("sys/block/{name}");
                 let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
                 let is_there = is_name && system.path(&folder).is_dir();
-                // Another disk may have the name after one was taken out.
+                // After swapping disks, another disk may have the name.
                 let number = || system.text(format!("{folder}/diskseq")).unwrap_or_default();
                 known(is_there.then(number))
             }
             Self::Task(tid) => known(start_time(system, *tid)),
-            Self::Cgroup(path) => {
-                known(Cgroup::open(system, path).and_then(|it| it.identity()).ok())
-            }
+            Self::Cgroup(path) => known(
+                Cgroup::open(system, path)
+                    .and_then(|group| group.identity())
+                    .ok(),
+            ),
             Self::Net(path) => known(inode(&system.path(path))),
         }
     }
 
-    /// The same thing under a name that leads to it still: a network namespace may have been known by the
-    /// process that is gone.
+    /// The same target under a name that still works: a network namespace may have been named by a
+    /// process that has since ended.
     pub(crate) fn found_again(&self, identity: &str, system: &System) -> Self {
         let Self::Net(path) = self else {
             return self.clone();
         };
-        let is_it = |path: &Path| inode(&system.path(path)).as_deref() == Some(identity);
-        if is_it(path) {
+        let is_same = |path: &Path| inode(&system.path(path)).as_deref() == Some(identity);
+        if is_same(path) {
             return self.clone();
         }
         let named = system.names("run/netns").into_iter();
         let named = named.map(|name| format!("/run/netns/{name}"));
         let pids = system.names("proc").into_iter();
-        let pids = pids.filter(|name| name.bytes().all(|it| it.is_ascii_digit()));
+        let pids = pids.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
         let of_pids = pids.map(|pid| format!("/proc/{pid}/ns/net"));
         let mut paths = named.chain(of_pids).map(PathBuf::from);
         paths
-            .find(|path| is_it(path))
+            .find(|path| is_same(path))
             .map_or_else(|| self.clone(), Self::Net)
     }
 }
@@ -159,7 +163,7 @@ fn online(system: &System) -> Option<CpuList> {
     text.parse().ok()
 }
 
-/// When a task began, in the kernel's clock ticks since the boot; `None` where it has ended.
+/// Start time of a task, in the kernel's clock ticks since boot; `None` if it has ended.
 fn start_time(system: &System, tid: i32) -> Option<String> {
     let fields = stat(system, tid)?;
     let mut fields = fields.split_ascii_whitespace();
@@ -168,7 +172,8 @@ fn start_time(system: &System, tid: i32) -> Option<String> {
     fields.nth(18).map(str::to_owned)
 }
 
-/// `/proc/TID/stat` from its third field on. The name before may hold anything, also `)` and spaces.
+/// `/proc/TID/stat` from its third field on. The second field, the name, may contain anything,
+/// including `)` and spaces.
 pub(crate) fn stat(system: &System, tid: i32) -> Option<String> {
     let text = system.text(format!("proc/{tid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;
@@ -186,7 +191,7 @@ mod tests {
     use crate::fixture::Machine;
 
     #[test]
-    fn a_cpu_is_there_offline_or_gone() {
+    fn a_cpu_is_present_offline_or_gone() {
         let machine = Machine::new();
         machine.put("sys/devices/system/cpu/online", "0-1\n");
         for cpu in [0, 1, 2] {
@@ -199,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_told_from_the_next_of_its_number_by_its_start() {
+    fn tasks_with_one_id_are_distinguished_by_start_time() {
         let machine = Machine::new();
         let stat = |state: &str, start: &str| {
             let zeros = "0 ".repeat(18);
@@ -212,14 +217,14 @@ mod tests {
         assert_eq!(stat("S", "4711"), Presence::There("4711".to_owned()));
         assert_eq!(stat("Z", "4711"), Presence::Gone);
         assert_eq!(Target::Task(8).presence(&machine.system()), Presence::Gone);
-        let own = Target::Task(std::process::id().try_into().unwrap());
+        let own_task = Target::Task(std::process::id().try_into().unwrap());
         assert!(
-            matches!(own.presence(&crate::System::default()), Presence::There(it) if it.len() > 1)
+            matches!(own_task.presence(&crate::System::default()), Presence::There(it) if it.len() > 1)
         );
     }
 
     #[test]
-    fn a_disk_is_a_name_and_no_path() {
+    fn a_disks_name_is_not_a_path() {
         let machine = Machine::new();
         machine.put("sys/block/vda/diskseq", "3\n");
         let presence = |name: &str| Target::Disk(name.to_owned()).presence(&machine.system());

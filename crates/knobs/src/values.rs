@@ -1,15 +1,15 @@
-//! What the values of a setting may be.
+//! Valid values of settings.
 
 use std::fmt;
 
 use ticktax_model::CpuList;
 
-/// What the values of a setting may be.
+/// Valid values of a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
-    /// A whole number from the first to the second.
+    /// An integer in this inclusive range.
     Integer(i64, i64),
-    /// The same, or a word.
+    /// An integer in this inclusive range, or a word.
     IntegerOr(i64, i64, &'static str),
     /// One of the words that the setting's own file lists.
     Offered,
@@ -17,16 +17,16 @@ pub(crate) enum Values {
     OfferedIn(&'static str),
     /// A list of CPUs, not empty.
     Cpus,
-    /// What only its mechanism reads: what it looks like, and its reader.
+    /// A form that only the mechanism can parse.
     Form(Form),
 }
 
-/// Values of a form of their own.
+/// Values of a special form.
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
-    /// What they look like.
+    /// Description of the form, for the user.
     pub(crate) about: &'static str,
-    /// The value in the words that reading the setting gives.
+    /// Normalizes a value to the form that reading the setting returns.
     pub(crate) parse: fn(&str) -> Result<String, String>,
 }
 
@@ -52,10 +52,11 @@ impl fmt::Display for Values {
 }
 
 impl Values {
-    /// A value in the words that reading the setting gives; `offered` are the words to choose from.
+    /// Normalizes a value to the form that reading the setting returns. `offered` lists the words
+    /// to choose from.
     ///
     /// # Errors
-    /// What it can be.
+    /// A description of the valid values.
     pub(crate) fn parse(&self, text: &str, offered: &[String]) -> Result<String, String> {
         let text = text.trim();
         match self {
@@ -64,7 +65,7 @@ impl Values {
                 .or_else(|| (text == *word).then(|| text.to_owned()))
                 .ok_or_else(|| format!("{self}")),
             Self::Offered | Self::OfferedIn(_) => {
-                let found = offered.iter().find(|it| *it == text).cloned();
+                let found = offered.iter().find(|word| *word == text).cloned();
                 found.ok_or_else(|| match offered {
                     [] => "this kernel offers nothing to choose from".to_owned(),
                     offered => format!("choose from {}", offered.join(", ")),
@@ -78,7 +79,7 @@ impl Values {
         }
     }
 
-    /// A value that the kernel gave, in the same words whatever white space and zeros it is written with.
+    /// Normalizes a value from the kernel, which may have extra white space or zeros.
     pub(crate) fn read(&self, text: &str) -> String {
         let words = match self {
             Self::Integer(..) | Self::IntegerOr(..) => integer(text, i64::MIN, i64::MAX),
@@ -99,7 +100,7 @@ mod tests {
     use super::Values;
 
     #[test]
-    fn values_are_read_into_the_kernels_words_or_refused() {
+    fn values_are_normalized_or_refused() {
         let offered = ["none".to_owned(), "bfq".to_owned()];
         for (values, text, read) in [
             (Values::Integer(0, 200), " 060 ", Some("60")),

@@ -1,7 +1,8 @@
-//! A process that waits for the end of a run, and then puts back what that left.
+//! A process that waits for the end of a run, and then restores what the run left.
 //!
-//! The run is its parent, and holds one end of a pipe; the kernel closes it however the run ends, by SIGKILL too.
-//! Whoever waits at the other end sends no signal to anybody, and changes nothing as long as the journal is locked.
+//! The run is its parent and holds one end of a pipe. The kernel closes the pipe however the run
+//! ends, even by SIGKILL. The watchdog sends no signals, and changes nothing while the journal is
+//! locked.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -15,22 +16,23 @@ use crate::error::KnobError;
 use crate::session::undo;
 use crate::system::System;
 
-/// How often the journal is tried, 5 s in all: a run that ends closes the pipe a moment before its journal. Whoever
-/// has it after that is another run, which has put everything back as it began.
+/// Number of attempts to open the journal, 5 s in total: an ending run closes the pipe shortly
+/// before its journal. A longer lock belongs to another run, which restored everything when it
+/// started.
 const TRIES: u32 = 250;
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// Waits until `parent` has ended, then puts back what it left.
+/// Waits until `parent` has ended, then restores what it left.
 ///
 /// # Errors
-/// Another run changes settings meanwhile ([`KnobError::Busy`]), or the journal cannot be used.
+/// Another run is changing settings ([`KnobError::Busy`]), or the journal cannot be used.
 pub fn stand_by(
     mut parent: impl Read,
     system: &System,
     journal: &Path,
 ) -> Result<UndoStatement, KnobError> {
     let mut byte = [0];
-    // Nothing is ever written; an error is an end, too.
+    // The parent never writes. An error also means that it has ended.
     while matches!(parent.read(&mut byte), Ok(1..)) {}
     for _ in 0..TRIES {
         match undo(system, journal) {
@@ -41,18 +43,19 @@ pub fn stand_by(
     undo(system, journal)
 }
 
-/// The watchdog of a run. Dropping it waits for it: it has nothing to do where the run has put everything back, and
-/// has closed its journal.
+/// The watchdog of a run. Dropping it waits for its end. It has nothing to do if the run has
+/// restored everything and closed its journal.
 #[derive(Debug)]
 pub struct Watchdog {
     child: Child,
-    /// What tells it that this process lives.
+    /// Open pipe that shows the watchdog that this process is alive.
     alive: Option<ChildStdin>,
 }
 
 impl Watchdog {
-    /// Starts `command`, which calls [`stand_by`] with its standard input after it has written a byte to its
-    /// standard output: it is in a session of its own by then, and no signal of a terminal reaches it.
+    /// Starts `command`, which must write a byte to its standard output and then call [`stand_by`]
+    /// with its standard input. By then it must run in its own session, so that no signal from a
+    /// terminal reaches it.
     ///
     /// # Errors
     /// It does not start.
@@ -64,16 +67,19 @@ impl Watchdog {
         let mut child = command.spawn().map_err(|error| refused(&error))?;
         let alive = child.stdin.take();
         let mut ready = [0];
-        let told = child.stdout.take().map(|mut it| it.read_exact(&mut ready));
+        let answered = child
+            .stdout
+            .take()
+            .map(|mut output| output.read_exact(&mut ready));
         let this = Self { child, alive };
-        match told {
+        match answered {
             Some(Ok(())) => Ok(this),
             Some(Err(error)) => Err(refused(&error)),
             None => Err(refused(&io::ErrorKind::BrokenPipe.into())),
         }
     }
 
-    /// Its number.
+    /// Process id of the watchdog.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -82,7 +88,7 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.alive.take());
-        // Whatever it was, it is over.
+        // Its exit status does not matter.
         let _ = self.child.wait();
     }
 }
@@ -98,7 +104,7 @@ mod tests {
     use crate::target::Target;
 
     #[test]
-    fn what_a_run_left_is_put_back_once_it_has_ended() {
+    fn settings_that_a_killed_run_left_are_restored() {
         let machine = Machine::new();
         machine.put("proc/sys/vm/swappiness", "60\n");
         let journal = machine.system().path("journal");
@@ -108,7 +114,7 @@ mod tests {
         let knob = crate::registry::find("vm.swappiness").unwrap();
         let set = session.set(knob, &Target::Machine, "10", Consent::Withheld);
         set.unwrap();
-        // As SIGKILL would end it: nothing runs any more, and the kernel closes the file.
+        // Simulates SIGKILL: nothing else runs, and the kernel closes the file.
         let copy = machine.system().path("copy");
         std::fs::copy(&journal, &copy).unwrap();
         std::mem::forget(session);
@@ -118,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_answer_is_none() {
+    fn a_command_that_does_not_answer_is_refused() {
         let answer = Watchdog::start(Command::new("true"));
         assert!(matches!(answer, Err(KnobError::Watchdog { .. })));
         let answer = Watchdog::start(Command::new("/nonexistent"));
@@ -126,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_nobody_needs_it_any_more() {
+    fn the_watchdog_ends_when_dropped() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo; cat"]);
         drop(Watchdog::start(command).unwrap());

@@ -1,7 +1,7 @@
-//! A run that changes settings, killed by SIGKILL at every step of its journal; and one whose disk is full at
-//! every byte of it. Whatever is left, an undo puts back.
+//! Kills a run that changes settings with SIGKILL at every step of its journal, and fills the disk
+//! at every byte of the journal. An undo must always restore everything.
 //!
-//! This program is both the test and, started again with [`AS_VICTIM`], the run that is killed.
+//! This program is the test. Started again with [`AS_VICTIM`], it is the run that is killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -23,15 +23,15 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{UndoOutcome, UndoStatement};
 
-/// How this program is told to change settings: the machine's folder, the step to die at, what to do, and how
-/// long its name is to be.
+/// Starts the program as the victim. Arguments: the machine's folder, the step to die at, the
+/// action, and the length of its name.
 const AS_VICTIM: &str = "--as-victim";
-/// The lengths of names that are tried: more than a line has bytes.
+/// Number of name lengths to try: more than a line has bytes.
 const NAMES: usize = 200;
-/// No run has as many steps.
+/// More steps than any run has.
 const NEVER: usize = usize::MAX;
 
-/// What the machine's files hold before anything is changed.
+/// Contents of the machine's files before any change.
 const FILES: [(&str, &str); 11] = [
     ("proc/sys/kernel/random/boot_id", "boot-1\n"),
     ("proc/sys/vm/swappiness", "60\n"),
@@ -67,7 +67,7 @@ impl Machine {
         journal(self.0.path())
     }
 
-    /// Runs this program as the one that changes settings.
+    /// Runs this program as the victim.
     fn victim(&self, die_at: usize, deed: &str) -> ExitStatus {
         let mut command = Command::new(env::current_exe().unwrap());
         command.arg(AS_VICTIM).arg(self.0.path());
@@ -75,7 +75,7 @@ impl Machine {
         command.status().unwrap()
     }
 
-    /// What differs from what was there before.
+    /// Files and groups that differ from their original state.
     fn changed(&self) -> Vec<String> {
         let differs = |(path, text): &(&str, &str)| {
             let now = fs::read_to_string(self.0.path().join(path)).unwrap();
@@ -83,12 +83,13 @@ impl Machine {
         };
         let files = FILES.iter().filter_map(differs);
         let entries = fs::read_dir(self.0.path().join("cg")).unwrap().flatten();
-        let groups = entries.filter(|it| it.path().is_dir());
-        let groups = groups.map(|it| format!("{} is there", it.path().display()));
+        let groups = entries.filter(|entry| entry.path().is_dir());
+        let groups = groups.map(|entry| format!("{} is there", entry.path().display()));
         files.chain(groups).collect()
     }
 
-    /// That an undo leaves everything as it was, says so, and has nothing left for a second.
+    /// Requires that an undo restores everything and reports it, and that a second undo finds
+    /// nothing.
     fn require_undone(&self, when: &str) -> Result<UndoStatement, Failed> {
         let statement = undo(&self.system(), &self.journal())?;
         let changed = self.changed();
@@ -97,7 +98,7 @@ impl Machine {
         }
         let all_back = |outcome| matches!(outcome, UndoOutcome::Restored | UndoOutcome::Already);
         let mut settings = statement.settings.iter();
-        if !settings.all(|it| all_back(it.outcome)) || !statement.is_complete() {
+        if !settings.all(|setting| all_back(setting.outcome)) || !statement.is_complete() {
             return Err(format!("{when}: {statement:?}").into());
         }
         let again = undo(&self.system(), &self.journal())?;
@@ -113,15 +114,16 @@ fn journal(machine: &Path) -> PathBuf {
     machine.join("var/lib/ticktax/knobs.journal")
 }
 
-/// What a run changes: a sysctl twice, a cgroup that it makes, one of two files, several files of a CPU, a cgroup.
+/// Changes a sysctl twice, creates a cgroup, and sets a limit that spans two files, a CPU's files,
+/// and a cgroup's quota.
 fn change_everything(session: &mut Session, machine: &Path) -> Result<(), KnobError> {
-    // The folders' kernel: a limit of 0 bytes goes along with a share.
+    // Plays the kernel's part: setting a percentage sets the limit in bytes to 0.
     let zero = |path: &str| fs::write(machine.join(path), "0\n").unwrap();
     let swappiness = registry::find("vm.swappiness")?;
     session.set(swappiness, &Target::Machine, "10", Consent::Withheld)?;
-    let own = machine.join(format!("proc/{}", std::process::id()));
-    fs::create_dir_all(&own).unwrap();
-    fs::write(own.join("cgroup"), "0::/\n").unwrap();
+    let own_folder = machine.join(format!("proc/{}", std::process::id()));
+    fs::create_dir_all(&own_folder).unwrap();
+    fs::write(own_folder.join("cgroup"), "0::/\n").unwrap();
     session.make_group(Controller::Cpu)?;
     let mut set = |id: &str, target: Target, value: &str| {
         let knob = registry::find(id)?;
@@ -139,7 +141,7 @@ fn change_everything(session: &mut Session, machine: &Path) -> Result<(), KnobEr
     Ok(())
 }
 
-/// Ends this process at the given step, as nothing can prepare for.
+/// Kills this process at the given step.
 fn deadly(die_at: usize, seen: Rc<RefCell<Vec<Step>>>) -> OnStep {
     Box::new(move |step| {
         let mut seen = seen.borrow_mut();
@@ -150,7 +152,7 @@ fn deadly(die_at: usize, seen: Rc<RefCell<Vec<Step>>>) -> OnStep {
     })
 }
 
-/// Changes settings if that is what this process is for.
+/// Changes settings if this process was started as the victim.
 fn as_victim() -> Option<ExitCode> {
     let arguments: Vec<String> = env::args().collect();
     let [_, flag, machine, die_at, deed, name] = &arguments[..] else {
@@ -183,7 +185,7 @@ fn as_victim() -> Option<ExitCode> {
     })
 }
 
-/// The steps of a run that nobody kills.
+/// Steps of a run that is not killed.
 fn all_steps() -> Result<Vec<Step>, Failed> {
     let machine = Machine::new();
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -211,10 +213,10 @@ fn killed_at_every_step_of_a_run() -> Result<(), Failed> {
         let statement = machine.require_undone(&format!("killed at step {at}, {step:?}"))?;
         let settings = statement.settings.iter();
         restored += settings
-            .filter(|it| it.outcome == UndoOutcome::Restored)
+            .filter(|setting| setting.outcome == UndoOutcome::Restored)
             .count();
     }
-    // Most of the steps leave something changed.
+    // Most steps leave a changed setting.
     if restored < steps.len() {
         return Err(format!("{restored} settings in {} steps", steps.len()).into());
     }
@@ -246,7 +248,8 @@ fn killed_at_every_step_of_an_undo() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The journal may have 512 bytes; of the name of who writes it hangs which byte of which line is the last.
+/// The journal is limited to 512 bytes. The length of the writer's name shifts the lines, so that
+/// every byte of a line is the last one in some run.
 fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
     let exe = env::current_exe()?;
     let mut failed = 0;
@@ -260,7 +263,7 @@ fn a_disk_that_is_full_at_every_byte() -> Result<(), Failed> {
             .args([&NEVER.to_string(), "run", &name.to_string()]);
         let status = command.status()?;
         failed += usize::from(!status.success());
-        // The run itself puts everything back, although it cannot write that down.
+        // The run itself restores everything, although it cannot journal that.
         let changed = machine.changed();
         if !changed.is_empty() || status.code().is_none() {
             return Err(format!("a name of {name} bytes: {status}, {changed:?}").into());

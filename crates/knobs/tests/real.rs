@@ -1,5 +1,5 @@
-//! Settings of the running kernel, changed and put back: of children of the test's own, of a network namespace
-//! and a cgroup of its own. Nothing of the machine's is changed.
+//! Changes and restores settings of the running kernel: those of child processes, and of a network
+//! namespace and a cgroup created by the test. The machine's own settings are not changed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -21,21 +21,21 @@ use ticktax_knobs::{
 };
 use ticktax_model::knob::{KnobScope, UndoOutcome};
 
-/// A child that sleeps, and its first thread.
+/// A sleeping child, and its first thread.
 fn sleeper() -> (Sleeper, Target) {
     let sleeper = Sleeper::start().unwrap();
     let task = Target::Task(sleeper.pid());
     (sleeper, task)
 }
 
-/// The same, with a timer slack of 123,456 ns.
+/// Like [`sleeper`], with a timer slack of 123,456 ns.
 fn sleeper_with_slack() -> Result<(Sleeper, Target), Failed> {
     let (sleeper, task) = sleeper();
     fs::write(format!("/proc/{}/timerslack_ns", sleeper.pid()), "123456")?;
     Ok((sleeper, task))
 }
 
-/// A folder of a cgroup of the test's own.
+/// Folder of a cgroup created by the test.
 struct Group(PathBuf);
 
 impl Group {
@@ -46,7 +46,7 @@ impl Group {
         Self(folder)
     }
 
-    /// A group whose children share CPU time, of either version.
+    /// A group that delegates CPU time to its children, of either version.
     fn root() -> Option<&'static Path> {
         let roots = [
             "/sys/fs/cgroup/cpu",
@@ -56,7 +56,8 @@ impl Group {
         let mut roots = roots.into_iter().map(Path::new);
         roots.find(|root| {
             let given = fs::read_to_string(root.join("cgroup.subtree_control"));
-            let is_given = given.is_ok_and(|list| list.split_whitespace().any(|it| it == "cpu"));
+            let is_given =
+                given.is_ok_and(|list| list.split_whitespace().any(|word| word == "cpu"));
             root.join("cpu.shares").is_file() || is_given
         })
     }
@@ -68,7 +69,7 @@ impl Drop for Group {
     }
 }
 
-/// A thread in a network namespace of its own.
+/// A thread in a separate network namespace.
 struct Namespace {
     thread: Option<JoinHandle<()>>,
     end: Option<Sender<()>>,
@@ -77,14 +78,14 @@ struct Namespace {
 
 impl Namespace {
     fn new() -> Self {
-        let (told, tell) = channel();
+        let (send_tid, receive_tid) = channel();
         let (end, ended) = channel();
         let thread = std::thread::spawn(move || {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
-            told.send(gettid()).unwrap();
+            send_tid.send(gettid()).unwrap();
             let _ = ended.recv();
         });
-        let tid = tell.recv().unwrap();
+        let tid = receive_tid.recv().unwrap();
         let place = format!("/proc/{}/task/{tid}/ns/net", std::process::id()).into();
         Self {
             thread: Some(thread),
@@ -127,8 +128,8 @@ fn read(id: &str, target: &Target) -> Result<String, KnobError> {
     registry::find(id).unwrap().read(&System::default(), target)
 }
 
-/// Sets it, and asks for the value by itself; then that it is what it was.
-fn there_and_back(id: &str, target: &Target, value: &str) -> Result<(), Failed> {
+/// Sets a value, reads it back independently, and requires that it is restored.
+fn change_and_restore(id: &str, target: &Target, value: &str) -> Result<(), Failed> {
     let before = read(id, target)?;
     let mut run = Run::new();
     let change = run.set(id, target, value)?;
@@ -139,7 +140,7 @@ fn there_and_back(id: &str, target: &Target, value: &str) -> Result<(), Failed> 
     let statement = run.session.undo();
     let after = read(id, target)?;
     let mut settings = statement.settings.iter();
-    if after != before || !settings.any(|it| it.outcome == UndoOutcome::Restored) {
+    if after != before || !settings.any(|setting| setting.outcome == UndoOutcome::Restored) {
         return Err(format!("{id}: {before}, then {after}: {statement:?}").into());
     }
     Ok(())
@@ -147,19 +148,19 @@ fn there_and_back(id: &str, target: &Target, value: &str) -> Result<(), Failed> 
 
 fn a_task() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
-    there_and_back("proc.nice", &task, "7")?;
-    there_and_back("proc.timer_slack", &task, "1000000")?;
-    there_and_back("proc.policy", &task, "fifo:1")?;
-    there_and_back("proc.policy", &task, "batch,reset-on-fork")?;
+    change_and_restore("proc.nice", &task, "7")?;
+    change_and_restore("proc.timer_slack", &task, "1000000")?;
+    change_and_restore("proc.policy", &task, "fifo:1")?;
+    change_and_restore("proc.policy", &task, "batch,reset-on-fork")?;
     let cpus = read("proc.affinity", &task)?;
     let one = cpus.split(['-', ',']).next().unwrap();
     if one != cpus {
-        there_and_back("proc.affinity", &task, one)?;
+        change_and_restore("proc.affinity", &task, one)?;
     }
     Ok(())
 }
 
-/// Whether a task's timer slack is this, in ns.
+/// Requires a task's timer slack in ns.
 fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     let found = read("proc.timer_slack", task)?;
     if found == slack {
@@ -169,17 +170,17 @@ fn has_slack(task: &Target, slack: &str) -> Result<(), Failed> {
     }
 }
 
-/// A real-time task has no timer slack: the kernel takes it away with the policy.
+/// A real-time task has no timer slack: the kernel resets it when the policy changes.
 fn timer_slack_outlives_a_change_of_policy() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
-    there_and_back("proc.policy", &task, "rr:2")?;
+    change_and_restore("proc.policy", &task, "rr:2")?;
     has_slack(&task, "123456")
 }
 
 fn a_slice() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
     if let Err(error) = read("proc.slice", &task) {
-        // Before Linux 6.12.
+        // Linux before 6.12.
         let why = error.to_string();
         return if why.contains("6.12") {
             Ok(())
@@ -187,10 +188,10 @@ fn a_slice() -> Result<(), Failed> {
             Err(why.into())
         };
     }
-    there_and_back("proc.slice", &task, "5000000")?;
+    change_and_restore("proc.slice", &task, "5000000")?;
     let mut run = Run::new();
     run.set("proc.slice", &task, "5000000")?;
-    // A nice value does not lose it, and a policy has it in its words.
+    // A nice value keeps the slice, and the policy's text includes it.
     run.set("proc.nice", &task, "3")?;
     let policy = read("proc.policy", &task)?;
     if policy != "other,slice=5000000" {
@@ -206,8 +207,8 @@ fn a_slice() -> Result<(), Failed> {
     }
 }
 
-/// 0 stands for the default: the kernel makes another number of it, and that is read back.
-fn a_value_of_which_the_kernel_makes_another() -> Result<(), Failed> {
+/// 0 stands for the default: the kernel replaces it by another number, which is read back.
+fn a_value_that_the_kernel_replaces() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper_with_slack()?;
     let mut run = Run::new();
     let change = run.set("proc.timer_slack", &task, "0")?;
@@ -218,11 +219,11 @@ fn a_value_of_which_the_kernel_makes_another() -> Result<(), Failed> {
     has_slack(&task, "123456")
 }
 
-fn what_the_kernel_refuses_is_said_and_undone() -> Result<(), Failed> {
+fn refused_values_are_reported_and_undone() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
     let before = read("proc.affinity", &task)?;
     let mut run = Run::new();
-    // No machine of today has this CPU.
+    // No current machine has this CPU.
     let error = run.set("proc.affinity", &task, "1023");
     let Err(error) = error else {
         return Err("CPU 1023 was allowed".into());
@@ -239,7 +240,7 @@ fn what_the_kernel_refuses_is_said_and_undone() -> Result<(), Failed> {
     }
 }
 
-fn a_task_that_ends_meanwhile() -> Result<(), Failed> {
+fn a_task_that_ends_during_the_session() -> Result<(), Failed> {
     let (sleeper, task) = sleeper();
     let mut run = Run::new();
     run.set("proc.nice", &task, "5")?;
@@ -249,7 +250,11 @@ fn a_task_that_ends_meanwhile() -> Result<(), Failed> {
         return Err(format!("{error:?}").into());
     }
     let statement = run.session.undo();
-    let outcomes: Vec<UndoOutcome> = statement.settings.iter().map(|it| it.outcome).collect();
+    let outcomes: Vec<UndoOutcome> = statement
+        .settings
+        .iter()
+        .map(|setting| setting.outcome)
+        .collect();
     if outcomes == [UndoOutcome::Gone] {
         Ok(())
     } else {
@@ -264,7 +269,7 @@ fn a_sysctl_of_a_network_namespace() -> Result<(), Failed> {
     let id = "net.ipv4.tcp_autocorking";
     let ours = read(id, &here)?;
     let other = if read(id, &there)? == "1" { "0" } else { "1" };
-    there_and_back(id, &there, other)?;
+    change_and_restore(id, &there, other)?;
     let mut run = Run::new();
     run.set(id, &there, other)?;
     if read(id, &here)? != ours {
@@ -276,19 +281,23 @@ fn a_sysctl_of_a_network_namespace() -> Result<(), Failed> {
 fn a_quota_and_a_weight() -> Result<(), Failed> {
     let group = Group::new();
     let target = Target::Cgroup(group.0.clone());
-    there_and_back("cgroup.cpu_quota", &target, "5000/20000")?;
+    change_and_restore("cgroup.cpu_quota", &target, "5000/20000")?;
     let is_first = group.0.join("cpu.shares").is_file();
     let weight = if is_first {
         "cgroup.cpu_shares"
     } else {
         "cgroup.cpu_weight"
     };
-    there_and_back(weight, &target, "512")?;
+    change_and_restore(weight, &target, "512")?;
     let mut run = Run::new();
     run.set("cgroup.cpu_quota", &target, "max/50000")?;
     drop(group);
     let statement = run.session.undo();
-    let outcomes: Vec<UndoOutcome> = statement.settings.iter().map(|it| it.outcome).collect();
+    let outcomes: Vec<UndoOutcome> = statement
+        .settings
+        .iter()
+        .map(|setting| setting.outcome)
+        .collect();
     if outcomes == [UndoOutcome::Gone] {
         Ok(())
     } else {
@@ -296,9 +305,9 @@ fn a_quota_and_a_weight() -> Result<(), Failed> {
     }
 }
 
-/// The kernel lets nobody write a sysctl through a mount that is read-only, not even root.
+/// The kernel lets no user write a sysctl through a read-only mount, not even root.
 fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
-    // Read-only for this thread alone.
+    // Read-only only for this thread.
     let tried = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let run = |arguments: &[&str]| Command::new("mount").args(arguments).status().unwrap();
@@ -317,7 +326,7 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
         })
     });
     let Some((error, statement, again)) = tried.join().unwrap() else {
-        // A container that may not mount.
+        // Containers may lack the privilege to mount.
         return Ok(());
     };
     let error = error.err().ok_or("it could be written")?.to_string();
@@ -329,8 +338,8 @@ fn a_sysctl_that_is_read_only() -> Result<(), Failed> {
     }
 }
 
-/// Every setting that can be read here without naming something is read.
-fn every_setting_is_read_or_says_why_not() -> Result<(), Failed> {
+/// Reads every setting that needs no named target.
+fn every_setting_can_be_read_or_explains_why_not() -> Result<(), Failed> {
     let system = System::default();
     let mut values = 0;
     for knob in registry::all() {
@@ -349,9 +358,9 @@ fn every_setting_is_read_or_says_why_not() -> Result<(), Failed> {
             }
         }
     }
-    // Each kernel has these.
+    // Every kernel has these.
     let sysctls = registry::all()
-        .filter(|it| it.scope() == KnobScope::Machine)
+        .filter(|knob| knob.scope() == KnobScope::Machine)
         .count();
     if values * 2 > sysctls {
         Ok(())
@@ -360,22 +369,22 @@ fn every_setting_is_read_or_says_why_not() -> Result<(), Failed> {
     }
 }
 
-/// A group of the command's own is made, joined, and gone at the end: who is in it goes home.
-fn a_group_of_a_commands_own() -> Result<(), Failed> {
+/// A group for a command is created, joined and removed; its processes return to their old group.
+fn a_group_for_a_command() -> Result<(), Failed> {
     let sleeper = Sleeper::start()?;
     let pid = sleeper.pid();
     let system = System::default();
-    let of = || cgroup_of_process(&system, pid, Controller::Cpu);
-    let home = of()?;
+    let group_of = || cgroup_of_process(&system, pid, Controller::Cpu);
+    let home = group_of()?;
     let mut run = Run::new();
     let group = run.session.make_group(Controller::Cpu)?;
     run.session.join_group(&group, pid)?;
-    if Target::Cgroup(of()?) != group {
-        return Err(format!("it is in {}, and not in {group}", of()?.display()).into());
+    if Target::Cgroup(group_of()?) != group {
+        return Err(format!("it is in {}, and not in {group}", group_of()?.display()).into());
     }
     run.set("cgroup.cpu_quota", &group, "50000/100000")?;
     let statement = run.session.undo();
-    let (back, Target::Cgroup(folder)) = (of()?, group) else {
+    let (back, Target::Cgroup(folder)) = (group_of()?, group) else {
         return Err("it is no group".into());
     };
     if back != home || folder.exists() || !statement.is_complete() {
@@ -384,8 +393,7 @@ fn a_group_of_a_commands_own() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Nobody's journal, one in nobody's folder, and one in a folder of root's in nobody's: root
-/// follows none.
+/// The journal or one of its folders belongs to another user: root trusts none of them.
 fn a_journal_of_another_user_is_refused() -> Result<(), Failed> {
     let (_sleeper, task) = sleeper();
     let nobody = Some(65_534);
@@ -426,14 +434,17 @@ const ROOT: &[(&str, Test)] = &[
     ),
     ("a_slice", a_slice),
     (
-        "a_value_of_which_the_kernel_makes_another",
-        a_value_of_which_the_kernel_makes_another,
+        "a_value_that_the_kernel_replaces",
+        a_value_that_the_kernel_replaces,
     ),
     (
-        "what_the_kernel_refuses_is_said_and_undone",
-        what_the_kernel_refuses_is_said_and_undone,
+        "refused_values_are_reported_and_undone",
+        refused_values_are_reported_and_undone,
     ),
-    ("a_task_that_ends_meanwhile", a_task_that_ends_meanwhile),
+    (
+        "a_task_that_ends_during_the_session",
+        a_task_that_ends_during_the_session,
+    ),
     (
         "a_sysctl_of_a_network_namespace",
         a_sysctl_of_a_network_namespace,
@@ -452,12 +463,12 @@ fn main() -> ExitCode {
         Trial::test(format!("root::{name}"), test).with_ignored_flag(!allowed)
     });
     let anybody = Trial::test(
-        "every_setting_is_read_or_says_why_not",
-        every_setting_is_read_or_says_why_not,
+        "every_setting_can_be_read_or_explains_why_not",
+        every_setting_can_be_read_or_explains_why_not,
     );
     let cgroup = Trial::test("root::a_quota_and_a_weight", a_quota_and_a_weight)
         .with_ignored_flag(!allowed || Group::root().is_none());
-    let group = Trial::test("root::a_group_of_a_commands_own", a_group_of_a_commands_own)
+    let group = Trial::test("root::a_group_for_a_command", a_group_for_a_command)
         .with_ignored_flag(!allowed || Group::root().is_none());
     let all = root.chain([cgroup, group, anybody]).collect();
     libtest_mimic::run(&arguments, all).exit_code()

@@ -1,9 +1,9 @@
-//! Architectures of guests: what each is called by whom, and what QEMU makes such a machine of.
+//! Guest architectures: their names in various tools, and the matching QEMU settings.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An architecture that guests can have.
+/// An architecture of guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
     /// 64-bit x86: Debian's `amd64`.
@@ -13,17 +13,17 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// Every architecture.
+    /// All architectures.
     pub const ALL: [Self; 2] = [Self::X86, Self::Arm];
 
-    /// That of this program, and of the machine that it runs on.
+    /// Architecture of this program, and of the machine that it runs on.
     pub const HOST: Self = if cfg!(target_arch = "aarch64") {
         Self::Arm
     } else {
         Self::X86
     };
 
-    /// As Debian calls it, and this project's pages.
+    /// Debian's name, which ticktax also uses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::X86 => "amd64",
@@ -31,7 +31,7 @@ impl Arch {
         }
     }
 
-    /// As the kernel calls it (`uname -m`), QEMU and Rust.
+    /// Name in the kernel (`uname -m`), QEMU and Rust.
     pub const fn machine(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -39,7 +39,7 @@ impl Arch {
         }
     }
 
-    /// The Rust target of a program that needs no library of its guest.
+    /// Rust target for programs that need no library of the guest.
     pub const fn target(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-unknown-linux-musl",
@@ -47,7 +47,7 @@ impl Arch {
         }
     }
 
-    /// The program that makes guests.
+    /// Name of the QEMU program.
     pub const fn qemu(self) -> &'static str {
         match self {
             Self::X86 => "qemu-system-x86_64",
@@ -55,7 +55,7 @@ impl Arch {
         }
     }
 
-    /// The Debian package that it comes in.
+    /// Debian package of the QEMU program.
     pub const fn qemu_package(self) -> &'static str {
         match self {
             Self::X86 => "qemu-system-x86",
@@ -63,7 +63,7 @@ impl Arch {
         }
     }
 
-    /// `e_machine` of its programs (`elf.h`).
+    /// `e_machine` in the header of its programs (`elf.h`).
     pub(crate) const fn elf(self) -> u16 {
         match self {
             Self::X86 => 62,
@@ -71,8 +71,8 @@ impl Arch {
         }
     }
 
-    /// The machine. q35 rather than microvm, whose guests lose the TSC; and no seeds in the device
-    /// tree, which differ from one start to the next.
+    /// QEMU machine type. It is q35 because guests on microvm lose the TSC. Random seeds in the
+    /// device tree are off, because they differ from one start to the next.
     pub(crate) const fn qemu_machine(self) -> &'static str {
         match self {
             Self::X86 => "q35",
@@ -80,7 +80,7 @@ impl Arch {
         }
     }
 
-    /// What `make` makes of a kernel's source, and where that lies then.
+    /// The `make` target of a kernel image, and the image's path below the build folder.
     pub(crate) const fn image(self) -> (&'static str, &'static str) {
         match self {
             Self::X86 => ("bzImage", "arch/x86/boot/bzImage"),
@@ -88,7 +88,7 @@ impl Arch {
         }
     }
 
-    /// As the kernel's source calls it (`ARCH=`).
+    /// Name in the kernel's source (`ARCH=`).
     pub(crate) const fn source(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -96,7 +96,7 @@ impl Arch {
         }
     }
 
-    /// What Debian's compilers for it have before their names, on a machine of another architecture.
+    /// Prefix of Debian's cross compilers for it.
     pub(crate) const fn compilers(self) -> &'static str {
         match self {
             Self::X86 => "x86_64-linux-gnu-",
@@ -104,10 +104,11 @@ impl Arch {
         }
     }
 
-    /// A CPU that QEMU translates, with nothing random in it where its time is to be the same every
-    /// time. There, each repetition of a string instruction counts as an instruction, and takes
-    /// QEMU as long: a kernel on a CPU with fast byte strings clears a page by 4096 of them,
-    /// without by 512. A cortex-a72 has no pages of 16 KiB.
+    /// Model of an emulated CPU; if `fixed`, one without randomness, so that runs are reproducible.
+    ///
+    /// Under icount, each repetition of a string instruction counts as an instruction, and QEMU
+    /// takes as long for it. On a CPU with fast byte strings, a kernel clears a page with 4096
+    /// repetitions, otherwise with 512. A cortex-a72 does not support 16 KiB pages.
     pub(crate) const fn qemu_cpu(self, fixed: bool, pages_of_16k: bool) -> &'static str {
         match (self, fixed, pages_of_16k) {
             (Self::X86, true, _) => "max,-rdrand,-rdseed,-erms,-fsrm",
@@ -117,7 +118,7 @@ impl Arch {
         }
     }
 
-    /// The serial line of the kernel's console.
+    /// Serial line of the kernel's console.
     pub(crate) const fn console(self) -> &'static str {
         match self {
             Self::X86 => "ttyS0",
@@ -125,8 +126,9 @@ impl Arch {
         }
     }
 
-    /// Boot parameters of its own, with spaces before. On arm64 each system call takes a random number for its
-    /// stack, which a kernel that nobody gave a seed makes anew each time, by thousands of instructions.
+    /// Additional boot parameters, with a leading space. On arm64, each system call takes a random
+    /// number for its stack. A kernel without a seed generates each one with thousands of
+    /// instructions.
     pub(crate) const fn parameters(self) -> &'static str {
         match self {
             Self::X86 => "",
@@ -134,7 +136,7 @@ impl Arch {
         }
     }
 
-    /// The serial line that results go over, for a program of this architecture in a guest.
+    /// Serial line for results, as seen by a program inside the guest.
     pub(crate) const fn line(self) -> &'static str {
         match self {
             Self::X86 => "/dev/ttyS1",
@@ -153,10 +155,10 @@ impl FromStr for Arch {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_it = |arch: &Self| [arch.name(), arch.machine()].contains(&text);
+        let matches = |arch: &Self| [arch.name(), arch.machine()].contains(&text);
         Self::ALL
             .into_iter()
-            .find(is_it)
+            .find(matches)
             .ok_or_else(|| format!("{text} is no architecture of guests: amd64 or arm64 is"))
     }
 }
@@ -166,7 +168,7 @@ mod tests {
     use super::Arch;
 
     #[test]
-    fn an_architecture_is_told_by_both_of_its_names() {
+    fn an_architecture_is_recognized_by_both_of_its_names() {
         for arch in Arch::ALL {
             assert_eq!(arch.name().parse(), Ok(arch));
             assert_eq!(arch.machine().parse(), Ok(arch));

@@ -1,4 +1,4 @@
-//! Why the lab could not do what was asked: a line each, with what to do.
+//! Errors of the lab, each one line with a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,79 +10,79 @@ use ticktax_store::recording::RecordingError;
 use crate::image::TooLarge;
 use crate::wire::Garbled;
 
-/// Everything that goes wrong in a lab.
+/// An error of the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A program that the lab needs is not there.
+    /// A required program is not installed.
     #[error("cannot run `{program}`: it is not installed; {remedy}")]
     Missing {
-        /// Which.
+        /// Name of the program.
         program: String,
-        /// How to get it.
+        /// How to install it.
         remedy: String,
     },
-    /// A program that the lab needs did not do its work.
+    /// A required program failed.
     #[error("`{program}` failed: {why}")]
     Tool {
-        /// With its arguments, as far as they tell something.
+        /// The program with its relevant arguments.
         program: String,
-        /// Its last words.
+        /// Its error message.
         why: String,
     },
-    /// A file could not be read, written or moved.
+    /// A file operation failed.
     #[error("cannot {what} {path}: {why}")]
     File {
-        /// What was tried.
+        /// The failed action.
         what: &'static str,
-        /// On what.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not, and what to do.
+        /// The reason and a remedy.
         why: String,
     },
-    /// The guest's kernel gave up.
+    /// The guest's kernel panicked.
     #[error("the guest's kernel panicked: {0}; --console FILE keeps all that it said")]
     Panic(String),
-    /// Nothing more came from the guest.
+    /// The guest exceeded its time limit.
     #[error(
         "the guest did not end within {} s ({doing}), and was ended; give it longer with --limit, \
          and --console FILE keeps what it said",
         limit.as_secs()
     )]
     Hang {
-        /// How long it was given.
+        /// The time limit.
         limit: Duration,
-        /// How far it had come.
+        /// Activity of the guest at that time.
         doing: String,
     },
-    /// QEMU ended before the guest had handed over its results.
+    /// QEMU ended before the guest had sent its results.
     #[error("the guest ended without a result: {0}")]
     NoResult(String),
-    /// What came over the line is not what the guest sent.
+    /// The bytes on the serial line are not what the guest sent.
     #[error("{0}: something else wrote to it; the result is lost")]
     Line(#[from] Garbled),
-    /// It was interrupted.
+    /// The user interrupted the run.
     #[error("interrupted; nothing is left running")]
     Interrupted,
-    /// The machine of a guest makes no sense.
+    /// The requested guest is impossible.
     #[error("{0}")]
     Senseless(String),
-    /// A kernel that is not in the cache.
+    /// The kernel is not in the cache.
     #[error("{0}")]
     NoKernel(String),
-    /// What lies in the cache is not what was put there.
+    /// Something in the cache is damaged.
     #[error("the cached {what} is damaged ({why}); remove {path} and run it again")]
     Damaged {
-        /// Which.
+        /// Name of the damaged object.
         what: String,
-        /// How that shows.
+        /// The damage found.
         why: String,
         /// The folder to remove.
         path: PathBuf,
     },
-    /// Another lab is at it.
+    /// Another lab is working on it.
     #[error("another ticktax lab is making {0}; wait until it is done")]
     Busy(String),
-    /// The recording that came from the guest is damaged.
+    /// The recording from the guest is damaged.
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// A file is too large for an initramfs.
@@ -91,13 +91,13 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// The failure to do `what` with the file at `path`.
+    /// A closure that makes the error of doing `what` with the file at `path`.
     pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::of_file(what, &path, &error)
     }
 
-    /// That `what` cannot be done with the file at `path`, because of `error`.
+    /// The error of doing `what` with the file at `path`.
     pub fn of_file(what: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::File {
             what,
@@ -106,7 +106,7 @@ impl LabError {
         }
     }
 
-    /// The failure to start `program`, which comes in the packages `remedy` names.
+    /// The error of starting `program`, which is in the Debian packages `packages`.
     pub(crate) fn start(program: &str, packages: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing {
@@ -121,11 +121,11 @@ impl LabError {
     }
 }
 
-/// Where the lab keeps things is full, and what to do.
+/// Message for a full disk in the lab's folders, with a remedy.
 pub(crate) const NO_SPACE: &str =
     "no space is left there; make room, or set XDG_CACHE_HOME or TMPDIR to where there is";
 
-/// Why a file operation failed, for people.
+/// Words an I/O error for the user.
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NO_SPACE.to_owned(),

@@ -1,8 +1,8 @@
-//! The other side: what ticktax does as PID 1 of a guest.
+//! The code that ticktax runs as PID 1 of a guest.
 //!
-//! It mounts what its verbs read, waits until the kernel has settled, runs one verb as a process of
-//! its own, sends everything that the verb wrote over a serial line, and restarts the
-//! machine, which QEMU takes for the end.
+//! It mounts the file systems that its verbs read, and waits until the kernel has settled. It runs
+//! one verb as a separate process, and sends all files that the verb wrote over a serial line.
+//! Finally it restarts the machine, which makes QEMU exit.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -23,40 +23,41 @@ use nix::unistd::Pid;
 use crate::arch::Arch;
 use crate::wire::Frame;
 
-/// The word by which ticktax knows that it is PID 1 of a guest.
+/// First argument that makes ticktax act as PID 1 of a guest.
 pub const WORD: &str = "lab-guest";
-/// The verb that performs the programs of a case in a guest.
+/// Verb that runs the programs of a case in a guest.
 pub const REPLAY: &str = "lab-replay";
-/// Where the initramfs says what to do: arguments, each ended by a NUL.
+/// File in the initramfs with the job: arguments, each ended by a NUL.
 pub const JOB: &str = "/lab/job";
-/// Where it says what runs beside the verb: as [`JOB`], with another NUL behind the last argument of each.
+/// File with the programs that run during the verb. Its format is that of [`JOB`], with another NUL
+/// after the last argument of each program.
 pub const BESIDE: &str = "/lab/beside";
-/// The file in which a verb leaves its recording.
+/// File in which a verb leaves its recording.
 pub const RECORDING: &str = "recording.parquet";
-/// Where the verb writes; every file in it is sent.
+/// Folder for the verb's files; all files in it are sent.
 pub const OUT: &str = "/lab/out";
-/// Where other people's programs lie that the verb runs, with their libraries beside them.
+/// Folder with third-party programs that the verb runs, and their libraries.
 pub const TOOLS: &str = "/lab/tools";
-/// The line that results go over.
+/// The serial line for results.
 const LINE: &str = Arch::HOST.line();
-/// The name of the frame with the verb's exit code; it comes last.
+/// Name of the frame with the verb's exit code, which comes last.
 pub const EXIT: &str = "exit";
-/// The name of the frame which says that the verb begins.
+/// Name of the frame that marks the start of the verb.
 pub const BEGIN: &str = "begin";
-/// Where its own words go.
+/// File with the verb's standard output.
 pub const STANDARD_OUTPUT: &str = "stdout";
-/// And what it complains about.
+/// File with the verb's standard error.
 pub const STANDARD_ERROR: &str = "stderr";
 
-/// How long after the boot the verb begins, on the guest's clock. High-resolution timers are there
-/// only once the kernel has refined what it knows of its clock: a second, twice.
+/// Time between boot and the start of the verb, on the guest's clock. High-resolution timers are
+/// available only after the kernel has refined its clock calibration, which takes a second, twice.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// How much goes over the line at once, in bytes, where interrupts are threads.
+/// Number of bytes written at once to the line on kernels with threaded interrupts.
 const PIECE: usize = 16 << 10;
-/// And how long it then rests. Such a kernel runs the line's thread later than its interrupts come,
-/// takes those for nobody's, and switches them off after 100 000 of them with less than a tenth of a
-/// second between (`kernel/irq/spurious.c`); what is left of a result would then take hours.
+/// Pause after each piece. Such a kernel runs the line's thread later than its interrupts come, and
+/// considers them spurious. It disables the line after 100 000 of them with less than a tenth of a
+/// second in between (`kernel/irq/spurious.c`). The rest of a result would then take hours.
 const REST: Duration = Duration::from_millis(200);
 
 /// Why a guest could not do its job.
@@ -77,11 +78,10 @@ pub fn is_init() -> bool {
     nix::unistd::getpid().as_raw() == 1
 }
 
-/// Does the job, and restarts the machine. Returns only where the machine cannot be restarted, and
-/// why.
+/// Does the job, and restarts the machine. Returns only if the restart fails, with the reason.
 pub fn run() -> String {
     if let Err(error) = job() {
-        // The console: the line may be what failed.
+        // Report to the console, because the line may have failed.
         drop(writeln!(io::stderr(), "ticktax in the guest: {error}"));
     }
     nix::unistd::sync();
@@ -129,12 +129,12 @@ fn job() -> Result<(), Trouble> {
     send(&mut line, &Frame::new(EXIT, code.to_string().into_bytes()))
 }
 
-/// Starts what runs beside the verb, if anything does. Each writes to files of its own: its name and its
-/// place among them.
+/// Starts the additional programs, if there are any. Each writes to separate files, named after the
+/// program and its index.
 fn start_beside() -> Result<Vec<Child>, Trouble> {
     let jobs = fs::read(BESIDE).unwrap_or_default();
     if !jobs.is_empty() {
-        // They may want a quota. A guest with a verb alone does as little as it can.
+        // These programs may need a quota. A guest without them should do as little as possible.
         mount_one("cgroup2", "/sys/fs/cgroup");
     }
     let mut running = Vec::new();
@@ -160,7 +160,7 @@ fn start_beside() -> Result<Vec<Child>, Trouble> {
     Ok(running)
 }
 
-/// The words of each program in a file like [`BESIDE`].
+/// Parses a file like [`BESIDE`] into the words of each program.
 fn beside(jobs: &[u8]) -> Vec<Vec<&OsStr>> {
     let mut all = Vec::new();
     let mut words: Vec<&OsStr> = Vec::new();
@@ -174,18 +174,18 @@ fn beside(jobs: &[u8]) -> Vec<Vec<&OsStr>> {
     all
 }
 
-/// Ends what is still running, so that what it wrote is whole.
+/// Ends the programs that are still running, so that their output is complete.
 fn end_all(running: Vec<Child>) {
     for mut child in running {
         if let Ok(pid) = i32::try_from(child.id()) {
-            // It may have ended by itself.
+            // It may have ended on its own.
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
         drop(child.wait());
     }
 }
 
-/// What the verb wrote, in order.
+/// Files that the verb wrote, sorted.
 fn written() -> Result<Vec<PathBuf>, Trouble> {
     let listing = fs::read_dir(OUT).map_err(trouble(format!("cannot list {OUT}")))?;
     let mut files: Vec<PathBuf> = listing.flatten().map(|entry| entry.path()).collect();
@@ -193,7 +193,7 @@ fn written() -> Result<Vec<PathBuf>, Trouble> {
     Ok(files)
 }
 
-/// Mounts what there is; a kernel that was built without one of them can do without.
+/// Mounts all available file systems. A kernel that lacks one does not need it.
 fn mount_everything() {
     for (kind, place) in [
         ("proc", "/proc"),
@@ -218,7 +218,7 @@ fn mount_one(kind: &str, place: &str) {
     );
 }
 
-/// Opens the line for bytes as they are.
+/// Opens the line in raw mode.
 fn open_line() -> io::Result<File> {
     let line = OpenOptions::new().read(true).write(true).open(LINE)?;
     let mut settings = tcgetattr(&line)?;
@@ -228,9 +228,9 @@ fn open_line() -> io::Result<File> {
 }
 
 fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
-    // /sys/kernel/realtime is of the patches from before 6.12.
+    // /sys/kernel/realtime exists only with the patches from before 6.12.
     let version = fs::read_to_string("/proc/version");
-    let realtime = version.is_ok_and(|it| it.contains("PREEMPT_RT"));
+    let realtime = version.is_ok_and(|version| version.contains("PREEMPT_RT"));
     for piece in frame.to_bytes().chunks(PIECE) {
         line.write_all(piece)
             .and_then(|()| nix::sys::termios::tcdrain(&*line).map_err(io::Error::from))
@@ -242,7 +242,7 @@ fn send(line: &mut File, frame: &Frame) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Waits until the machine has been up for as long as it takes to settle.
+/// Waits until the machine has been up long enough to settle.
 fn settle() {
     let up = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
     thread::sleep(SETTLED.saturating_sub(up));
@@ -253,7 +253,7 @@ mod tests {
     use super::beside;
 
     #[test]
-    fn programs_are_told_apart() {
+    fn programs_are_separated() {
         assert!(beside(b"").is_empty());
         let jobs = beside(b"/lab/tools/a\0-x\0\0/lab/tools/b\0\0");
         assert_eq!(jobs, [vec!["/lab/tools/a", "-x"], vec!["/lab/tools/b"]]);

@@ -1,11 +1,11 @@
-//! The initramfs: a cpio archive in the one format that kernels unpack, `newc`
+//! The initramfs: a cpio archive in `newc`, the only format that kernels unpack
 //! (`Documentation/driver-api/early-userspace/buffer-format.rst`).
 //!
 //! The same contents give the same bytes: inode numbers count up, and all times are 0.
 
 use std::collections::BTreeSet;
 
-/// What an entry is, as in `st_mode`.
+/// Types of entries, as in `st_mode`.
 const FOLDER: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
@@ -19,14 +19,14 @@ pub struct Image {
     paths: BTreeSet<String>,
 }
 
-/// Why something cannot be put into an archive.
+/// An entry is too large for an archive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` cannot be put into an initramfs: it is larger than 4 GiB")]
 pub struct TooLarge(pub String);
 
 impl Image {
-    /// An archive with nothing in it but the devices that a program needs to start: `console`, which
-    /// the kernel opens for it, and `null`.
+    /// An archive with only the devices that a program needs to start: `console`, which the kernel
+    /// opens for it, and `null`.
     pub fn new() -> Self {
         let mut image = Self::default();
         image.device("dev/console", 5, 1);
@@ -39,7 +39,7 @@ impl Image {
         self.paths.contains(path.trim_matches('/'))
     }
 
-    /// Adds a folder, and those that it is in.
+    /// Adds a folder and its parents.
     pub fn folder(&mut self, path: &str) {
         let path = path.trim_matches('/');
         let parents = path.match_indices('/').map(|(at, _)| &path[..at]);
@@ -52,7 +52,7 @@ impl Image {
         }
     }
 
-    /// Adds a file that may be executed.
+    /// Adds an executable file.
     ///
     /// # Errors
     /// It is 4 GiB or longer.
@@ -78,7 +78,7 @@ impl Image {
         Ok(())
     }
 
-    /// The whole archive.
+    /// The complete archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entries = 0;
         self.entry("TRAILER!!!", 0, 1, (0, 0), 0);
@@ -90,7 +90,7 @@ impl Image {
         self.entry(&path, CHARACTER_DEVICE | 0o600, 1, (major, minor), 0);
     }
 
-    /// Adds the folder that `path` is in; returns the path as archives have it.
+    /// Adds the parent folder of `path`; returns the path in the archive's form.
     fn parent_of(&mut self, path: &str) -> String {
         let path = path.trim_matches('/');
         if let Some((parent, _)) = path.rsplit_once('/') {
@@ -131,7 +131,7 @@ impl Image {
         self.pad();
     }
 
-    /// Headers and contents begin at multiples of four bytes.
+    /// Headers and contents start at multiples of four bytes.
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
@@ -154,7 +154,8 @@ mod tests {
         image
     }
 
-    /// Reads an archive back, by the format's description: each path with its mode and contents.
+    /// Parses an archive according to the format's description: each path with its mode and
+    /// contents.
     fn read(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut entries = Vec::new();
         loop {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_reads_back() {
+    fn an_archive_can_be_read_back() {
         let entries = read(&example().finish());
         let names: Vec<&str> = entries.iter().map(|(name, ..)| name.as_str()).collect();
         assert_eq!(
@@ -206,9 +207,9 @@ mod tests {
         );
     }
 
-    /// Against a reader that others wrote, where there is one.
+    /// Compares with an independent reader, if installed.
     #[test]
-    fn cpio_lists_the_same() {
+    fn cpio_lists_the_same_entries() {
         let started = Command::new("cpio")
             .arg("-t")
             .stdin(Stdio::piped())

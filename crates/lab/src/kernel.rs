@@ -19,23 +19,24 @@ pub use tool::{sha256, sha256_of};
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// A kernel as it is asked for.
+/// A requested kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// An image in a file.
+    /// An image file.
     File(PathBuf),
-    /// One that `lab build` made: `hz250` by its tick rate, `hz250+NAME` with more configuration, and either with
-    /// `+arm64` behind it for another architecture than this machine's.
+    /// A kernel made by `lab build`: `hz250` by its tick rate, or `hz250+NAME` with additional
+    /// configuration. Both get the suffix `+arm64` for that architecture, if it is not this
+    /// machine's.
     Built(String),
-    /// A Debian package with a kernel, or one that depends on such a package; `SUITE:PACKAGE` where it
-    /// is one of a suite of Debian that this machine need not know.
+    /// A Debian package with a kernel, or one that depends on such a package. `SUITE:PACKAGE` names
+    /// a suite that need not be configured on this machine.
     Package(String),
 }
 
 impl FromStr for Wanted {
     type Err = String;
 
-    /// `hz250` is one of the lab's own, what has a `/` in it a file, and anything else a package.
+    /// `hz250` is a kernel of the lab, a text with a `/` is a file, and all others are packages.
     fn from_str(text: &str) -> Result<Self, String> {
         if is_built(text) {
             return Ok(Self::Built(text.to_owned()));
@@ -59,7 +60,8 @@ impl FromStr for Wanted {
     }
 }
 
-/// Whether it is a name that `lab build` gives: `hz250`, or `hz250+NAME` with more configuration.
+/// Whether `lab build` makes kernels with such names: `hz250`, or `hz250+NAME` with additional
+/// configuration.
 fn is_built(name: &str) -> bool {
     let rate = name.strip_prefix("hz").map(|rest| rest.split_once('+'));
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-._".contains(c);
@@ -72,15 +74,15 @@ fn is_built(name: &str) -> bool {
 }
 
 impl Wanted {
-    /// The one with this tick rate, in Hz, and nothing else of its own.
+    /// The kernel with this tick rate, in Hz, and no additional configuration.
     pub fn with_rate(hz: u32) -> Self {
         Self::Built(format!("hz{hz}"))
     }
 
-    /// The architecture that it is for, where its name says so.
+    /// Architecture in its name, if there is one.
     pub fn arch(&self) -> Option<Arch> {
         let named = |arch: &Arch| match self {
-            // `linux-image-arm64-16k` has more behind it.
+            // `linux-image-arm64-16k` has a suffix after the architecture.
             Self::Package(name) => name.split('-').any(|part| part == arch.name()),
             Self::Built(name) => name.ends_with(&format!("+{arch}")),
             Self::File(_) => false,
@@ -89,7 +91,8 @@ impl Wanted {
     }
 }
 
-/// What a kernel that `lab build` made is kept as: another architecture than this machine's is part of the name.
+/// Name of a kernel of `lab build` in the cache. It includes the architecture if that is not this
+/// machine's.
 fn built_name(name: &str, arch: Arch) -> String {
     let ends = Arch::ALL.map(|arch| format!("+{arch}"));
     let bare = ends.iter().find_map(|end| name.strip_suffix(end.as_str()));
@@ -101,7 +104,7 @@ fn built_name(name: &str, arch: Arch) -> String {
     }
 }
 
-/// The command that builds the kernel of this name.
+/// The command that builds the kernel with this name.
 fn how_to_build(name: &str, arch: Arch) -> String {
     let name = built_name(name, Arch::HOST);
     let (hz, more) = name.split_once('+').unwrap_or((&name, ""));
@@ -129,37 +132,37 @@ impl std::fmt::Display for Wanted {
 /// A kernel that can be booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// How people call it.
+    /// Name for the user.
     pub name: String,
-    /// What it runs on.
+    /// Architecture that it runs on.
     pub arch: Arch,
-    /// Its image.
+    /// Path of its image.
     pub image: PathBuf,
-    /// The configuration that it was built with, where that is known and the kernel does not tell
-    /// it itself: its release, and the file's contents.
+    /// Release and build configuration, if the configuration is known and not available from the
+    /// kernel itself.
     pub config: Option<(String, Vec<u8>)>,
 }
 
 impl Kernel {
-    /// Its tick rate in Hz, where its configuration is known.
+    /// Tick rate in Hz, if its configuration is known.
     pub fn hz(&self) -> Option<u32> {
         let (_, config) = self.config.as_ref()?;
         cache::hz(&String::from_utf8_lossy(config))
     }
 
-    /// Whether its pages are of 16 KiB (arm64), by its configuration.
+    /// Whether it uses 16 KiB pages (arm64), according to its configuration.
     pub fn has_pages_of_16k(&self) -> bool {
         let config = self.config.as_ref();
         let config = config.map(|(_, config)| String::from_utf8_lossy(config));
-        config.is_some_and(|it| it.lines().any(|line| line == "CONFIG_ARM64_16K_PAGES=y"))
+        config.is_some_and(|text| text.lines().any(|line| line == "CONFIG_ARM64_16K_PAGES=y"))
     }
 }
 
-/// Finds the kernel that is wanted, for the architecture that its name says, or else this machine's;
-/// fetches it where it is a package that is not in the cache. `tell` hears what takes a while.
+/// Finds a kernel for the architecture in its name, or else this machine's. Packages that are not
+/// in the cache are fetched. `tell` receives progress messages.
 ///
 /// # Errors
-/// There is no such kernel, or it cannot be fetched or unpacked.
+/// The kernel does not exist, or cannot be fetched or unpacked.
 pub fn find(
     wanted: &Wanted,
     cache: &Cache,
@@ -168,24 +171,24 @@ pub fn find(
     find_for(wanted, None, cache, tell)
 }
 
-/// The same, for an architecture where one is given.
+/// [`find`], for a specific architecture if one is given.
 ///
 /// # Errors
-/// As [`find`]; and that the kernel is for another one.
+/// The errors of [`find`], or the kernel is for another architecture.
 pub fn find_for(
     wanted: &Wanted,
     arch: Option<Arch>,
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Kernel, LabError> {
-    let told = wanted.arch();
-    if let (Some(arch), Some(told)) = (arch, told)
-        && arch != told
+    let named = wanted.arch();
+    if let (Some(arch), Some(named)) = (arch, named)
+        && arch != named
     {
-        let why = format!("the kernel {wanted} is for {told}, and not for {arch}");
+        let why = format!("the kernel {wanted} is for {named}, and not for {arch}");
         return Err(LabError::Senseless(why));
     }
-    let arch = arch.or(told).unwrap_or(Arch::HOST);
+    let arch = arch.or(named).unwrap_or(Arch::HOST);
     match wanted {
         Wanted::File(path) => {
             if !path.is_file() {
@@ -207,8 +210,9 @@ pub fn find_for(
             Ok(Kernel { arch, ..kernel })
         }
         Wanted::Package(name) => {
-            // Every kernel's package names its architecture; others keep out of each other's way.
-            let kept = match told {
+            // Most kernel packages contain the architecture in their name. For others, add it to
+            // keep architectures apart.
+            let kept = match named {
                 Some(_) => name.clone(),
                 None => format!("{name}:{arch}"),
             };
@@ -221,7 +225,7 @@ pub fn find_for(
     }
 }
 
-/// A kernel in `/boot/vmlinuz-RELEASE` has its configuration beside it.
+/// Finds the configuration next to a kernel at `/boot/vmlinuz-RELEASE`.
 fn config_beside(image: &Path) -> Option<(String, Vec<u8>)> {
     let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?;
     let config = image.with_file_name(format!("config-{release}"));
@@ -236,7 +240,7 @@ mod tests {
     use crate::arch::Arch;
 
     #[test]
-    fn a_kernel_is_told_from_its_name() {
+    fn a_kernels_kind_is_recognized_from_its_name() {
         for (text, wanted) in [
             ("hz250", Wanted::Built("hz250".to_owned())),
             ("hz250+rt", Wanted::Built("hz250+rt".to_owned())),
@@ -264,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_says_what_it_is_for() {
+    fn a_packages_name_gives_its_architecture() {
         let wanted: Wanted = "sid:linux-image-rt-arm64".parse().unwrap();
         assert_eq!(wanted.arch(), Some(Arch::Arm));
         let large: Wanted = "linux-image-arm64-16k".parse().unwrap();
@@ -290,14 +294,14 @@ mod tests {
         ] {
             assert_eq!(built_name(typed, arch), kept);
         }
-        for other in Arch::ALL.into_iter().filter(|it| *it != Arch::HOST) {
+        for other in Arch::ALL.into_iter().filter(|&arch| arch != Arch::HOST) {
             assert_eq!(built_name("hz250", other), format!("hz250+{other}"));
-            let both = format!("hz250+rt+{other}");
-            assert_eq!(built_name("hz250+rt", other), both);
-            assert_eq!(built_name(&both, other), both);
-            assert_eq!(built_name(&both, Arch::HOST), "hz250+rt");
+            let full = format!("hz250+rt+{other}");
+            assert_eq!(built_name("hz250+rt", other), full);
+            assert_eq!(built_name(&full, other), full);
+            assert_eq!(built_name(&full, Arch::HOST), "hz250+rt");
             assert_eq!(
-                how_to_build(&both, other),
+                how_to_build(&full, other),
                 format!("ticktax lab build --hz 250 --config rt.config --arch {other}")
             );
         }

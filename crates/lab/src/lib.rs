@@ -1,14 +1,17 @@
-//! A deterministic laboratory for real kernels: QEMU boots them with ticktax's own binary as PID 1,
-//! which runs one verb and hands back what it wrote.
+//! A deterministic laboratory for real kernels. QEMU boots them with ticktax's own binary as PID 1,
+//! which runs one verb and sends back its output.
 //!
-//! These parts know nothing of each other: [`image`] makes the initramfs that a kernel unpacks,
-//! [`qemu`] boots a kernel with it and ends whatever happens, [`kernel`] brings kernels to boot.
-//! [`guest`] is the other side: what PID 1 does. [`wire`] is what the two sides say to each other.
+//! The parts are independent of each other:
+//! - [`image`] makes the initramfs.
+//! - [`kernel`] provides kernels to boot.
+//! - [`qemu`] boots a kernel with an initramfs, and always ends the guest.
+//! - [`guest`] is the code of PID 1 inside the guest.
+//! - [`wire`] is the protocol between host and guest.
 //!
-//! Under [`Clock::Icount`](qemu::Clock::Icount) the guest's time is the number of instructions that
-//! it has executed. What follows is a property of the kernel alone, and the same every time; but an
-//! instruction costs the same whether its data is in a cache or not, and what a hypervisor would do
-//! costs nothing.
+//! Under [`Clock::Icount`](qemu::Clock::Icount), the guest's time is the number of instructions
+//! that it has executed. Results then depend only on the kernel and are the same every time. But an
+//! instruction costs the same on a cache hit and a miss, and the work of a hypervisor costs
+//! nothing.
 
 mod arch;
 mod error;

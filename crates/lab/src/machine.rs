@@ -1,4 +1,4 @@
-//! What a guest is given: its kernel, its size, and what its time is.
+//! The configuration of a guest: its kernel, its size, and its clock.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,22 +13,22 @@ use crate::error::LabError;
 use crate::guest;
 use crate::monitor;
 
-/// What a guest's time is.
+/// Clock of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Each instruction takes 2^shift ns, and nothing else takes any: the same every time.
+    /// Each instruction takes 2^shift ns, and nothing else takes time. Runs are reproducible.
     Icount {
-        /// From 0 to 10.
+        /// 0 to 10.
         shift: u8,
     },
-    /// The host's, for a CPU that QEMU translates: slow, and as noisy as the host.
+    /// The host's clock, with an emulated CPU: slow, and as noisy as the host.
     Tcg,
-    /// The host's, on its own CPU.
+    /// The host's clock, on the host's CPU.
     Kvm,
 }
 
 impl Clock {
-    /// As the guest is told, and its readers.
+    /// Name of the clock on the guest's command line.
     pub fn word(self) -> String {
         match self {
             Self::Icount { shift } => GuestClock::counted_word(shift),
@@ -37,7 +37,7 @@ impl Clock {
         }
     }
 
-    /// What it is made of, for readers of what came of it.
+    /// Properties of the clock, for readers of the results.
     pub fn facts(self) -> GuestClock {
         match self {
             Self::Icount { shift } => GuestClock::counted(shift),
@@ -45,8 +45,8 @@ impl Clock {
         }
     }
 
-    /// QEMU's arguments. A guest under `icount` is the same every time only if nothing in it comes
-    /// from outside: no random numbers from the CPU, no time of day.
+    /// QEMU's arguments. A guest under `icount` is only reproducible without outside input, so it
+    /// gets no random numbers from the CPU and no time of day.
     fn arguments(self, arch: Arch, pages_of_16k: bool) -> Vec<String> {
         let fixed = |accelerator: &str, cpu: &str| {
             vec![
@@ -72,32 +72,32 @@ impl Clock {
 /// A guest to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine<'a> {
-    /// What its CPUs are.
+    /// Architecture of its CPUs.
     pub arch: Arch,
     /// The kernel's image.
     pub kernel: &'a Path,
-    /// Whether the kernel's pages are of 16 KiB.
+    /// Whether the kernel uses 16 KiB pages.
     pub pages_of_16k: bool,
     /// The initramfs.
     pub initramfs: &'a Path,
-    /// What it is given.
+    /// Its size, clock and limits.
     pub settings: GuestSettings<'a>,
 }
 
-/// What a guest is given, whatever runs in it.
+/// Settings of a guest, independent of what runs in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestSettings<'a> {
-    /// Parameters for the kernel, beside those that the lab needs.
+    /// Additional kernel parameters.
     pub cmdline: &'a str,
-    /// Virtual CPUs, 1 to 64.
+    /// Number of virtual CPUs, 1 to 64.
     pub cpus: u32,
-    /// Memory, in MiB, 64 to 65536.
+    /// Memory in MiB, 64 to 65536.
     pub memory: u32,
-    /// What its time is.
+    /// Its clock.
     pub clock: Clock,
-    /// How long it may take on the host's clock.
+    /// Time limit on the host's clock.
     pub limit: Duration,
-    /// Whether to count its instructions, for which its time has to be made of them.
+    /// Whether to count its instructions, which requires [`Clock::Icount`].
     pub count: bool,
 }
 
@@ -138,7 +138,7 @@ impl GuestSettings<'_> {
         Ok(())
     }
 
-    /// The kernel's whole command line.
+    /// The kernel's complete command line.
     pub fn whole_cmdline(&self, arch: Arch) -> String {
         let ours = format!(
             "console={} quiet panic=-1 nokaslr rdinit=/init{}",
@@ -154,7 +154,7 @@ impl GuestSettings<'_> {
 }
 
 impl Machine<'_> {
-    /// QEMU, not started yet.
+    /// The QEMU command, not started yet.
     pub(crate) fn command(&self, console: &Path, line: &Path) -> Command {
         let settings = &self.settings;
         let mut command = helper(self.arch.qemu());
@@ -167,7 +167,8 @@ impl Machine<'_> {
                 "none",
                 "-no-reboot",
             ])
-            // A CPU in each package: the table that kernels without ACPI read knows packages alone.
+            // One CPU per package, because the table used by kernels without ACPI lists only
+            // packages.
             .args(["-smp", &format!("{0},sockets={0}", settings.cpus)])
             .args(["-m", &settings.memory.to_string()])
             .args(settings.clock.arguments(self.arch, self.pages_of_16k))
@@ -184,7 +185,8 @@ impl Machine<'_> {
         command.arg("-serial").arg(to("file:", console));
         match self.arch {
             Arch::X86 => command.arg("-serial").arg(to("file:", line)),
-            // The machine has a single line of its own; its kernels know those of PCs as well.
+            // The machine has only one serial line. A PCI device provides another, which its
+            // kernels support.
             Arch::Arm => command
                 .arg("-chardev")
                 .arg(to("file,id=line,path=", line))

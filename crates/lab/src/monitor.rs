@@ -1,8 +1,9 @@
-//! QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`): asked how many instructions a guest executed.
+//! QEMU's monitor (QMP, `docs/interop/qmp-spec.rst`), used to read how many instructions a guest
+//! executed.
 //!
-//! Under icount QEMU counts them anyway, since the guest's time is made of them; time that a guest
-//! idles through is added to its clock and not to the count (`icount_get_raw`,
-//! `softmmu/icount.c`). `query-replay` tells the count also where nothing is replayed.
+//! Under icount, QEMU counts them because the guest's time is computed from them. Skipped idle time
+//! is added to the guest's clock but not to the count (`icount_get_raw`, `softmmu/icount.c`).
+//! `query-replay` reports the count even when no replay is active.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout};
@@ -12,10 +13,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// QEMU's arguments for a guest that waits at its end to be asked.
+/// QEMU's arguments for a guest that stays at its end until queried.
 pub(crate) const ARGUMENTS: [&str; 3] = ["-no-shutdown", "-qmp", "stdio"];
 
-/// What QEMU says: a greeting, an event, or the answer to a command.
+/// A message from QEMU: a greeting, an event, or the answer to a command.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Message {
@@ -36,7 +37,7 @@ struct Answer {
     icount: Option<u64>,
 }
 
-/// The line to a QEMU that was started with [`ARGUMENTS`].
+/// The connection to a QEMU started with [`ARGUMENTS`].
 #[derive(Debug)]
 pub(crate) struct Monitor {
     commands: ChildStdin,
@@ -45,10 +46,10 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Takes the monitor's ends.
+    /// Takes over both ends of the connection.
     pub(crate) fn begin(commands: ChildStdin, output: ChildStdout) -> io::Result<Self> {
         let (sender, messages) = channel();
-        // It ends with QEMU, whose output ends then.
+        // The thread ends when QEMU's output ends.
         thread::Builder::new()
             .name("qemu-monitor".to_owned())
             .spawn(move || {
@@ -67,24 +68,24 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Whether the guest has come to its end by now, however it did, or QEMU is gone.
+    /// Whether the guest has ended for any reason, or QEMU is gone.
     pub(crate) fn has_halted(&mut self) -> bool {
         let is_end = |message: &Message| message.event.as_deref() == Some("SHUTDOWN");
-        // What QEMU refuses or garbles here shows when it is asked for the count.
+        // Errors from QEMU are reported later, when the count is queried.
         self.halted |= !matches!(self.wait(Duration::ZERO, is_end), Ok(None));
         self.halted
     }
 
-    /// The instructions that the guest executed, once it has come to its end.
+    /// Number of instructions that the guest executed; call after it has ended.
     ///
     /// # Errors
-    /// QEMU does not answer, or does not tell.
+    /// QEMU does not answer, or does not report the count.
     pub(crate) fn instructions(&mut self) -> Result<u64, String> {
         let asked = self.command("query-replay");
         asked.map_err(|error| error.to_string())?;
-        let told = |message: &Message| message.answer.as_ref()?.icount;
-        let found = self.wait(Duration::from_secs(10), |message| told(message).is_some())?;
-        let count = found.as_ref().and_then(told);
+        let icount = |message: &Message| message.answer.as_ref()?.icount;
+        let found = self.wait(Duration::from_secs(10), |message| icount(message).is_some())?;
+        let count = found.as_ref().and_then(icount);
         count.ok_or_else(|| "QEMU does not say how many instructions it executed".to_owned())
     }
 
@@ -93,7 +94,7 @@ impl Monitor {
         self.commands.flush()
     }
 
-    /// The next message that is `wanted`, if one comes within `patience` of the one before.
+    /// The next message that is `wanted`. Waits for at most `patience` between two messages.
     fn wait(
         &mut self,
         patience: Duration,
@@ -116,7 +117,7 @@ impl Monitor {
     }
 }
 
-/// Reads a line of QEMU's.
+/// Parses a line from QEMU.
 fn read(line: &str) -> Result<Message, String> {
     let message: Message = serde_json::from_str(line)
         .map_err(|error| format!("QEMU's monitor said something else than JSON: {error}"))?;
@@ -131,15 +132,15 @@ mod tests {
     use super::read;
 
     #[test]
-    fn what_qemu_says_is_told_apart() {
+    fn qemus_messages_are_distinguished() {
         let greeting = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}}}}"#;
         assert!(read(greeting).unwrap().answer.is_none());
         let event =
             r#"{"timestamp": {"seconds": 1}, "event": "SHUTDOWN", "data": {"guest": true}}"#;
         assert_eq!(read(event).unwrap().event.as_deref(), Some("SHUTDOWN"));
         let answer = r#"{"return": {"icount": 165861832, "mode": "none"}}"#;
-        let told = read(answer).unwrap().answer.unwrap();
-        assert_eq!(told.icount, Some(165_861_832));
+        let counted = read(answer).unwrap().answer.unwrap();
+        assert_eq!(counted.icount, Some(165_861_832));
         let nothing = read(r#"{"return": {}}"#).unwrap().answer.unwrap();
         assert_eq!(nothing.icount, None);
         let refused = r#"{"error": {"class": "CommandNotFound", "desc": "no such command"}}"#;

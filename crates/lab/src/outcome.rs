@@ -1,4 +1,4 @@
-//! How far a guest has come, and what it handed over.
+//! Progress of a guest, and its results.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::error::LabError;
 use crate::guest;
 use crate::wire::Frame;
 
-/// How far a guest has come.
+/// Progress of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Its kernel starts, and settles.
+    /// Its kernel starts and settles.
     Boots,
     /// The verb runs.
     Runs,
-    /// Results come in: so many bytes so far.
+    /// Results arrive; the number of bytes so far.
     Sends(usize),
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Stage {
 }
 
 impl Stage {
-    /// What was going on when it was ended, in words.
+    /// Describes what was going on, for error messages.
     pub(crate) fn words(self) -> String {
         match self {
             Self::Boots => "its kernel was booting".to_owned(),
@@ -42,30 +42,30 @@ impl Stage {
     }
 }
 
-/// What a guest handed over.
+/// Results of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The verb's exit code.
     pub exit: i32,
-    /// The files that it wrote, its standard output and standard error among them.
+    /// Files that it wrote, including its standard output and standard error.
     pub files: Vec<Frame>,
-    /// The instructions that it executed from its start to its end, where they were counted.
+    /// Number of instructions executed from start to end, if they were counted.
     pub instructions: Option<u64>,
-    /// How long it all took on the host's clock.
+    /// Total time on the host's clock.
     pub took: Duration,
 }
 
 impl Outcome {
-    /// The contents of a file that the guest wrote.
+    /// Contents of a file that the guest wrote.
     pub fn file(&self, name: &str) -> Option<&[u8]> {
         let found = self.files.iter().find(|file| file.name == name);
         found.map(|file| &*file.contents)
     }
 
-    /// The recording that the verb left behind as [`guest::RECORDING`].
+    /// The recording that the verb left as [`guest::RECORDING`].
     ///
     /// # Errors
-    /// There is none, or it is damaged.
+    /// It is missing or damaged.
     pub fn recording(&self) -> Result<RecordingReader, LabError> {
         let name = guest::RECORDING;
         let missing = || LabError::NoResult(format!("it wrote no {name}"));
@@ -76,7 +76,7 @@ impl Outcome {
         )?)
     }
 
-    /// The same, where it ended with 0 or with one of `accepted`.
+    /// Returns itself if the exit code is 0 or one of `accepted`, else an error.
     pub(crate) fn require(self, accepted: &[u8]) -> Result<Self, LabError> {
         let with_result = |code| code == 0 || accepted.contains(&code);
         if u8::try_from(self.exit).is_ok_and(with_result) {
@@ -88,7 +88,7 @@ impl Outcome {
         ))
     }
 
-    /// What the verb complained about, as a line.
+    /// Last line of the verb's standard error.
     fn complaint(&self) -> String {
         let bytes = self.file(guest::STANDARD_ERROR).unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);

@@ -1,4 +1,4 @@
-//! A program for an initramfs: the part of it that is loaded, and the libraries that it needs.
+//! Programs for an initramfs: the loadable part of the file, and its libraries.
 
 use std::fs;
 use std::io;
@@ -12,12 +12,12 @@ use crate::arch::Arch;
 use crate::error::LabError;
 use crate::image::Image;
 
-/// Adds the program at `from`, for a guest of `arch`, to `image` as `to`, with its dynamic linker and libraries where it is
-/// not static. Libraries are looked for in the folder `own` first; one that is found there comes to
-/// lie beside the program, whose `LD_LIBRARY_PATH` has to say so.
+/// Adds the program at `from` to `image` as `to`, for a guest of `arch`. A dynamic program's linker
+/// and libraries are added too. Libraries are first searched in the folder `own`. Libraries from
+/// there are placed next to the program, which must then run with a matching `LD_LIBRARY_PATH`.
 ///
 /// # Errors
-/// A file cannot be read, is no program for `arch`, or is too large; or a library is not found.
+/// A file cannot be read, is not a program for `arch`, or is too large, or a library is not found.
 pub fn add(
     image: &mut Image,
     arch: Arch,
@@ -31,7 +31,7 @@ pub fn add(
         path: from.to_owned(),
         why,
     };
-    let program = keep_what_is_loaded(&mut bytes, arch)
+    let program = truncate_to_segments(&mut bytes, arch)
         .ok_or_else(|| refused(format!("it is not a program for {arch}")))?;
     image.file(to, &bytes)?;
     if let Elf::Dynamic(linker) = program {
@@ -55,8 +55,8 @@ fn add_library(image: &mut Image, to: &str, library: &Path) -> Result<(), LabErr
         return Ok(());
     }
     let mut bytes = read(library)?;
-    // What is no ELF file is left as it is.
-    let _ = keep_what_is_loaded(&mut bytes, Arch::HOST);
+    // Files other than ELF stay unchanged.
+    let _ = truncate_to_segments(&mut bytes, Arch::HOST);
     Ok(image.file(to, &bytes)?)
 }
 
@@ -64,20 +64,21 @@ fn read(file: &Path) -> Result<Vec<u8>, LabError> {
     fs::read(file).map_err(LabError::file("read", file))
 }
 
-/// What an ELF file needs.
+/// Dependencies of an ELF file.
 #[derive(Debug, PartialEq, Eq)]
 enum Elf {
-    /// Nothing more.
+    /// None.
     Static,
     /// This dynamic linker, and the libraries that it finds.
     Dynamic(PathBuf),
 }
 
-/// Cuts off what follows the last segment of an ELF file, most of which is debug information: a
-/// kernel loads segments alone. `None` where it is no ELF file for `arch`, which is then left as it is.
-fn keep_what_is_loaded(bytes: &mut Vec<u8>, arch: Arch) -> Option<Elf> {
+/// Truncates an ELF file after its last segment. The rest is mostly debug information, and a kernel
+/// loads only segments. Returns `None` and leaves the bytes unchanged if they are not an ELF file
+/// for `arch`.
+fn truncate_to_segments(bytes: &mut Vec<u8>, arch: Arch) -> Option<Elf> {
     const INTERPRETER: u32 = 3;
-    // Magic, 64 bits, little-endian.
+    // Magic number, 64 bits, little-endian.
     if !bytes.starts_with(b"\x7fELF\x02\x01") || half(bytes, 18)? != arch.elf() {
         return None;
     }
@@ -100,7 +101,7 @@ fn keep_what_is_loaded(bytes: &mut Vec<u8>, arch: Arch) -> Option<Elf> {
         return None;
     }
     bytes.truncate(end);
-    // There is no table of sections any more.
+    // The section table is gone, so clear its fields in the header.
     for gone in [40..48, 60..64] {
         bytes.get_mut(gone)?.fill(0);
     }
@@ -121,7 +122,8 @@ fn index(offset: u64) -> Option<usize> {
     usize::try_from(offset).ok()
 }
 
-/// The libraries that a program's dynamic linker would load, were `own` a folder with libraries.
+/// The libraries that a program's dynamic linker would load, with `own` as an additional library
+/// folder.
 fn libraries(
     interpreter: &Path,
     program: &Path,
@@ -136,7 +138,7 @@ fn libraries(
     let output = command.arg("--list").arg(program).output();
     let output = output.map_err(|error| LabError::start(&shown, "libc6", &error))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // The linker lists what it does not find among the rest.
+    // The linker also lists libraries that it does not find.
     let missing = text.lines().find(|line| line.ends_with("=> not found"));
     if let Some(why) = missing.map(str::trim) {
         return Err(cannot_list(&shown, program, why));
@@ -148,8 +150,8 @@ fn libraries(
     Ok(text.lines().filter_map(listed_library).collect())
 }
 
-/// Refuses a dynamic linker that root must not run. An ELF file names its linker itself, so the
-/// author of the file chooses it.
+/// Rejects a dynamic linker that root must not run. An ELF file names its own linker, so the file's
+/// author chooses it.
 fn check_linker(linker: &Path) -> Result<(), String> {
     if !linker.is_absolute() {
         return Err("its dynamic linker has no absolute path".to_owned());
@@ -178,7 +180,8 @@ fn cannot_list(linker: &str, program: &Path, why: &str) -> LabError {
     }
 }
 
-/// `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)`; the kernel's own has no file.
+/// Parses a line such as `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)`. The kernel's
+/// vDSO has no file.
 fn listed_library(line: &str) -> Option<PathBuf> {
     let (_, place) = line.split_once("=> ")?;
     let path = place.split(" (").next()?.trim();
@@ -190,19 +193,22 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
 
-    use super::{check_linker, keep_what_is_loaded, listed_library};
+    use super::{check_linker, listed_library, truncate_to_segments};
     use crate::arch::Arch;
 
     #[test]
     fn a_program_without_its_sections_runs() {
-        let own = std::env::current_exe().unwrap();
-        let mut bytes = std::fs::read(&own).unwrap();
-        let whole = bytes.len();
+        let this_program = std::env::current_exe().unwrap();
+        let mut bytes = std::fs::read(&this_program).unwrap();
+        let complete_length = bytes.len();
         for other in Arch::ALL.into_iter().filter(|&arch| arch != Arch::HOST) {
-            assert_eq!(keep_what_is_loaded(&mut bytes, other), None);
+            assert_eq!(truncate_to_segments(&mut bytes, other), None);
         }
-        assert!(keep_what_is_loaded(&mut bytes, Arch::HOST).is_some());
-        assert!(bytes.len() < whole, "a test has debug information");
+        assert!(truncate_to_segments(&mut bytes, Arch::HOST).is_some());
+        assert!(
+            bytes.len() < complete_length,
+            "a test has debug information"
+        );
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join("copy");
         std::fs::write(&copy, &bytes).unwrap();
@@ -219,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linker_of_another_place_is_refused() {
+    fn untrusted_linkers_are_refused() {
         assert!(check_linker(Path::new("ld.so")).is_err());
         let folder = tempfile::tempdir().unwrap();
         let planted = folder.path().join("ld.so");
@@ -229,10 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_left_as_it_is() {
+    fn files_that_are_not_programs_stay_unchanged() {
         for bytes in [&b"#!/bin/sh\n"[..], b"\x7fELF\x02\x01", b""] {
             let mut kept = bytes.to_vec();
-            assert_eq!(keep_what_is_loaded(&mut kept, Arch::HOST), None);
+            assert_eq!(truncate_to_segments(&mut kept, Arch::HOST), None);
             assert_eq!(kept, bytes);
         }
     }

@@ -1,4 +1,4 @@
-//! Booting a guest, and ending it whatever happens.
+//! Boots a guest, and always ends it.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,14 +18,14 @@ pub use crate::outcome::{Outcome, Stage};
 use crate::sys::end_with_parent;
 use crate::wire::{Frame, Reader};
 
-/// How often it is looked after.
+/// Polling interval for a running guest.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Boots a guest and waits for its end. `folder` is for this run alone, and the console's words stay
-/// there as `console`. `stop` is asked whether to give up; `tell` hears how far it is.
+/// Boots a guest and waits for its end. `folder` must be used only for this run; the console's
+/// output remains there as `console`. `stop` returns whether to abort; `tell` receives progress.
 ///
 /// # Errors
-/// The settings make no guest, QEMU is not there or fails, or the guest panics, hangs, or is given up.
+/// The settings are invalid, QEMU is missing or fails, or the guest panics, hangs, or is aborted.
 pub fn boot(
     machine: &Machine<'_>,
     folder: &Path,
@@ -56,9 +56,10 @@ pub fn boot(
     let mut running = Running(child, machine.arch);
     let mut monitor = running.monitor()?;
     let mut results = Results::open(&line)?;
-    let mut told = None;
+    let mut reported = None;
     loop {
-        // Whoever is counted waits at its end; others go on for a moment after their last word.
+        // A guest with a counted clock stays at its end. Others continue briefly after their last
+        // frame.
         let halted = monitor.as_mut().is_some_and(Monitor::has_halted);
         let ended = running.has_ended()? || halted;
         results.read()?;
@@ -72,9 +73,9 @@ pub fn boot(
             return Err(LabError::Interrupted);
         }
         let stage = results.stage();
-        if told != Some(stage) {
+        if reported != Some(stage) {
             tell(stage);
-            told = Some(stage);
+            reported = Some(stage);
         }
         if since(began) > settings.limit {
             return Err(LabError::Hang {
@@ -95,7 +96,7 @@ pub fn boot(
     })
 }
 
-/// A QEMU that ends with its owner.
+/// A QEMU process that is killed when dropped.
 struct Running(Child, Arch);
 
 impl Running {
@@ -109,7 +110,7 @@ impl Running {
             })
     }
 
-    /// Its monitor, where it was started with one.
+    /// Its monitor, if it was started with one.
     fn monitor(&mut self) -> Result<Option<Monitor>, LabError> {
         let ends = self.0.stdin.take().zip(self.0.stdout.take());
         let begun = ends.map(|(commands, output)| Monitor::begin(commands, output));
@@ -127,13 +128,13 @@ fn monitor_failed(arch: Arch, why: String) -> LabError {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Either it has ended, or it has nothing left to say.
+        // It has ended, or its further output is not needed.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// What has come over the line so far.
+/// Results received over the line so far.
 struct Results {
     line: File,
     reader: Reader,
@@ -182,7 +183,7 @@ impl Results {
     }
 }
 
-/// Why QEMU ended without a result: the console knows, or QEMU.
+/// Explains why QEMU ended without a result, from the console or QEMU's messages.
 fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     let read = |file: &Path| {
         let bytes = fs::read(file).unwrap_or_default();
@@ -192,12 +193,12 @@ fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     if let Some(panic) = panic_of(&console) {
         return LabError::Panic(panic.to_owned());
     }
-    let own = console.lines().find(|line| line.contains("ticktax"));
+    let from_ticktax = console.lines().find(|line| line.contains("ticktax"));
     let last = |text: &str| {
         let last = text.lines().rfind(|line| !line.trim().is_empty());
         last.map(|line| line.trim().to_owned())
     };
-    let why = own
+    let why = from_ticktax
         .map(str::to_owned)
         .or_else(|| last(&errors))
         .or_else(|| last(&console))
@@ -205,7 +206,7 @@ fn no_result(arch: Arch, console: &Path, errors: &Path) -> LabError {
     LabError::NoResult(why)
 }
 
-/// What a kernel says as it gives up.
+/// Finds a kernel's panic message.
 fn panic_of(console: &str) -> Option<&str> {
     let (_, rest) = console.split_once("Kernel panic - not syncing: ")?;
     rest.lines().next().map(str::trim)
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guest_is_told_what_its_time_is() {
+    fn the_guests_command_line_contains_its_clock() {
         assert_eq!(
             settings(" nohz=off ").whole_cmdline(Arch::X86),
             "console=ttyS0 quiet panic=-1 nokaslr rdinit=/init ticktax.lab=icount:2 nohz=off -- \
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_that_make_no_sense_are_refused() {
+    fn impossible_machines_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let on = |arch: Arch, settings: GuestSettings<'_>| {
             let machine = Machine {
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_found_among_the_consoles_words() {
+    fn a_panic_is_found_in_the_consoles_output() {
         let console = "[ 1.0] ok\n[ 2.0] Kernel panic - not syncing: No init found.\r\n[ 2.1] CPU";
         assert_eq!(panic_of(console), Some("No init found."));
         assert_eq!(panic_of("fine"), None);

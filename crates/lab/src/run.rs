@@ -1,4 +1,4 @@
-//! One run: an initramfs for a kernel, a guest that boots both, and what it hands over.
+//! One run: makes an initramfs for a kernel, boots both as a guest, and collects the results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,46 +12,48 @@ use crate::kernel::Kernel;
 use crate::program;
 use crate::qemu::{GuestSettings, Machine, Outcome, Stage, boot};
 
-/// A program that a guest has beside the one that is PID 1.
+/// An additional program for a guest, besides PID 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Its name in the guest.
     pub name: String,
     /// Its file on the host.
     pub file: PathBuf,
-    /// Where its libraries are looked for before the host's are; those come to lie beside it.
+    /// Folder that is searched for its libraries before the host's folders. Libraries from there
+    /// are placed next to the program.
     pub libraries: Option<PathBuf>,
 }
 
-/// What to run, and in what.
+/// A requested run: programs, and the guest to run them in.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// The kernel to boot.
     pub kernel: &'a Kernel,
-    /// The binary that runs as PID 1; it has to call [`guest::run`] for the word [`guest::WORD`].
+    /// The binary that runs as PID 1. It must call [`guest::run`] for the word [`guest::WORD`].
     pub program: &'a Path,
-    /// The verb, and what it is to write to its folder ([`guest::OUT`], in which it runs).
+    /// The verb and its arguments. It runs in [`guest::OUT`] and leaves its results there.
     pub arguments: &'a [String],
-    /// Programs that the verb runs in turn; they come to lie in [`guest::TOOLS`].
+    /// Programs that the verb runs; placed in [`guest::TOOLS`].
     pub programs: &'a [Program],
-    /// Programs that run beside the verb, from its start to its end: the name of each as in `programs`, and
-    /// its arguments. What they write is among the outcome's files.
+    /// Programs that run from the start of the verb to its end: the name of each as in `programs`,
+    /// then its arguments. Their output is in the outcome's files.
     pub beside: &'a [Vec<String>],
-    /// Exit codes with a result beside 0.
+    /// Exit codes other than 0 that come with a result.
     pub accepted: &'a [u8],
-    /// What the guest is given.
+    /// Settings of the guest.
     pub settings: GuestSettings<'a>,
-    /// Where a folder for this run alone may be made; it is removed.
+    /// Folder in which a temporary folder for this run may be created.
     pub scratch: &'a Path,
-    /// Where to keep what the kernel said.
+    /// File for the kernel's console output.
     pub console: Option<&'a Path>,
 }
 
 impl Run<'_> {
-    /// Does it. `stop` is asked whether to give up; `tell` hears how far it is.
+    /// Starts the run and waits for its end. `stop` returns whether to abort; `tell` receives
+    /// progress.
     ///
     /// # Errors
-    /// The guest cannot be made, does not end by itself, or ends without a result.
+    /// The guest cannot be made, does not end on its own, or ends without a result.
     pub fn start(
         &self,
         stop: &dyn Fn() -> bool,
@@ -75,7 +77,7 @@ impl Run<'_> {
             let console = folder.path().join("console");
             let kept = fs::read(console).and_then(|words| write_output(keep, &words));
             let kept = kept.map_err(LabError::file("write", keep));
-            // What the guest failed by comes first.
+            // The guest's own error takes precedence.
             return outcome?
                 .require(self.accepted)
                 .and_then(|outcome| kept.map(|()| outcome));
@@ -83,7 +85,7 @@ impl Run<'_> {
         outcome?.require(self.accepted)
     }
 
-    /// All that the guest has: the binary, its job, and the kernel's configuration.
+    /// The guest's files: the binary, its job, and the kernel's configuration.
     fn initramfs(&self) -> Result<Vec<u8>, LabError> {
         let mut image = Image::new();
         for folder in ["proc", "sys", "tmp", "lab/out"] {

@@ -1,4 +1,4 @@
-//! Guests side by side: a guest under icount takes one CPU of the host, whatever it does.
+//! Runs guests in parallel. A guest under icount always occupies one CPU of the host.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -7,8 +7,8 @@ use std::thread;
 use crate::qemu::Clock;
 
 impl Clock {
-    /// How many guests run at once on a host of so many CPUs: one whose time is the host's would be
-    /// slowed down by others.
+    /// Number of guests that may run at once on a host with this many CPUs. Guests with the host's
+    /// clock would slow each other down.
     pub fn guests_at_once(self, cpus: usize) -> usize {
         match self {
             Self::Icount { .. } => cpus,
@@ -17,15 +17,16 @@ impl Clock {
     }
 }
 
-/// Does all of `work`, so many at once, and returns what came of each in its order. What fails first
-/// is told; the others are told by their second argument that it is over, and then no more begin.
+/// Processes all of `work`, up to `jobs` items at once, and returns the results in order. After a
+/// failure, no more items start. The second argument of `process` then returns true, so that
+/// running ones can end.
 ///
 /// # Errors
-/// The first of `of`.
+/// The first error of `process`.
 pub fn in_turns<T: Sync, R: Send, E: Send>(
     work: &[T],
     jobs: usize,
-    of: impl Fn(&T, &dyn Fn() -> bool) -> Result<R, E> + Sync,
+    process: impl Fn(&T, &dyn Fn() -> bool) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
     let next = AtomicUsize::new(0);
     let failed = OnceLock::new();
@@ -34,10 +35,10 @@ pub fn in_turns<T: Sync, R: Send, E: Send>(
         let mut done = Vec::new();
         while !is_over() {
             let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(one) = work.get(place) else { break };
-            match of(one, &is_over) {
+            let Some(item) = work.get(place) else { break };
+            match process(item, &is_over) {
                 Ok(result) => done.push((place, result)),
-                // Only the first: the others were ended because of it.
+                // Keep only the first error; the other items were ended because of it.
                 Err(error) => drop(failed.set(Mutex::new(error))),
             }
         }
@@ -45,7 +46,7 @@ pub fn in_turns<T: Sync, R: Send, E: Send>(
     };
     let mut done: Vec<(usize, R)> = thread::scope(|scope| {
         let threads: Vec<_> = (1..jobs.min(work.len()))
-            // Fewer threads do the same work, only later.
+            // With fewer threads, the same work only takes longer.
             .map_while(|_| thread::Builder::new().spawn_scoped(scope, turns).ok())
             .collect();
         let mut done = turns();
@@ -71,21 +72,21 @@ mod tests {
     use super::in_turns;
 
     #[test]
-    fn results_come_in_order_whoever_is_first() {
+    fn results_are_ordered_whichever_item_finishes_first() {
         let work: Vec<u64> = (0..20).collect();
         for jobs in [1, 2, 7, 50] {
             let (now, max) = (AtomicUsize::new(0), AtomicUsize::new(0));
-            let told = in_turns(&work, jobs, |&one, is_over| {
+            let result = in_turns(&work, jobs, |&item, is_over| {
                 max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                // The later ones take less time.
-                for _ in 0..(20 - one) * 50 {
+                // Later items take less time.
+                for _ in 0..(20 - item) * 50 {
                     std::thread::yield_now();
                 }
                 now.fetch_sub(1, Ordering::SeqCst);
                 assert!(!is_over());
-                Ok::<u64, ()>(one * one)
+                Ok::<u64, ()>(item * item)
             });
-            assert_eq!(told, Ok(work.iter().map(|one| one * one).collect()));
+            assert_eq!(result, Ok(work.iter().map(|item| item * item).collect()));
             assert!(max.into_inner() <= jobs, "more than {jobs} at once");
         }
         assert_eq!(
@@ -95,17 +96,17 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_ends_the_others_and_is_told() {
+    fn the_first_failure_is_returned_and_ends_the_others() {
         let begun = AtomicUsize::new(0);
-        let told = in_turns(&[5, 0, 1, 2, 3, 4], 2, |&one, is_over| {
+        let result = in_turns(&[5, 0, 1, 2, 3, 4], 2, |&item, is_over| {
             begun.fetch_add(1, Ordering::SeqCst);
-            // The first goes on until it is ended; the second fails.
-            while one == 5 && !is_over() {
+            // The first item runs until it is ended; the second fails.
+            while item == 5 && !is_over() {
                 std::thread::yield_now();
             }
-            Err::<(), _>(one)
+            Err::<(), _>(item)
         });
-        assert_eq!(told, Err(0));
-        assert_eq!(begun.into_inner(), 2, "none begins after a failure");
+        assert_eq!(result, Err(0));
+        assert_eq!(begun.into_inner(), 2, "no item starts after a failure");
     }
 }

@@ -1,27 +1,28 @@
-//! What a guest says to its host, over a serial line: frames with a checksum each.
+//! Protocol from a guest to its host over a serial line: frames with a checksum.
 //!
 //! A frame is `TTXL`, the length of its name (1 byte) and of its contents (4 bytes, little-endian),
-//! the name, the contents, and the CRC-32 of all that. A line may drop or garble bytes where a
-//! kernel prints into it; a reader then says so, and never hands on what was not sent.
+//! the name, the contents, and the CRC-32 of all that. A kernel that prints to the line can drop or
+//! garble bytes. A reader then returns an error, and never passes on anything that was not sent.
 
-/// What each frame begins with.
+/// Start of each frame.
 const MAGIC: &[u8; 4] = b"TTXL";
-/// Bytes before a frame's name.
+/// Number of bytes before a frame's name.
 const HEAD: usize = 9;
-/// No recording of a lab is larger; a garbled length should not be waited for.
+/// Upper limit for contents. Recordings of a lab are smaller, and a garbled length must not cause a
+/// long wait.
 const MAX: usize = 1 << 30;
 
-/// Something with a name: a file, or a word about how it goes.
+/// A named piece of data: a file or a status message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its name, at most 255 bytes.
+    /// Name, at most 255 bytes.
     pub name: String,
-    /// What is in it.
+    /// Contents.
     pub contents: Vec<u8>,
 }
 
 impl Frame {
-    /// A frame; a name that is too long is cut off.
+    /// A frame; a name that is too long is truncated.
     pub fn new(name: &str, contents: Vec<u8>) -> Self {
         let mut end = name.len().min(255);
         while !name.is_char_boundary(end) {
@@ -33,7 +34,7 @@ impl Frame {
         }
     }
 
-    /// As it goes over the line.
+    /// The bytes that are sent over the line.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.contents.len() + 300);
         bytes.extend_from_slice(MAGIC);
@@ -48,15 +49,15 @@ impl Frame {
     }
 }
 
-/// Why a line's bytes are no frame.
+/// The line's bytes are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the guest's line is garbled at byte {at}")]
 pub struct Garbled {
-    /// Where, from the first byte of the line on.
+    /// Offset from the first byte of the line.
     pub at: usize,
 }
 
-/// Takes frames out of what has come over a line so far.
+/// Extracts frames from the bytes received over a line.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     bytes: Vec<u8>,
@@ -64,20 +65,20 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Adds bytes that came.
+    /// Adds received bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// How many bytes have come of a frame that is not complete yet.
+    /// Number of bytes received of an incomplete frame.
     pub fn waiting(&self) -> usize {
         self.bytes.len() - self.taken
     }
 
-    /// The next frame, if all of it has come.
+    /// The next frame, if it is complete.
     ///
     /// # Errors
-    /// What came is no frame, or its checksum is wrong.
+    /// The bytes are not a frame, or its checksum is wrong.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, Garbled> {
         let garbled = Garbled { at: self.taken };
         let rest = &self.bytes[self.taken..];
@@ -130,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_come_back_in_whatever_pieces(frames in frames(), piece in 1_usize..50) {
+        fn frames_are_read_back_from_pieces_of_any_size(frames in frames(), piece in 1_usize..50) {
             let line: Vec<u8> = frames.iter().flat_map(Frame::to_bytes).collect();
             let mut reader = Reader::default();
             let mut came = Vec::new();
@@ -145,7 +146,7 @@ mod tests {
         }
 
         #[test]
-        fn a_garbled_byte_never_passes(
+        fn a_garbled_byte_is_never_accepted(
             bytes in proptest::collection::vec(any::<u8>(), 0..100), at in any::<prop::sample::Index>(),
             flip in 1_u8..
         ) {
@@ -155,14 +156,14 @@ mod tests {
             line[at] ^= flip;
             let mut reader = Reader::default();
             reader.add(&line);
-            // Refused, or still waiting for the rest of a frame that claims to be longer.
+            // The frame is rejected, or incomplete because it claims to be longer.
             let waits_or_wrong = !matches!(reader.next_frame(), Ok(Some(_)));
             prop_assert!(waits_or_wrong);
         }
     }
 
     #[test]
-    fn what_a_kernel_prints_is_no_frame() {
+    fn kernel_messages_are_not_frames() {
         let mut reader = Reader::default();
         reader.add(&Frame::new("a", vec![1]).to_bytes());
         let first = reader.bytes.len();

@@ -1,4 +1,4 @@
-//! What the kernel's own accounting says of CPU time, beside what really ran.
+//! Compares the kernel's own accounting of CPU time with the traced CPU time.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,105 +6,109 @@ use serde::{Deserialize, Serialize};
 use crate::machine::CpuTimes;
 use crate::{Cpu, CpuList, Nanos};
 
-/// The accounting check: `/proc/stat`, `/proc/PID/stat` and what `top` makes of them, against the
-/// books.
+/// The accounting check: `/proc/stat`, `/proc/PID/stat` and the figures that `top` derives from
+/// them, compared with ticktax's accounts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountingStatement {
-    /// How this kernel counts.
+    /// How this kernel accounts CPU time.
     pub counting: Counting,
-    /// Each CPU's line of `/proc/stat`.
+    /// Comparison for each CPU's line of `/proc/stat`.
     pub cpus: Vec<CpuCheck>,
-    /// The programs that ran, or were said to have run, the longest.
+    /// The programs with the most CPU time, as traced or as reported by the kernel.
     pub programs: Vec<ProgramCheck>,
-    /// How many further programs there were.
+    /// Number of other programs.
     pub programs_left_out: u64,
-    /// Online CPUs that were not watched. Where there are some, [`ProgramCheck::shown`] is left out:
-    /// a program's own time is of all CPUs.
+    /// Online CPUs that were not watched. If there are any, [`ProgramCheck::shown`] is missing,
+    /// because the kernel reports a program's time for all CPUs together.
     #[serde(default)]
     pub unwatched: CpuList,
 }
 
-/// How a kernel counts CPU time, as far as its configuration tells.
+/// How a kernel accounts CPU time, as far as its configuration shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counting {
-    /// The options in force, as the kernel's configuration names them.
+    /// Options in force, by their names in the kernel's configuration.
     pub options: Vec<String>,
-    /// Where a CPU's user and system times are from; `None` where the configuration is not known.
+    /// How a CPU's user and system times are determined; `None` if the configuration is unknown.
     pub method: Option<Method>,
-    /// From one tick to the next, by the configured HZ; `None` where that is not known.
+    /// Tick period according to the configured HZ; `None` if unknown.
     #[serde(rename = "tick_ns")]
     pub tick: Option<Nanos>,
-    /// Whether interrupts and softirqs are measured (`IRQ_TIME_ACCOUNTING`), and not taken for
-    /// the time of whatever they interrupt.
+    /// Whether interrupts and softirqs are measured separately (`IRQ_TIME_ACCOUNTING`) rather than
+    /// charged to the context that they interrupt.
     pub interrupts_measured: Option<bool>,
 }
 
-/// How a CPU's user and system times come about (`init/Kconfig`, "Cputime accounting").
+/// How a CPU's user and system times are determined (`init/Kconfig`, "Cputime accounting").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// `TICK_CPU_ACCOUNTING`: what runs when the tick comes is charged a whole tick.
+    /// `TICK_CPU_ACCOUNTING`: each tick charges a whole tick period to the context that it
+    /// interrupts.
     Sampled,
-    /// `VIRT_CPU_ACCOUNTING_GEN`: measured at each crossing on `nohz_full` CPUs, sampled on all
-    /// others.
+    /// `VIRT_CPU_ACCOUNTING_GEN`: measured at each kernel entry and exit on `nohz_full` CPUs,
+    /// sampled on the others.
     MeasuredWithoutTick,
-    /// `VIRT_CPU_ACCOUNTING_NATIVE`: measured at each crossing into and out of the kernel.
+    /// `VIRT_CPU_ACCOUNTING_NATIVE`: measured at each kernel entry and exit.
     Measured,
 }
 
-/// One CPU: what `/proc/stat` said, and what was traced.
+/// The times in `/proc/stat` and the traced times of one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuCheck {
-    /// Which CPU.
+    /// CPU.
     pub cpu: Cpu,
-    /// The time between the two readings of `/proc/stat`.
+    /// Time between the two readings of `/proc/stat`.
     #[serde(rename = "between_ns")]
     pub between: Nanos,
-    /// What the columns grew by.
+    /// Increase of each column.
     pub columns: CpuTimes,
-    /// What they say was busy: user, nice, system, irq and softirq, without what they hold of a
-    /// spinning probe or a soaker.
+    /// Busy time according to the columns: user, nice, system, irq and softirq, without the time of
+    /// a spin probe or soaker.
     #[serde(rename = "shown_busy_ns")]
     pub shown_busy: Nanos,
-    /// Busy as `top` shows it, a share of all columns together, 0 to 1.
+    /// Busy share as `top` shows it: a share of the sum of all columns, 0 to 1.
     pub shown_share: f64,
-    /// The part of [`CpuCheck::between`] that no column counts; below 0 where columns count it twice.
+    /// Part of [`CpuCheck::between`] that no column counts; negative if columns count time twice.
     #[serde(rename = "uncounted_ns")]
     pub uncounted: Nanos,
-    /// The time that the books were open.
+    /// Time that the accounts cover.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// What was busy by the books: programs, kernel threads, interrupts with their entry and exit,
-    /// ticktax's own work. At level `proc` what the witness did not get. `None` where it is not known.
+    /// Busy time according to the accounts: programs, kernel threads, interrupts with their entry
+    /// and exit, and ticktax itself. At level `proc`, the time that the witness did not get. `None`
+    /// if unknown.
     #[serde(rename = "busy_ns")]
     pub busy: Option<Nanos>,
-    /// That as a share of [`CpuCheck::elapsed`], 0 to 1.
+    /// `busy` as a share of [`CpuCheck::elapsed`], 0 to 1.
     pub busy_share: Option<f64>,
-    /// What no source explains: threads whose switches the kernel did not report, and gaps. It is not in
-    /// [`CpuCheck::busy`], and may have been busy.
+    /// Time that no source explains: gaps, and threads whose context switches the kernel did not
+    /// report. It is not part of [`CpuCheck::busy`], although the CPU may have been busy.
     #[serde(default, rename = "unexplained_ns")]
     pub unexplained: Nanos,
-    /// Interrupts, softirqs and NMIs by the books, their entry and exit included.
+    /// Time of interrupts, softirqs and NMIs according to the accounts, with their entry and exit.
     #[serde(rename = "interrupts_ns")]
     pub interrupts: Option<Nanos>,
-    /// Time that neither the kernel nor a program had: the hypervisor's or the firmware's.
+    /// Time in which neither the kernel nor a program ran, because the hypervisor or firmware held
+    /// the CPU.
     #[serde(rename = "outside_ns")]
     pub outside: Option<Nanos>,
-    /// What was left for others by a witness that used it up.
+    /// Time available to others, as measured by a witness that used all of it.
     pub left: Option<Left>,
-    /// Ticks that came.
+    /// Number of ticks.
     pub ticks: Option<u64>,
-    /// Why the two differ, and who is shown too much or too little, the weightiest first.
+    /// Causes of the difference, and programs shown too high or too low, largest effect first.
     pub causes: Vec<Bias>,
 }
 
 impl CpuCheck {
-    /// By how much `top` is off, as a share of 1: above 0 where it shows more than was traced.
+    /// Error of `top`'s busy share, as a fraction; positive if `top` shows more than was traced.
     pub fn off(&self) -> Option<f64> {
         Some(self.shown_share - self.busy_share?)
     }
 
-    /// The same as far as it is certain: 0 where what is unexplained, being busy, would make up for it.
+    /// The part of [`CpuCheck::off`] that is certain: 0 if the unexplained time could account for
+    /// all of it.
     pub fn surely_off(&self) -> Option<f64> {
         let off = self.off()?;
         let unexplained = self.unexplained.share_of(self.elapsed);
@@ -116,99 +120,100 @@ impl CpuCheck {
     }
 }
 
-/// Time that was there to be used, as a thread of the lowest priority found it.
+/// CPU time that was available to a thread of the lowest priority, as that thread measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Left {
-    /// Who found it.
+    /// The thread that measured.
     pub witness: Witness,
-    /// How long it looked.
+    /// Time that it ran its measurement.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// How much it got.
+    /// CPU time that it got.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
-/// Who uses up what is left.
+/// A thread that uses up idle CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Witness {
-    /// The spinning probe: its loop's time between gaps.
+    /// The spin probe: time of its loop between gaps.
     Spin,
-    /// The soaker: the work that it got done, times what a block of it takes.
+    /// The soaker: the blocks of work that it completed, multiplied by the time per block.
     Soaker,
 }
 
-/// One thing that makes a CPU's columns differ from what was traced.
+/// One cause of a difference between a CPU's columns and its traced time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bias {
-    /// What happened.
+    /// Kind of cause.
     pub kind: BiasKind,
-    /// By how much columns hold too much, or below 0 too little, because of it: of the CPU's busy
-    /// time or, for [`BiasKind::TickPhase`], of that program's, whose samples another may have got.
+    /// Time by which the columns are too high; negative if too low. It refers to the CPU's busy
+    /// time. For [`BiasKind::TickPhase`] it refers to the program's time, whose samples another
+    /// program may have received.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// The program, where it is one's.
+    /// Program, if the cause is one.
     pub program: Option<String>,
-    /// Its process id.
+    /// Process id of the program.
     pub pid: Option<i32>,
-    /// How long what it is about was on the CPU.
+    /// Time that the program or activity spent on the CPU.
     #[serde(rename = "ran_ns")]
     pub ran: Nanos,
-    /// What the columns hold of that.
+    /// The part of `ran` that the columns count.
     #[serde(rename = "sampled_ns")]
     pub sampled: Nanos,
 }
 
-/// Why a CPU's columns and its books differ.
+/// Why a CPU's columns differ from its accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BiasKind {
-    /// The samples of all threads but a probe's, together: the CPU's net of what follows the tick
-    /// and of chance.
+    /// Sampling error of all threads except a probe's, together: the net effect on the CPU of
+    /// programs in phase with the tick and of chance.
     Sampling,
-    /// A program's bursts keep to a phase of the tick, so that samples find it too rarely or too
-    /// often; more than chance does at five standard deviations.
+    /// A program's bursts keep to a phase of the tick, so samples hit it too rarely or too often,
+    /// by more than five standard deviations.
     TickPhase,
-    /// Ticks that were due while a task ran did not come, so that no task was charged: as far as the columns are
-    /// short of their time.
+    /// Ticks that were due while a task ran did not come, so no task was charged. Counted only as
+    /// far as the columns fall short of the tasks' time.
     TicksLost,
-    /// Threads ran whose switches the kernel did not report: columns have their time, and no account of a
-    /// program or of the kernel has it.
+    /// The kernel did not report the switches of some threads that ran. The columns include their
+    /// time, but no account of a program or of the kernel does.
     NotReported,
-    /// Interrupts are not measured: their time is in the columns of what they interrupted, or
-    /// nowhere where that was idling or a probe.
+    /// Interrupts are not measured. Their time is in the columns of the context that they
+    /// interrupted, or in none if that was idle time or a probe.
     InterruptsNotMeasured,
-    /// The hypervisor had the CPU, and its clock did not say so.
+    /// The hypervisor took CPU time that its steal clock did not report.
     StolenSilently,
-    /// The hypervisor's clock says that it had the CPU for longer than was seen: the rest is in the time
-    /// of whoever had the CPU by the books.
+    /// The hypervisor's steal clock reports more time than ticktax saw. The accounts attribute the
+    /// rest to the threads that were current.
     StolenUnseen,
 }
 
-/// One program: what `/proc/PID/stat` said, and what was traced.
+/// The times in `/proc/PID/stat` and the traced times of one program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramCheck {
-    /// Its name.
+    /// Program name.
     pub name: String,
-    /// Its process id.
+    /// Process id.
     pub pid: i32,
-    /// How long it ran by the books, interrupts left out; `None` at level `proc`.
+    /// CPU time according to the accounts, without interrupts; `None` at level `proc`.
     #[serde(rename = "ran_ns")]
     pub ran: Option<Nanos>,
-    /// How long it was on a CPU, interrupts that came meanwhile included.
+    /// Time on a CPU, including interrupts in that time.
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
-    /// What `/proc/PID/stat` said, which `top` shows; `None` where it was not there to be read at
-    /// both ends.
+    /// CPU time in `/proc/PID/stat`, which `top` shows; `None` if it could not be read at both
+    /// ends.
     #[serde(rename = "shown_ns")]
     pub shown: Option<Nanos>,
-    /// What a sample at each tick makes of it: how a CPU's columns, and on kernels that do not
-    /// scale them its own times, count it. Where a CPU's columns are measured, what it was on
-    /// that CPU. `None` where the ticks' times are not known, or no CPU is sampled.
+    /// CPU time according to one sample per tick. A CPU's columns count it this way, and so do the
+    /// program's own times on kernels that do not scale them. On CPUs whose columns are measured,
+    /// its time on that CPU. `None` if the ticks' times are unknown or no CPU is sampled.
     #[serde(rename = "sampled_ns")]
     pub sampled: Option<Nanos>,
-    /// How many standard deviations that is, at least, from what chance would make of it, with the
-    /// ticks that did not come counted as if they had.
+    /// Minimum deviation of `sampled` from the value expected by chance, in standard deviations.
+    /// Ticks that did not come are counted as if they had.
     pub deviations: Option<f64>,
 }

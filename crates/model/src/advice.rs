@@ -1,4 +1,4 @@
-//! What a person can do about lost CPU time, with the evidence for it.
+//! Advice: what to do about lost CPU time, with the evidence.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,261 +8,271 @@ use crate::policy::SpecialPolicy;
 use crate::real_time::RealTimeHeld;
 use crate::{CpuList, Nanos};
 
-/// Something to do, and the measurement that says so. Its `id` is stable. Words and commands are
-/// the report's.
+/// A recommended action and the measurement that supports it. Its `id` is stable. Wording and
+/// commands are up to the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Advice {
-    /// A program whose threads run at regular times had the CPU while the watched program waited for it.
+    /// A periodic program occupied the CPU while the watched program waited for it.
     PeriodicProgram {
-        /// Its name.
+        /// Program name.
         program: String,
-        /// Its process.
+        /// Process id.
         pid: i32,
-        /// The period of the beat of those threads that had most of its time, ns.
+        /// Period of its threads that used most of the time, in ns.
         #[serde(rename = "period_ns")]
         period: f64,
-        /// What makes these run, where the kernel reported it: a timer's function.
+        /// Timer function that starts these threads, if the kernel reported it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timer: Option<String>,
-        /// How it is scheduled, where that is not by the ordinary rules.
+        /// Scheduling policy, if not the default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<SpecialPolicy>,
-        /// The CPUs that they were seen on.
+        /// CPUs on which these threads ran.
         cpus: CpuList,
-        /// The CPUs to move it to: online, not set apart, and none on which the watched program waited for long;
-        /// `None` where there is no other.
+        /// CPUs to move it to: online, not isolated, and without long waits of the watched program;
+        /// `None` if no CPU qualifies.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         other_cpus: Option<CpuList>,
-        /// The time that these threads had while the watched program waited.
+        /// Time that these threads ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// The longest stretch of that.
+        /// Longest interval of that time.
         #[serde(rename = "max_ns")]
         max: Nanos,
-        /// Whether it has ended.
+        /// Whether it has exited.
         #[serde(default, skip_serializing_if = "is_false")]
         ended: bool,
     },
-    /// Programs had much of the time for which the watched program waited.
+    /// Other programs caused much of the watched program's waiting.
     CrowdingPrograms {
-        /// Which, the one with the most first.
+        /// Programs, largest share first.
         programs: Vec<CrowdingProgram>,
-        /// The time that they had while the watched program waited.
+        /// Time that they ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// That as a share of all the waiting for a CPU, 0 to 1.
+        /// `time` as a share of all run-queue waits, 0 to 1.
         share: f64,
     },
-    /// The watched program's threads waited for each other.
+    /// Threads of the watched program waited for each other.
     OwnThreads {
-        /// Its threads, those included that ended.
+        /// Number of its threads, including those that exited.
         threads: u64,
-        /// The time for which one waited while another ran.
+        /// Time that one thread waited while another ran.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// That as a share of all the waiting for a CPU, 0 to 1.
+        /// `time` as a share of all run-queue waits, 0 to 1.
         share: f64,
     },
-    /// A thread of the kernel had much of the time for which the watched program waited.
+    /// A kernel thread caused much of the watched program's waiting.
     CrowdingKernelThread {
-        /// Its name.
+        /// Thread name.
         name: String,
-        /// The time that it had while the watched program waited.
+        /// Time that it ran while the watched program waited.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// That as a share of all the waiting for a CPU, 0 to 1.
+        /// `time` as a share of all run-queue waits, 0 to 1.
         share: f64,
     },
-    /// A CPU quota kept a program from running.
+    /// A CPU quota throttled a program.
     Throttled {
-        /// The program.
+        /// Program name.
         program: String,
-        /// Its process.
+        /// Process id.
         pid: Option<i32>,
-        /// The folder of its cgroup, where that is known.
+        /// Path of its cgroup, if known.
         cgroup: Option<String>,
-        /// For how long, the times of its threads added up; where no program is watched, until they ran again,
-        /// so with their wait for a CPU once there was quota.
+        /// Total throttled time of its threads. If no program is watched, each interval lasts until
+        /// the thread ran again, so it includes the run-queue wait after the throttling.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// How often.
+        /// Number of times.
         count: u64,
-        /// Whether the process has ended.
+        /// Whether the process has exited.
         #[serde(default, skip_serializing_if = "is_false")]
         ended: bool,
     },
-    /// Others waited for a CPU while a process had it that goes before every ordinary thread.
+    /// Other threads waited for a CPU while a process with real-time priority ran.
     RealTimeFirst {
-        /// Its name.
+        /// Program name.
         program: String,
-        /// Its process.
+        /// Process id.
         pid: i32,
-        /// How it is scheduled.
+        /// Scheduling policy.
         policy: SpecialPolicy,
-        /// The period of the costliest beat of its threads that a timer was seen to cause, ns.
+        /// Period in ns of its costliest periodic threads, if a timer was seen to start them.
         #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
         period: Option<f64>,
-        /// That timer's function.
+        /// Function of that timer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timer: Option<String>,
-        /// For how long others waited meanwhile, added up.
+        /// Total time that others waited behind it.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// The program that waited longest of them.
+        /// Program that waited longest behind it.
         waiter: String,
-        /// A process of that which was there at the end.
+        /// A process of that program that still existed at the end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiter_pid: Option<i32>,
-        /// Whether it has ended.
+        /// Whether it has exited.
         #[serde(default, skip_serializing_if = "is_false")]
         ended: bool,
     },
-    /// Real-time threads were kept from a CPU on which nobody went before them.
+    /// A limit held back real-time threads although nothing of higher priority was runnable.
     RealTimeHeld {
-        /// Which, and by what.
+        /// The threads and the limit.
         #[serde(flatten)]
         held: RealTimeHeld,
-        /// Whether others waited for it longer than that: there the limit did what it is for.
+        /// Whether others waited behind these threads for even longer, so that the limit served its
+        /// purpose.
         #[serde(default, skip_serializing_if = "is_false")]
         costly: bool,
     },
-    /// Interrupts and softirqs took much of the time for which a program wanted to run.
+    /// Interrupts and softirqs used much of the time in which a program was runnable.
     Interrupts {
-        /// The one that took most.
+        /// Name of the largest one.
         name: String,
-        /// The time of that one.
+        /// Time of the largest one.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// That as a share of the time of all of them, 0 to 1.
+        /// `time` as a share of the time of all of them, 0 to 1.
         #[serde(default)]
         largest_share: f64,
-        /// The time of all of them, as a share of the time that the program wanted, 0 to 1.
+        /// Time of all of them as a share of the program's runnable time, 0 to 1.
         share: f64,
     },
-    /// Page faults took much of the time for which the watched program wanted to run.
+    /// Page faults used much of the watched program's runnable time.
     PageFaults {
-        /// How long they took.
+        /// Total time.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// How many.
+        /// Number of page faults.
         count: u64,
-        /// As a share of the time that the program wanted, 0 to 1.
+        /// `time` as a share of the program's runnable time, 0 to 1.
         share: f64,
     },
-    /// The watched program had to free memory before it got some.
+    /// The watched program had to reclaim memory before it could allocate.
     MemoryReclaim {
-        /// How long that took.
+        /// Total time.
         #[serde(rename = "time_ns")]
         time: Nanos,
     },
-    /// The hypervisor had the CPUs, whatever it did: outside and steal.
+    /// The hypervisor held the CPUs: outside and stolen time.
     Stolen {
-        /// For how long, on all CPUs together.
+        /// Total time over all CPUs.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// As a share of the time of all CPUs, 0 to 1.
+        /// `time` as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
-    /// Threads wanted more CPU time than there is: together they ran and waited for longer than the CPUs have.
+    /// Threads demanded more CPU time than exists: their running and waiting times exceed the time
+    /// of all CPUs.
     Overbooked {
-        /// The CPUs that there are.
+        /// Number of CPUs.
         cpus: u64,
-        /// The CPUs that threads wanted: as many as ran or waited for one, in the mean over the time watched.
+        /// Demand in CPUs: mean number of threads that ran or waited for a CPU.
         wanted_cores: f64,
-        /// The program that wanted most; its time is for how long it ran and waited.
+        /// Program with the largest demand. Its time is the time that it ran and waited.
         #[serde(flatten)]
         most: CrowdingProgram,
-        /// That as a share of what all threads wanted, 0 to 1.
+        /// Its time as a share of the demand of all threads, 0 to 1.
         share: f64,
-        /// Whether waits are not known: the CPUs that were wanted are by samples of the run queue, the program is the
-        /// one that ran for longest, its time is for how long, and the share is of the time that all threads ran.
+        /// Whether waits are unknown. The demand is then taken from samples of the run queue. The
+        /// program is the one that ran longest, with its running time. The share refers to the
+        /// running time of all threads.
         #[serde(default, skip_serializing_if = "is_false")]
         sampled: bool,
     },
     /// The CPUs were busy nearly all of the time.
     CpusFull {
-        /// The share of their time for which they were, 0 to 1.
+        /// Busy time as a share of the time of all CPUs, 0 to 1.
         busy_share: f64,
-        /// The program that took most; its time is for how long it ran.
+        /// Program that used most CPU time. Its time is its running time.
         #[serde(flatten)]
         most: CrowdingProgram,
-        /// That as a share of the time of all CPUs, 0 to 1.
+        /// Its time as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
-    /// An interrupt, a softirq or a thread of the kernel took much of all CPUs' time.
+    /// An interrupt, softirq or kernel thread used much of the time of all CPUs.
     KernelWork {
-        /// Its name.
+        /// Name.
         name: String,
-        /// The part of it that took most, where it has any.
+        /// Its largest part, if it has parts.
         part: Option<String>,
-        /// The time of that part as a share of its time, 0 to 1; 0 where there is none.
+        /// Time of that part as a share of `time`, 0 to 1; 0 if it has no parts.
         #[serde(default)]
         largest_share: f64,
-        /// How long.
+        /// Total time.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// As a share of the time of all CPUs, 0 to 1.
+        /// `time` as a share of the time of all CPUs, 0 to 1.
         share: f64,
     },
-    /// Something configured is not in effect, and costs CPU time now: one of the findings.
+    /// A setting is configured but not in effect, which costs CPU time now. This is one of the
+    /// findings.
     Finding {
-        /// The rule that found it.
+        /// Rule that produced the finding.
         rule: String,
-        /// What is wrong, in a line.
+        /// One-line summary.
         title: String,
-        /// What to do.
+        /// Recommended action.
         remedy: String,
-        /// A setting that does it, or shows what it is worth.
+        /// A setting that fixes the problem or shows what fixing it gains.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         proposal: Option<KnobProposal>,
     },
-    /// Events were lost, so that a part of the time has no name.
+    /// Events were lost, so part of the time is unexplained.
     EventsLost {
-        /// How many.
+        /// Number of events.
         events: u64,
     },
 }
 
-/// Which of a program's processes a nice value does not help against.
+/// Processes of a program that a higher nice value would not slow down.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Standing {
-    /// Those that had ended when the recording did.
+    /// Processes that had exited when the recording ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<i32>,
-    /// Those of the others most of whose time was of real-time threads, which go before all ordinary ones.
+    /// Other processes most of whose time was spent in real-time threads, which run ahead of all
+    /// ordinary ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<i32>,
-    /// Those of the rest all of whose time was of threads that have the lowest priority already.
+    /// Remaining processes whose threads all have the lowest priority already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lowest: Vec<i32>,
-    /// Those of the rest that are not known to be in the session of who is to gain, where CPU time is shared by
-    /// session first: in another, or in a control group with a share of its own, or nobody knows where.
+    /// Remaining processes that are not known to share a session with the program that should gain.
+    /// The kernel shares CPU time between sessions first. They are in another session or in a
+    /// cgroup with a separate share, or their session is unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<i32>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde requires this signature"
+)]
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// A program that others wait for, all of its processes together.
+/// A program that others wait behind, with all its processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CrowdingProgram {
-    /// Its name.
+    /// Program name.
     pub program: String,
     /// Its processes.
     pub pids: Vec<i32>,
-    /// A process of each group by session that these are in, where the watched program, or else the one that
-    /// waited most besides, is in none of them: CPU time is shared between such groups first, so that a process' own nice value does not
-    /// matter between them.
+    /// One process from each autogroup of these processes. Empty if the watched program is in one
+    /// of those groups. Without a watched program, the other program that waited most is used
+    /// instead. CPU time is shared between autogroups first, so a process's nice value has no
+    /// effect across them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub autogroup_pids: Vec<i32>,
-    /// What is known of the processes.
+    /// Processes that a higher nice value would not slow down.
     #[serde(flatten)]
     pub standing: Standing,
-    /// The time that it had while the watched program waited, or in all.
+    /// Time that it ran while the watched program waited, or in total.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }

@@ -1,26 +1,26 @@
-//! The kernel's groups by session (`CONFIG_SCHED_AUTOGROUP`): CPU time is shared between groups first, and
-//! then within each.
+//! The kernel's automatic groups (`CONFIG_SCHED_AUTOGROUP`), one per session. The kernel shares CPU
+//! time between groups first, then between the threads within each group.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A group of the processes of a session.
+/// The autogroup of one session.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Autogroup {
-    /// Which, as `/proc/PID/autogroup` numbers them.
+    /// Number, as in `/proc/PID/autogroup`.
     pub number: u32,
-    /// Its nice value, from -20 to 19: the weight of all of it.
+    /// Nice value of the group, -20 to 19. It sets the weight of the group as a unit.
     pub nice: i8,
 }
 
-/// The group that a process is in.
+/// A process and its autogroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessAutogroup {
-    /// The process.
+    /// Process id.
     pub pid: i32,
-    /// Its group.
+    /// Autogroup.
     #[serde(flatten)]
     pub group: Autogroup,
 }

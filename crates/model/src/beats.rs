@@ -1,4 +1,4 @@
-//! What repeats: the part of a statement that is about beats.
+//! Beats: the periodic sources in a statement.
 
 mod sample;
 
@@ -11,29 +11,30 @@ use crate::limitation::Limitation;
 use crate::recording::ProbeKind;
 use crate::{CpuList, Lengths, Nanos};
 
-/// The periodic events of a recording, and what was looked at to find them.
+/// The periodic sources of a recording, and the extent of the search for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatStatement {
-    /// The beats, the costliest first: by their own time, or by that of the gaps that hold an event of theirs, which
-    /// a probe may have yielded to programs.
+    /// Periodic sources, largest cost first. The cost is their own time, or the time of the gaps
+    /// that contain their events. A probe may have yielded those gaps to programs.
     pub beats: Vec<BeatLine>,
-    /// How many sources had events enough to be searched.
+    /// Number of sources with enough events to be searched.
     pub searched: u64,
-    /// The time over which they were observed; a period is found up to a quarter of it.
+    /// Time over which sources were observed. Periods up to a quarter of it can be found.
     #[serde(rename = "window_ns")]
     pub window: Nanos,
-    /// The probability that chance put any of the beats here: each passed this limit divided by
-    /// the number of sources searched.
+    /// Probability that any of the listed sources is due to chance. Each one had to pass this limit
+    /// divided by the number of sources searched.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
-    /// What could not be searched, and why.
+    /// Limitations of the search.
     pub unknown: Vec<Limitation>,
-    /// The periods that stand out among the events of the sources that were sampled; `None` where none was.
+    /// Periods that stand out among the events of the sampled sources; `None` if no source was
+    /// sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spectrum: Option<PeriodSpectrum>,
 }
 
-/// What kind of source beats.
+/// Kind of periodic source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BeatKind {
@@ -43,175 +44,182 @@ pub enum BeatKind {
     Work,
     /// A thread.
     Thread,
-    /// The times in which a thread was off its CPU, for one reason.
+    /// The intervals in which a thread was off its CPU for one reason.
     OffCpu,
-    /// The starts of threads of one name.
+    /// The starts of threads with the same name.
     Starts,
     /// A probe's gaps that no source explains.
     Gaps,
 }
 
-/// A period that events keep to, and how surely.
+/// A period, with its uncertainty and significance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Periodicity {
-    /// The period, ns.
+    /// Period, in ns.
     #[serde(rename = "period_ns")]
     pub period: f64,
-    /// The lower end of its 95 % interval, ns.
+    /// Lower end of the 95 % interval of the period, in ns.
     #[serde(rename = "period_low_ns")]
     pub low: f64,
-    /// The upper end of its 95 % interval, ns.
+    /// Upper end of the 95 % interval of the period, in ns.
     #[serde(rename = "period_high_ns")]
     pub high: f64,
-    /// A bound on the probability that chance shows as much.
+    /// Upper bound of the probability that chance produces as strong a period.
     #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
-    /// Beats that were seen.
+    /// Number of periods with an event.
     pub seen: u64,
-    /// Beats that there was time for.
+    /// Number of periods that the observation covers.
     pub expected: u64,
-    /// Standard deviation of a beat around its grid, or of an interval where each starts anew.
+    /// Standard deviation of an event from its grid or, if each interval starts anew, of an
+    /// interval.
     #[serde(rename = "jitter_ns")]
     pub jitter: Nanos,
-    /// Whether each interval starts from the last event, so that delays add up.
+    /// Whether each interval starts at the previous event, so that delays accumulate.
     pub rearmed: bool,
-    /// How often the phase jumped.
+    /// Number of phase jumps.
     pub restarts: u32,
 }
 
-/// One beat, with everything that was tied to it.
+/// A periodic source with its cause and effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatLine {
-    /// What beats: an interrupt's or a timer's function, a work item, a thread; for gaps without a
-    /// named cause `gaps`.
+    /// Name of an interrupt's or timer's function, a work item or a thread; `gaps` for gaps without
+    /// a known cause.
     pub name: String,
-    /// What kind of source that is.
+    /// Kind of source.
     pub kind: BeatKind,
-    /// The process, where it is a program's thread.
+    /// Process id, if it is a thread of a program.
     pub pid: Option<i32>,
-    /// The threads whose beat it is, where it is one of threads.
+    /// Threads that share the period, if the source consists of threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tids: Vec<i32>,
-    /// The CPUs that it was seen on.
+    /// CPUs on which it was observed.
     pub cpus: CpuList,
-    /// Whether it is ticktax's own doing.
+    /// Whether ticktax itself causes it.
     #[serde(default)]
     pub own: bool,
-    /// Its period, and how surely that is one. Beats are counted on all its CPUs, and a false alarm
-    /// is one in any of the sources searched.
+    /// Period and significance. Events are counted over all its CPUs. The false-alarm probability
+    /// covers all sources searched.
     #[serde(flatten)]
     pub rhythm: Periodicity,
-    /// When the first beat was due, since the observation began (the phase).
+    /// Phase: due time of the first event, relative to the start of the observation.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
-    /// From when to when it was found, since the observation began, where not all the time.
+    /// Start and end of the time in which it was periodic, relative to the start of the
+    /// observation, unless it was always.
     #[serde(default, rename = "during_ns")]
     pub during: Option<(Nanos, Nanos)>,
-    /// Events to a beat.
+    /// Events per period.
     #[serde(rename = "events_per_beat")]
     pub burst: f64,
-    /// Of its events.
+    /// Lengths of its events.
     #[serde(flatten)]
     pub lengths: Lengths,
-    /// Its events' time as a share of its CPUs' time.
+    /// Time of its events as a share of its CPUs' time.
     pub share: f64,
-    /// What makes it run, first cause first, its own name last: each step woke, queued or raised the
-    /// next in at least four of five. Empty where the kernel reported no such edges.
+    /// Chain of causes, from the first cause to the source itself. Each step woke, queued or raised
+    /// the next in at least four of five cases. Empty if the kernel reported no such edges.
     pub chain: Vec<String>,
-    /// That it follows the kernel's tick, where a recording has no wake-ups and a test says so.
+    /// Evidence that it follows the kernel's tick, for recordings without wake-ups.
     #[serde(default)]
     pub follows_tick: Option<FollowsTick>,
-    /// The probes' gaps that it explains, or that are the beat where no source explains them.
+    /// Probe gaps that it explains. If no source explains them, the gaps that make up the periodic
+    /// source.
     pub gaps: Option<BeatGaps>,
-    /// What ran in most of the gaps, where no source's own beat explains them.
+    /// Activities in most of the gaps, if no periodic source explains them.
     #[serde(default)]
     pub held: Vec<String>,
-    /// The two beats that together make this rhythm, where two do.
+    /// The two periodic sources whose coincidence produces this period, if any.
     pub alias: Option<AliasLine>,
-    /// Of gaps that no source explains: sources on the same CPU that have the same period.
+    /// For gaps that no source explains: sources on the same CPU with the same period.
     #[serde(default)]
     pub same_period: Vec<SamePeriod>,
-    /// What makes gaps in which the kernel ran nothing, where every way into it was watched.
+    /// Likely cause of gaps in which the kernel ran nothing, if every kernel entry was watched.
     #[serde(default)]
     pub outside: Option<Outside>,
-    /// Some of its source's events, of which phases can be drawn; `None` of all but the costliest beats.
+    /// A sample of the source's events for plotting phases; `None` except for the most costly
+    /// sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<EventSample>,
 }
 
-/// How surely a beat follows the kernel's tick: its events begin just after ticks, rather than half a
-/// tick later, and no other interrupt or thread in these recordings' rows may be the cause.
+/// Evidence that a periodic source follows the kernel's tick: its events start just after ticks
+/// rather than half a tick later. No other interrupt or thread in the recording's rows could be the
+/// cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FollowsTick {
-    /// Events of the beat that were looked at.
+    /// Number of events examined.
     pub events: u64,
-    /// Of these, how many begin soon after a tick.
+    /// Events that start soon after a tick.
     pub after: u64,
-    /// How soon.
+    /// Limit for "soon after".
     #[serde(rename = "within_ns")]
     pub within: Nanos,
-    /// The probability of chance by Fisher's exact test over ticks, times the number of beats tested.
+    /// Probability of chance by Fisher's exact test over ticks, multiplied by the number of sources
+    /// tested.
     #[serde(rename = "false_alarm_probability")]
     pub false_alarm: f64,
 }
 
-/// Something outside the kernel: the hypervisor, its machine, or the firmware.
+/// A cause outside the kernel: the hypervisor, its host or the firmware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Outside {
-    /// The tick rate of a host that would make the same period, where the machine is virtual.
+    /// Tick rate of a host that would produce the same period, if the machine is virtual.
     pub host_hz: Option<u32>,
 }
 
-/// A source with the period of gaps that it does not explain.
+/// A source with the same period as gaps that it does not explain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SamePeriod {
-    /// The source.
+    /// Source.
     pub name: String,
-    /// How long after its events the gaps begin, where that stays the same; `None` where it does not, or where among
-    /// the gaps are others, or the source has events on other CPUs, so that its own may be among them all the same.
+    /// Delay of the gaps after the source's events, if it is constant. `None` if it is not, if
+    /// other gaps are mixed in, or if the source has events on other CPUs. In these cases its gaps
+    /// can still be among them.
     #[serde(rename = "locked_at_ns")]
     pub locked_at: Option<Nanos>,
 }
 
-/// The gaps of a probe that repeat with a beat.
+/// The probe gaps that recur with a periodic source.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatGaps {
-    /// Which probe.
+    /// Kind of probe.
     pub probe: ProbeKind,
-    /// Gaps from this length on.
+    /// Minimum length of the gaps.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// How many gaps hold an event of the source; of gaps that no source explains, how many are in
-    /// the beat. The lengths are of these alone.
+    /// Number of gaps that contain an event of the source. For gaps that no source explains, the
+    /// number in the periodic source. The lengths cover only these gaps.
     pub count: u64,
-    /// In the longest, something else may have run besides.
+    /// Lengths of the gaps. Other activities may have run in the longest ones too.
     #[serde(flatten)]
     pub lengths: Lengths,
-    /// Their time as a share of the time watched.
+    /// Time of the gaps as a share of the observed time.
     pub share: f64,
-    /// The share of the source's events that lie in such gaps.
+    /// Share of the source's events that lie in such gaps.
     #[serde(rename = "inside_share")]
     pub inside: f64,
 }
 
-/// Two beats whose coincidence is a third: 1/|k/P₁ − n/P₂|.
+/// Two periodic sources whose coincidence recurs with the period 1/|k/P₁ − n/P₂|.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AliasLine {
-    /// Name of the first beat.
+    /// Name of the first source.
     pub first: String,
-    /// Its period P₁, ns.
+    /// Its period P₁, in ns.
     #[serde(rename = "first_period_ns")]
     pub first_period: f64,
     /// Its harmonic k.
     pub k: u32,
-    /// Name of the second beat.
+    /// Name of the second source.
     pub second: String,
-    /// Its period P₂, ns.
+    /// Its period P₂, in ns.
     #[serde(rename = "second_period_ns")]
     pub second_period: f64,
     /// Its harmonic n.
     pub n: u32,
-    /// The rhythm that follows, ns.
+    /// Resulting period, in ns.
     #[serde(rename = "period_ns")]
     pub period: f64,
 }

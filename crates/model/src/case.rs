@@ -1,9 +1,9 @@
-//! Published investigations: what was published, what follows from it, and what a model gives.
+//! Cases: published investigations, the figures derived from them, and the results of a model.
 //!
-//! Three kinds of number stand beside each other and are never mixed:
-//! - *published*: in the source, in its words and its precision;
-//! - *derived*: arithmetic on published numbers, by a formula that is shown;
-//! - *model*: what ticktax's own model gives, with constants that were fitted or assumed.
+//! Three kinds of number are shown side by side and never mixed:
+//! - *published*: quoted from the source, in its words and precision;
+//! - *derived*: computed from published numbers by a formula that is shown;
+//! - *model*: produced by ticktax's model, with constants that were fitted or assumed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,62 +14,62 @@ mod sheet;
 pub use fit::{CaseFit, FitOutcome, Sensitivity, SensitivityPoint};
 pub use sheet::{CaseSheet, Constant, PublishedRow, PublishedSeries};
 
-/// A number from and to: both are the same where it is one, and `None` where it is open.
+/// A range of numbers. Both ends are equal for a single number; an end is `None` if it is open.
 pub type Ends = [Option<f64>; 2];
 
-/// Which case it is.
+/// Identification of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseHead {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is about, in a line.
+    /// One-line summary.
     pub title: String,
-    /// Where and when it was published.
+    /// Place and date of publication.
     pub source: String,
-    /// How it comes about, as far as the model says.
+    /// Mechanism behind the effect, as far as the model covers it.
     pub mechanism: String,
 }
 
 /// All cases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseList {
-    /// Each, by name.
+    /// Cases, sorted by name.
     pub cases: Vec<CaseTitle>,
 }
 
-/// A case in a line.
+/// One case in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaseTitle {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is about.
+    /// One-line summary.
     pub title: String,
 }
 
-/// A remark with its reason.
+/// A statement with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Remark {
-    /// What.
+    /// Statement.
     pub what: String,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
-/// What a row of the model is beside what was published.
+/// Relation of a model result to the published figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowKind {
-    /// The model was fitted to it, and so predicts nothing there.
+    /// The model was fitted to this row, so it is not a prediction.
     Fit,
-    /// The model was not fitted to it, and there is a number to compare with.
+    /// The model was not fitted to this row, and there is a number to compare with.
     Predicted,
-    /// Nothing to compare: no number was published, or the model gives none.
+    /// No number was published, or the model produces none.
     NotComparable,
 }
 
 impl RowKind {
-    /// The words for it.
+    /// Name of the relation.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fit => "fit",
@@ -82,88 +82,88 @@ impl RowKind {
 /// A row of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
-    /// The series.
+    /// Series.
     pub series: String,
-    /// Its unit.
+    /// Unit of the series.
     pub unit: String,
-    /// The row.
+    /// Row within the series.
     pub at: String,
-    /// What was published, in the source's words.
+    /// Published text, in the source's words.
     pub quote: Option<String>,
-    /// The number that was published.
+    /// Published number.
     pub published: Option<Ends>,
-    /// What follows from published numbers.
+    /// Number derived from published ones.
     pub derived: Option<Ends>,
-    /// What the model gives.
+    /// Result of the model.
     pub modelled: Option<f64>,
-    /// What the model's number is beside the others.
+    /// Relation of the model's result to the published figure.
     pub kind: RowKind,
-    /// How far the model is off the derived number, or the published one where nothing is derived: 0
+    /// Deviation of the model from the derived number or, without one, from the published number; 0
     /// within a range.
     pub residual: Option<f64>,
-    /// How far it may be off.
+    /// Largest acceptable deviation.
     pub allowed: f64,
-    /// Why the row is known to be missed, where it is.
+    /// Why the model is known to miss this row, if it is.
     pub fails: Option<String>,
-    /// Values of free parameters without which the row is missed, such as `steps = 31`.
+    /// Values of free parameters that are required to meet this row, such as `steps = 31`.
     pub only_with: Vec<String>,
 }
 
 impl Line {
-    /// Whether the model comes near enough; `None` where there is nothing to compare.
+    /// Whether the model is close enough; `None` if there is nothing to compare.
     pub fn met(&self) -> Option<bool> {
         let value = self.modelled.unwrap_or_default();
-        // Half a unit of the 12th digit is the arithmetic's, and not the model's.
+        // Half a unit of the 12th digit is arithmetic error, not the model's.
         let limit = self.allowed + 1e-12 * value.abs();
         Some(self.residual?.abs() <= limit)
     }
 
-    /// Whether it comes out as its file says: near enough, or missed and known to be.
+    /// Whether the result is as its file expects: close enough, or a known miss.
     pub fn as_expected(&self) -> bool {
         self.met().is_none_or(|met| met != self.fails.is_some())
     }
 }
 
-/// A row of a table of the case that was measured: neither published, nor derived from what was, nor the model's.
+/// A measured row in a table of the case. It is neither published nor derived nor a model result.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredRow {
-    /// The series whose table it continues, in that series' unit.
+    /// Series that the row extends. It has the unit of that series.
     pub series: String,
-    /// The row.
+    /// Row.
     pub at: String,
-    /// What was measured.
+    /// Measured value.
     pub value: f64,
 }
 
-/// What there is to say beside the figures.
+/// Remarks on a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CaseNotes {
-    /// What the model does not reproduce, and why.
+    /// Figures that the model does not reproduce, and why.
     pub not_reproduced: Vec<Remark>,
-    /// What is odd about the source, and resolved by nothing that it says.
+    /// Contradictions or gaps in the source that the source does not resolve.
     pub oddities: Vec<Remark>,
 }
 
-/// What was published beside what the model gives.
+/// Published figures compared with the results of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaseStatement {
-    /// The case.
+    /// Case.
     pub head: CaseHead,
-    /// The constants of the model: fitted, published or assumed.
+    /// Constants of the model: fitted, published or assumed.
     pub constants: Vec<Constant>,
-    /// All rows, those of a series together.
+    /// All rows, grouped by series.
     pub lines: Vec<Line>,
-    /// Rows that a measurement adds to the tables, where one was given.
+    /// Rows added by a measurement, if one was given.
     pub measured: Vec<MeasuredRow>,
-    /// What was measured on this machine, where that was asked for.
+    /// Measurements on this machine, if requested.
     pub here: Vec<Remark>,
-    /// How well the model does on rows that it was not fitted to, when others calibrate it.
+    /// How well the model predicts rows that were excluded from its calibration.
     pub hold_out: Vec<Remark>,
-    /// What other values of the free parameters would give.
+    /// Results for other values of the free parameters.
     pub sensitivity: Vec<Sensitivity>,
-    /// What else the model says.
+    /// Other remarks on the model.
     pub remarks: Vec<Remark>,
-    /// What there is to say beside.
+    /// Remarks on the case.
     pub notes: CaseNotes,
 }
 
@@ -172,7 +172,7 @@ mod tests {
     use super::{Line, RowKind};
 
     #[test]
-    fn a_row_without_a_number_is_neither_met_nor_missed() {
+    fn rows_are_met_missed_or_not_comparable() {
         let line = |residual, fails: Option<&str>| Line {
             series: "s".to_owned(),
             unit: String::new(),
@@ -192,6 +192,9 @@ mod tests {
         assert_eq!(line(Some(-0.5), None).met(), Some(true));
         assert!(!line(Some(0.6), None).as_expected());
         assert!(line(Some(0.6), Some("known")).as_expected());
-        assert!(!line(Some(0.1), Some("known")).as_expected(), "it came out");
+        assert!(
+            !line(Some(0.1), Some("known")).as_expected(),
+            "a known miss that is met is unexpected"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What changed between two recordings, or two statements.
+//! Differences between two recordings or two statements.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,134 +9,134 @@ use crate::recording::{Level, World};
 use crate::statement::Class;
 use crate::{Cpu, Nanos};
 
-/// What changed from a first recording to a second one.
+/// The changes from a first recording to a second one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeStatement {
-    /// Version of the program that wrote it.
+    /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// The first recording.
+    /// First recording.
     pub first: ComparedRecording,
-    /// The second one.
+    /// Second recording.
     pub second: ComparedRecording,
-    /// The probability that any of the changes marked as certain is chance.
+    /// Probability that at least one change marked as certain is due to chance.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
-    /// The accounts of either, the largest change first; shares of the time of all CPUs. Processes of
-    /// one name are one account.
+    /// Accounts of either recording, largest change first, as shares of the time of all CPUs.
+    /// Processes with the same name are one account.
     pub accounts: Vec<AccountChange>,
-    /// What repeats in only one of them, or with another period.
+    /// Periodic sources that only one recording has, or whose period changed.
     pub beats: Vec<BeatChange>,
-    /// How many beats are in both with the same period.
+    /// Number of periodic sources with the same period in both.
     pub beats_kept: u64,
-    /// The program whose time was asked for, where both have one.
+    /// The program that the analysis is about, if both recordings have one.
     pub program: Vec<MeasureChange>,
     /// The tick.
     pub tick: Vec<MeasureChange>,
 }
 
-/// One of the two.
+/// One of the compared recordings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedRecording {
-    /// Its file.
+    /// File.
     pub file: String,
-    /// Which world it is of.
+    /// Whether it comes from a real machine, a virtual lab or the simulator.
     pub world: World,
-    /// How much could be seen.
+    /// Capability level: how much could be observed.
     pub level: Level,
-    /// The machine.
+    /// Machine.
     pub machine: Machine,
-    /// Start, as seconds since 1970 on the wall clock.
+    /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// How long it is on the wall.
+    /// Wall-clock length.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Its CPUs.
+    /// CPUs.
     pub cpus: Vec<Cpu>,
-    /// The name of the program whose time was asked for.
+    /// Name of the program that the analysis is about.
     pub program: Option<String>,
-    /// The parts of equal length by which intervals were made; `None` for a statement, which has only
-    /// sums.
+    /// Number of equal parts from which the confidence intervals were computed; `None` for a
+    /// statement, which has only sums.
     pub blocks: Option<u64>,
-    /// Whether its file has no checksums, so that a change in it would not be noticed.
+    /// Whether its file lacks checksums, so that damage would go unnoticed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_verified: bool,
 }
 
-/// One number in both.
+/// One number in both recordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// In the first; `None` where it was not measured there.
+    /// Value in the first recording; `None` if it was not measured there.
     pub first: Option<f64>,
-    /// In the second.
+    /// Value in the second recording; `None` if it was not measured there.
     pub second: Option<f64>,
-    /// The lower end of the 95 % interval of second − first.
+    /// Lower end of the 95 % interval of second − first.
     pub difference_low: Option<f64>,
-    /// The upper end of it.
+    /// Upper end of the 95 % interval of second − first.
     pub difference_high: Option<f64>,
-    /// Whether it changed by more than chance, all numbers of this comparison together; `None` where
-    /// there is no interval.
+    /// Whether the change exceeds chance, corrected for the number of values compared; `None`
+    /// without an interval.
     pub certain: Option<bool>,
 }
 
 impl Change {
-    /// Second − first; `None` where one of them is missing.
+    /// Second − first; `None` if either is missing.
     pub fn difference(&self) -> Option<f64> {
         Some(self.second? - self.first?)
     }
 }
 
-/// An account in both.
+/// The change of an account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountChange {
-    /// Its class.
+    /// Class of the account.
     pub class: Class,
-    /// Its name.
+    /// Name of the account.
     pub name: String,
-    /// Its share of the time of all CPUs, 0 to 1.
+    /// Share of the time of all CPUs, 0 to 1.
     pub share: Change,
-    /// How many intervals a second of the wall.
+    /// Intervals per second of wall-clock time.
     pub rate_hz: Change,
 }
 
-/// A beat that is in one of them only, or in both with different periods.
+/// A periodic source that only one recording has, or whose period changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BeatChange {
-    /// As it was in the first.
+    /// The source in the first recording.
     pub first: Option<BeatLine>,
-    /// As it is in the second.
+    /// The source in the second recording.
     pub second: Option<BeatLine>,
 }
 
-/// What is measured of a program or of the tick. The unit is part of its name.
+/// A measure of a program or of the tick. Its name includes the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeMeasure {
-    /// The share of the time that the program wanted for which it waited for a CPU.
+    /// Share of the program's runnable time that it spent waiting for a CPU.
     WaitedShare,
-    /// The time for which its threads waited for a CPU, per second of the wall.
+    /// Time that its threads waited for a CPU, per second of wall-clock time.
     WaitedPerSecond,
-    /// The share of the time that the program wanted for which its quota held it.
+    /// Share of the program's runnable time in which its quota throttled it.
     ThrottledShare,
-    /// The share of the time that the program wanted for which it ran.
+    /// Share of the program's runnable time in which it ran.
     RanShare,
-    /// The median time from a wake-up until it ran.
+    /// Median wake-up latency.
     LatencyMedianNs,
-    /// What 99 of 100 of these stay below.
+    /// 99th percentile of the wake-up latency.
     LatencyP99Ns,
-    /// The longest of them.
+    /// Maximum wake-up latency.
     LatencyMaxNs,
-    /// Frames a second of its loop.
+    /// Frames per second of its loop.
     RateFps,
-    /// Slots without a frame, per minute.
+    /// Frame slots without a frame, per minute.
     DroppedPerMinute,
-    /// Frames that began late, per minute.
+    /// Frames that started late, per minute.
     LatePerMinute,
-    /// Ticks a second on each CPU.
+    /// Ticks per second on each CPU.
     TickRateHz,
-    /// The median length of a tick.
+    /// Median length of a tick.
     TickMedianNs,
-    /// The share of all CPUs' time that the tick took.
+    /// Share of the time of all CPUs that the tick used.
     TickShare,
 }
 
@@ -162,11 +162,11 @@ impl ChangeMeasure {
     }
 }
 
-/// Such a number in both.
+/// The change of one measure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasureChange {
-    /// What is measured.
+    /// Measure.
     pub measure: ChangeMeasure,
-    /// What became of it.
+    /// Change.
     pub change: Change,
 }

@@ -1,20 +1,20 @@
-//! The counter that a probe reads as its clock, and whether it can be trusted.
+//! The counter that a probe uses as its clock, and whether that counter can be trusted.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A counter that a measurement can be made with.
+/// A counter that a probe can read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CounterSource {
-    /// The time-stamp counter of x86-64.
+    /// Time-stamp counter of x86-64.
     #[serde(rename = "TSC")]
     Tsc,
-    /// The virtual counter of the generic timer of aarch64.
+    /// Virtual counter of the aarch64 generic timer.
     #[serde(rename = "CNTVCT_EL0")]
     Cntvct,
-    /// No counter of the CPU: `CLOCK_MONOTONIC` through the C library. One tick is 1 ns.
+    /// No CPU counter: `CLOCK_MONOTONIC` through the C library. One tick is 1 ns.
     #[default]
     #[serde(rename = "CLOCK_MONOTONIC")]
     Monotonic,
@@ -30,14 +30,14 @@ impl fmt::Display for CounterSource {
     }
 }
 
-/// Whether a counter can be used as a clock.
+/// Whether a counter is usable as a clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CounterVerdict {
-    /// Nothing speaks against it.
+    /// No check found a problem.
     #[default]
     Trusted,
-    /// It cannot, for these reasons, at least one.
+    /// Unusable, for at least one reason.
     Untrusted(Vec<Distrust>),
 }
 
@@ -45,37 +45,37 @@ pub enum CounterVerdict {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Distrust {
-    /// This architecture has no counter that the tool can read.
+    /// The architecture has no counter that ticktax can read.
     NoCounter,
-    /// The counter may change its rate or stop in power-saving states.
+    /// The counter can change its rate or stop in power-saving states.
     NotInvariant,
-    /// The kernel keeps time by another source and does not offer this counter.
+    /// The kernel uses another clocksource and does not offer this counter.
     RefusedByKernel {
-        /// What the kernel uses.
+        /// Clocksource that the kernel uses.
         clocksource: String,
     },
-    /// Readings went back in time from one CPU to another.
+    /// A reading on one CPU was lower than an earlier reading on another.
     StepsBackwards {
-        /// How many did.
+        /// Number of backward steps.
         steps: u32,
-        /// Of how many.
+        /// Number of comparisons.
         comparisons: u32,
     },
-    /// The rate changed within the 50 ms of the measurement.
+    /// The rate changed during the 50 ms of the measurement.
     Drifts {
-        /// By so many parts per million.
+        /// Change, in parts per million.
         #[serde(rename = "change_ppm")]
         ppm: f64,
     },
-    /// The rate is not the declared one.
+    /// The measured rate differs from the declared rate.
     OffNominal {
-        /// Measured against nominal, in parts per million.
+        /// Deviation from the declared rate, in parts per million.
         #[serde(rename = "off_ppm")]
         ppm: f64,
     },
-    /// Anything else.
+    /// Other reasons, as text.
     Other {
-        /// All reasons, in words.
+        /// All reasons, as text.
         reasons: String,
     },
 }

@@ -1,7 +1,7 @@
-//! What a machine was told to do, beside what it says that it does.
+//! A machine's configuration, for comparison with its actual state.
 //!
-//! Nothing here is judged: these are the facts that findings are made from, as far as they could be
-//! read.
+//! This module draws no conclusions. It holds the facts from which findings are derived, as far as
+//! they could be read.
 
 use std::collections::BTreeMap;
 
@@ -15,47 +15,50 @@ use crate::{Cpu, CpuList};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Configured {
-    /// Frequency in which the kernel tells programs of CPU time (`USER_HZ`), in Hz.
+    /// Unit in which the kernel reports CPU time to programs (`USER_HZ`), in Hz.
     pub user_hz: Option<u32>,
-    /// Options of the kernel's build that concern time, by name without `CONFIG_`; one that is not
-    /// set is left out. Empty where the build's configuration is not to be had.
+    /// Options of the kernel's build that concern time, by name without `CONFIG_`. Options that are
+    /// not set are left out. Empty if the build configuration is not available.
     pub build: BTreeMap<String, String>,
-    /// The contents of short files, most of them below `/proc/sys` and `/sys`, by path without the first slash.
+    /// Contents of short files, most of them below `/proc/sys` and `/sys`, by path without the
+    /// leading slash.
     pub files: BTreeMap<String, String>,
-    /// What the kernel's timers say of themselves, which only root may read.
+    /// `/proc/timer_list`, which only root can read.
     pub timers: Option<TimerList>,
-    /// What the kernel said when it booted, where that may be read.
+    /// Boot messages of the kernel, if they can be read.
     pub log: Option<KernelLog>,
-    /// Settings of `sysctl.conf` and `sysctl.d` that there are in this kernel.
+    /// Settings in `sysctl.conf` and `sysctl.d` that exist in this kernel.
     pub sysctl: Vec<SysctlSetting>,
-    /// Lines of `fstab`, beside what is mounted.
+    /// Lines of `fstab`, with the file systems that are actually mounted.
     pub fstab: Vec<FstabLine>,
-    /// File systems that keep data and that no line of `fstab` is about; the first 64.
+    /// Mounted file systems that keep data and have no line in `fstab`; at most 64.
     pub other_mounts: Vec<OtherMount>,
-    /// How the kernel and each SCSI or ATA disk see the disk's cache.
+    /// Write cache of each SCSI or ATA disk, as the kernel and the disk report it.
     pub write_caches: Vec<WriteCache>,
-    /// Programs whose fsync does nothing, as far as `/proc` tells.
+    /// Programs whose fsync does nothing, as far as `/proc` shows.
     pub fsync_off: Vec<FsyncOff>,
-    /// How CPUs choose their frequency.
+    /// Frequency scaling of CPUs.
     pub frequency: Vec<FrequencyPolicy>,
-    /// A limit on how long a CPU may take to wake up.
+    /// Limit on the wake-up latency of CPUs.
     pub wake_latency: Option<WakeLatency>,
-    /// Receive queues of network devices whose packets are handed to other CPUs (RPS), in this network namespace.
+    /// Receive queues of network devices whose packets are steered to other CPUs (RPS), in this
+    /// network namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steered_queues: Vec<SteeredQueue>,
-    /// Network devices that could take work off the CPUs and do not, in this network namespace.
+    /// Network devices with offloads that are available but off, in this network namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub offloads_off: Vec<DeviceOffloads>,
-    /// The CPUs that device interrupts go to, by number; where CPUs are isolated, or there are not many interrupts.
+    /// CPUs that device interrupts are routed to, by interrupt number. Read only if CPUs are
+    /// isolated or there are few interrupts.
     pub interrupt_cpus: BTreeMap<String, String>,
-    /// Whether `irqbalance` runs; `None` where it was not checked.
+    /// Whether `irqbalance` runs; `None` if unchecked.
     pub irqbalance: Option<bool>,
-    /// What could not be read, and why.
+    /// Settings that could not be read, with the reason.
     pub unread: Vec<Limitation>,
 }
 
 impl Configured {
-    /// CPUs that are kept free of other work, or whose tick stops while they are busy.
+    /// CPUs that are isolated, or whose tick stops while they are busy.
     pub fn set_apart(&self) -> CpuList {
         let files = [
             "sys/devices/system/cpu/isolated",
@@ -69,175 +72,176 @@ impl Configured {
         cpus.into_iter().collect()
     }
 
-    /// The contents of a file, where it was read.
+    /// The contents of a file, if it was read.
     pub fn file(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
 
-    /// Whether an option was built in; `None` where the build's configuration is not known.
+    /// Whether an option is built in; `None` if the build configuration is unknown.
     pub fn built(&self, option: &str) -> Option<bool> {
         let value = self.build.get(option).map(String::as_str);
         (!self.build.is_empty()).then_some(value == Some("y"))
     }
 }
 
-/// `/proc/timer_list`, as far as it concerns the tick.
+/// The parts of `/proc/timer_list` that concern the tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimerList {
-    /// Whether high-resolution timers are active, on every CPU.
+    /// Whether high-resolution timers are active on every CPU.
     pub high_resolution: Option<bool>,
-    /// Whether the tick may stop, on every CPU.
+    /// Whether the tick can stop on every CPU.
     pub nohz: Option<bool>,
-    /// The devices that give the tick.
+    /// Devices that generate the tick.
     pub devices: Vec<String>,
 }
 
-/// The kernel's messages about its own settings and clocks.
+/// Kernel messages about settings and clocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelLog {
-    /// Whether it goes back to the boot.
+    /// Whether the log goes back to boot.
     pub complete: bool,
-    /// Boot parameters that no part of the kernel knew.
+    /// Boot parameters that the kernel did not recognise.
     pub unknown_parameters: Vec<String>,
-    /// Messages by which a clock was given up.
+    /// Messages that report an abandoned clocksource.
     pub clock: Vec<String>,
 }
 
-/// A kernel parameter as a file sets it, and as it is.
+/// A kernel parameter with its configured and its current value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SysctlSetting {
-    /// The parameter, `net.core.rmem_max`.
+    /// Name, such as `net.core.rmem_max`.
     pub key: String,
     /// The value that is set last.
     pub value: String,
-    /// Values of other files that some loaders would let win.
+    /// Values in other files that some loaders would give precedence.
     pub others: Vec<String>,
-    /// Where it is set: file and line.
+    /// File and line that set it.
     pub place: String,
-    /// The value in force.
+    /// Current value.
     pub live: String,
 }
 
 /// A line of `fstab`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FstabLine {
-    /// What is to be mounted.
+    /// Device to mount.
     pub device: String,
-    /// Where.
+    /// Mount point.
     pub place: String,
-    /// As which file system.
+    /// File system type.
     pub kind: String,
-    /// With which options.
+    /// Mount options.
     pub options: Vec<String>,
-    /// What is mounted there.
+    /// The file system mounted there.
     pub mounted: Option<Mounted>,
 }
 
-/// A file system that is mounted.
+/// A mounted file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mounted {
-    /// The device or the source.
+    /// Device or source.
     pub device: String,
-    /// The file system.
+    /// File system type.
     pub kind: String,
-    /// The options in force, those that the file system tells elsewhere among them.
+    /// Options in force, including those that the file system reports elsewhere.
     pub options: Vec<String>,
 }
 
-/// A file system that is mounted without a line of `fstab`: by hand, by a program, by systemd.
+/// A file system mounted without a line in `fstab`: by hand, by a program or by systemd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OtherMount {
-    /// Where.
+    /// Mount point.
     pub place: String,
-    /// What is mounted there.
+    /// The file system mounted there.
     pub mounted: Mounted,
 }
 
-/// A disk's cache of what is to be written.
+/// A disk's write cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WriteCache {
-    /// The disk, such as `sda`.
+    /// Disk, such as `sda`.
     pub disk: String,
-    /// What the kernel goes by (`queue/write_cache`): it flushes the cache only where this is `write back`.
+    /// The kernel's setting (`queue/write_cache`). The kernel flushes the cache only if this is
+    /// `write back`.
     pub kernel: String,
-    /// What the disk said of itself (`cache_type`).
+    /// The disk's own report (`cache_type`).
     pub own: String,
 }
 
 /// A process whose fsync does nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FsyncOff {
-    /// Its name.
+    /// Process name.
     pub program: String,
-    /// Its process id.
+    /// Process id.
     pub pid: i32,
-    /// Why it does nothing.
+    /// Cause.
     pub by: FsyncOffBy,
 }
 
-/// What keeps a program's fsync from doing anything.
+/// Cause that makes a program's fsync ineffective.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FsyncOffBy {
-    /// A library that is mapped in it and takes the calls: its file.
+    /// A library mapped into the process that intercepts the calls, by file name.
     Library(String),
-    /// An argument of its command line.
+    /// A command-line argument.
     Argument(String),
 }
 
-/// How the CPUs of one policy choose their frequency.
+/// Frequency scaling of the CPUs of one policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrequencyPolicy {
-    /// Which CPUs.
+    /// CPUs.
     pub cpus: String,
-    /// The driver.
+    /// Driver.
     pub driver: String,
-    /// The governor.
+    /// Governor.
     pub governor: String,
-    /// The most that the policy allows, in kHz.
+    /// Maximum frequency that the policy allows, in kHz.
     pub max_khz: Option<u64>,
-    /// The most that the hardware can, in kHz.
+    /// Maximum frequency of the hardware, in kHz.
     pub hardware_max_khz: Option<u64>,
 }
 
-/// A receive queue whose packets are handed to certain CPUs (`rps_cpus`).
+/// A receive queue whose packets are steered to certain CPUs (`rps_cpus`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SteeredQueue {
-    /// The device.
+    /// Device.
     pub device: String,
-    /// The queue, such as `rx-0`.
+    /// Queue, such as `rx-0`.
     pub queue: String,
-    /// The CPUs.
+    /// CPUs.
     pub cpus: CpuList,
 }
 
-/// What a network device could do, and does not.
+/// Unused offloads of a network device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceOffloads {
-    /// The device.
+    /// Device.
     pub device: String,
-    /// What is off that could be on.
+    /// Offloads that are available but off.
     pub off: Vec<Offload>,
 }
 
-/// Work with packets that a device, or the kernel once for many packets, can take off the CPUs.
+/// Packet work that a device can take over, or that the kernel can do once for many packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Offload {
-    /// Checksums of what is sent.
+    /// Checksums of sent packets.
     Checksum,
-    /// Cutting TCP data into segments.
+    /// Segmentation of TCP data.
     Segmentation,
-    /// The same put off to the last moment before the device.
+    /// Segmentation in software at the last step before the device.
     GenericSegmentation,
-    /// Checksums of what is received.
+    /// Checksums of received packets.
     ReceiveChecksum,
-    /// Putting together segments that were received.
+    /// Merging of received segments.
     GenericReceive,
 }
 
 impl Offload {
-    /// Every one.
+    /// All offloads.
     pub const ALL: [Self; 5] = [
         Self::Checksum,
         Self::Segmentation,
@@ -246,7 +250,7 @@ impl Offload {
         Self::GenericReceive,
     ];
 
-    /// What ethtool takes for it.
+    /// Name in ethtool.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Checksum => "tx",
@@ -257,12 +261,12 @@ impl Offload {
         }
     }
 
-    /// What it is of packets that are received.
+    /// Whether it concerns received packets.
     pub const fn is_of_received(self) -> bool {
         matches!(self, Self::ReceiveChecksum | Self::GenericReceive)
     }
 
-    /// The kernel's features of which any is it.
+    /// Alternative kernel features that provide the offload.
     pub const fn features(self) -> &'static [&'static str] {
         match self {
             Self::Checksum => &[
@@ -278,12 +282,12 @@ impl Offload {
     }
 }
 
-/// The limit behind `/dev/cpu_dma_latency`.
+/// The limit in `/dev/cpu_dma_latency`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeLatency {
-    /// The limit in force, in µs.
+    /// Limit in force, in µs.
     #[serde(rename = "latency_us")]
     pub micros: u32,
-    /// Programs that hold the file open, as far as they may be seen: name and process id.
+    /// Programs that hold the file open, as far as visible: name and process id.
     pub holders: Vec<String>,
 }

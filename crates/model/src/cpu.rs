@@ -7,9 +7,10 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A logical CPU, by the number that the kernel gives it.
+/// A logical CPU, by its number in the kernel.
 ///
-/// One that is read from a file can exist: analyses keep lists by CPU number.
+/// Deserializing rejects numbers that no kernel can have, because analyses keep lists indexed by
+/// CPU number.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -33,7 +34,7 @@ impl Cpu {
         self.0 as usize
     }
 
-    /// Whether a kernel can have a CPU of this number.
+    /// Whether a kernel can have a CPU with this number.
     pub const fn is_possible(self) -> bool {
         self.0 <= CpuList::MAX_CPU
     }
@@ -51,7 +52,7 @@ impl fmt::Display for Cpu {
 #[schemars(with = "String")]
 pub struct CpuList(Vec<Cpu>);
 
-/// Why a text is not a list of CPUs.
+/// A text that is not a CPU list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{part}` is not a CPU list: write numbers and ranges, such as 0-3,8")]
 pub struct CpuListError {
@@ -59,7 +60,7 @@ pub struct CpuListError {
 }
 
 impl CpuList {
-    /// The largest CPU number accepted: the kernel's own limit (`NR_CPUS`) is 8192 on x86-64.
+    /// Largest CPU number accepted. The kernel's limit on x86-64 is 8192 CPUs (`NR_CPUS`).
     pub const MAX_CPU: u32 = 8191;
 
     /// The CPUs 0 to `count - 1`.
@@ -72,12 +73,12 @@ impl CpuList {
         self.0.iter().copied()
     }
 
-    /// Whether the list holds no CPU.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many CPUs the list holds.
+    /// Number of CPUs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -87,7 +88,7 @@ impl CpuList {
         self.0.binary_search(&cpu).is_ok()
     }
 
-    /// The CPUs as a sentence names them: `CPU 3`, `CPUs 1-3`.
+    /// The CPUs with a noun, for sentences: `CPU 3`, `CPUs 1-3`.
     pub fn named(&self) -> String {
         let noun = if self.len() == 1 { "CPU" } else { "CPUs" };
         format!("{noun} {self}")
@@ -109,19 +110,19 @@ impl FromStr for CpuList {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut cpus = Vec::new();
         for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-            let wrong = || CpuListError {
+            let invalid = || CpuListError {
                 part: part.to_owned(),
             };
             let number = |digits: &str| match digits.trim().parse() {
                 Ok(n) if n <= Self::MAX_CPU => Ok(n),
-                _ => Err(wrong()),
+                _ => Err(invalid()),
             };
             let (first, last) = match part.split_once('-') {
                 Some((first, last)) => (number(first)?, number(last)?),
                 None => (number(part)?, number(part)?),
             };
             if first > last {
-                return Err(wrong());
+                return Err(invalid());
             }
             cpus.extend((first..=last).map(Cpu));
         }
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_cannot_exist_is_refused() {
+    fn impossible_cpu_numbers_are_rejected() {
         assert_eq!(serde_json::from_str::<Cpu>("8191").unwrap(), Cpu(8_191));
         for number in ["8192", "2147483647", "-1"] {
             assert!(serde_json::from_str::<Cpu>(number).is_err(), "{number}");
@@ -184,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn one_cpu_is_not_named_as_several() {
+    fn a_single_cpu_is_named_in_the_singular() {
         for (list, named) in [("3", "CPU 3"), ("1-3", "CPUs 1-3"), ("0,2", "CPUs 0,2")] {
             assert_eq!(list.parse::<CpuList>().unwrap().named(), named);
         }
     }
 
     #[test]
-    fn refuses_what_is_not_a_list() {
+    fn malformed_lists_are_rejected() {
         for text in ["x", "3-1", "-1", "1-", "0,zwei", "99999", "0-4000000000"] {
             assert!(text.parse::<CpuList>().is_err(), "{text}");
         }

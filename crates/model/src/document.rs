@@ -1,36 +1,37 @@
-//! Documents: what a verb returns, and a report shows.
+//! Documents: the results that verbs return and `report` renders.
 //!
-//! A new one is a module with its type, a line in [`each_document`](crate::each_document), and a page in
-//! `report`; JSON, a schema, `ticktax schema` and its row in `docs/documents.md` come with the line.
+//! To add one, write a module with its type, add a line to [`each_document`](crate::each_document),
+//! and add a page in `report`. JSON, the schema, `ticktax schema` and the row in
+//! `docs/documents.md` follow from that line.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The version of every document's JSON. A field is added without a new version; a field is
-/// renamed, removed or given another meaning only with one.
+/// Version of the JSON of all documents. Adding a field keeps the version. Renaming or removing a
+/// field, or changing its meaning, requires a new one.
 pub const DOCUMENT_VERSION: u32 = 3;
 
-/// Declares [`Document`] and [`DocumentKind`].
+/// Declares [`Document`] and [`DocumentKind`] from the list of documents.
 macro_rules! documents {
     ($($module:ident { $($kind:ident $name:literal $about:literal $content:ident;)+ })+) => {
         documents! { each $($($kind $name $about (crate::$module::$content);)+)+ }
     };
     (each $($kind:ident $name:literal $about:literal ($content:ty);)+) => {
-        /// What a verb returns.
+        /// The result of a verb.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
         pub enum Document {
-            $(#[doc = concat!("What ", $about, " prints.")] $kind(Box<$content>),)+
+            $(#[doc = concat!("Printed by ", $about, ".")] $kind(Box<$content>),)+
         }
 
-        /// Which document it is.
+        /// The type of a [`Document`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum DocumentKind {
-            $(#[doc = concat!("What ", $about, " prints.")] $kind,)+
+            $(#[doc = concat!("Printed by ", $about, ".")] $kind,)+
         }
 
         impl Document {
-            /// Which it is.
+            /// The document's type.
             pub const fn kind(&self) -> DocumentKind {
                 match self {
                     $(Self::$kind(_) => DocumentKind::$kind,)+
@@ -39,30 +40,31 @@ macro_rules! documents {
         }
 
         impl DocumentKind {
-            /// Every kind.
+            /// All document types.
             pub const ALL: &[Self] = &[$(Self::$kind),+];
 
-            /// The word for it, in JSON and on the command line.
+            /// Name in JSON and on the command line.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)+
                 }
             }
 
-            /// The verbs that print it.
+            /// Verbs that print the document.
             pub const fn about(self) -> &'static str {
                 match self {
                     $(Self::$kind => $about,)+
                 }
             }
 
-            /// The JSON Schema of its content, without what all documents have in common.
+            /// JSON Schema of the document's own fields, without the envelope that all documents
+            /// share.
             pub fn content_schema(self) -> schemars::Schema {
-                fn of<T: JsonSchema>() -> schemars::Schema {
+                fn schema<T: JsonSchema>() -> schemars::Schema {
                     schemars::schema_for!(T)
                 }
                 match self {
-                    $(Self::$kind => of::<$content>(),)+
+                    $(Self::$kind => schema::<$content>(),)+
                 }
             }
         }
@@ -82,7 +84,7 @@ mod tests {
     use super::DocumentKind;
 
     #[test]
-    fn no_two_documents_have_one_name() {
+    fn document_names_are_unique() {
         let mut names: Vec<_> = DocumentKind::ALL.iter().map(|kind| kind.name()).collect();
         names.sort_unstable();
         names.dedup();

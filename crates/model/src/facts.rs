@@ -1,7 +1,8 @@
-//! Facts: whose time it was, and what else an agent learnt, as Parquet files that many machines can put side by side.
+//! Facts: the CPU accounts and other observations of an agent, as Parquet files that can be queried
+//! across many machines.
 //!
-//! `docs/data.md` describes the tables and their columns. A file is written at once and sorted, so it is small, and
-//! queries that ask for one name or one time skip most of it.
+//! `docs/data.md` describes the tables and their columns. Each file is written in one go and
+//! sorted. That keeps files small and lets queries for one name or one time skip most of a file.
 
 mod rows;
 mod table;
@@ -15,22 +16,22 @@ use crate::{Cpu, Nanos};
 pub use rows::{BeatFact, Cell, HostFact, Row};
 pub use table::{Column, ColumnKind, Table};
 
-/// How long the windows of a table are.
+/// Length of a table's time windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WindowLength {
-    /// A minute.
+    /// One minute.
     Minute,
-    /// Ten minutes: minutes, put together.
+    /// Ten minutes, merged from one-minute windows.
     TenMinutes,
-    /// An hour: ten minutes, put together.
+    /// One hour, merged from ten-minute windows.
     Hour,
 }
 
 impl WindowLength {
-    /// Every length, the shortest first.
+    /// All lengths, shortest first.
     pub const ALL: [Self; 3] = [Self::Minute, Self::TenMinutes, Self::Hour];
 
-    /// The length.
+    /// The length as a duration.
     pub const fn length(self) -> Nanos {
         Nanos::from_secs(match self {
             Self::Minute => 60,
@@ -50,17 +51,18 @@ impl fmt::Display for WindowLength {
     }
 }
 
-/// A window that is over.
+/// A completed window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
-    /// Which kind.
+    /// Nominal length.
     pub kind: WindowLength,
-    /// When it began, in ms since 1970 on the wall clock as it stood then.
+    /// Start, in ms since 1970 by the wall clock at that time.
     pub begin_unix_ms: i64,
-    /// How long it was, by the clock that never jumps. The first and the last of an agent are shorter.
+    /// Actual length, by the monotonic clock. An agent's first and last windows are shorter than
+    /// nominal.
     pub length: Nanos,
-    /// Whose time it was.
+    /// CPU time by account.
     pub accounts: AccountSums,
-    /// The tick's own function, by CPU.
+    /// The tick's timer function, by CPU.
     pub ticks: BTreeMap<Cpu, IntervalSum>,
 }

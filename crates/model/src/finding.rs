@@ -1,4 +1,5 @@
-//! Findings: what is configured and not in effect, or the other way round, with what to do.
+//! Findings: settings that are configured but not in effect, or in effect but not configured, and
+//! what to do about them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,38 +11,39 @@ use crate::{Moment, Nanos};
 /// A verdict that a person can act on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// The rule that found it, such as `sysctl-not-in-effect`.
+    /// Rule that produced it, such as `sysctl-not-in-effect`.
     pub rule: String,
-    /// One line.
+    /// One-line summary.
     pub title: String,
-    /// What is configured, and where.
+    /// The configured value, and where it is configured.
     pub configured: String,
-    /// What is in effect.
+    /// The value in effect.
     pub effective: String,
-    /// How that was measured.
+    /// How the value in effect was determined.
     pub measured: String,
-    /// How sure it is.
+    /// Degree of certainty.
     pub confidence: Confidence,
-    /// How much it matters.
+    /// Importance.
     pub severity: Severity,
-    /// What it costs, where that can be told.
+    /// Cost, if it can be determined.
     pub cost: Option<Cost>,
-    /// What to do.
+    /// Recommended action.
     pub remedy: String,
-    /// A setting that does it, or shows what it is worth; `None` where none does while the machine runs.
+    /// A setting that fixes the problem or shows what fixing it gains; `None` if no run-time
+    /// setting does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<KnobProposal>,
 }
 
-/// What a finding costs.
+/// The cost of a finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
-    /// In words.
+    /// Description.
     pub what: String,
-    /// CPU time that it took during the recording, where it was measured.
+    /// CPU time lost during the recording, if it was measured.
     #[serde(rename = "time_ns")]
     pub time: Option<Nanos>,
-    /// The longest interval of it that has a row.
+    /// Longest interval that has a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Moment>,
 }
@@ -52,7 +54,7 @@ impl Cost {
         Some(Self::of(what, None))
     }
 
-    /// A cost of so much CPU time, where it was measured.
+    /// A cost in CPU time, if that was measured.
     pub fn of(what: impl Into<String>, time: Option<Nanos>) -> Self {
         Self {
             what: what.into(),
@@ -61,7 +63,7 @@ impl Cost {
         }
     }
 
-    /// A cost that is all of an account, where that has any.
+    /// A cost equal to the time of an account, if there is one.
     pub fn of_account(what: impl Into<String>, account: Option<&Account>) -> Self {
         Self {
             longest: account.and_then(|account| account.longest),
@@ -69,7 +71,7 @@ impl Cost {
         }
     }
 
-    /// The same cost, of which this is the longest interval.
+    /// Sets the longest interval.
     #[must_use]
     pub fn at(mut self, longest: Option<Moment>) -> Self {
         self.longest = longest;
@@ -77,7 +79,7 @@ impl Cost {
     }
 }
 
-/// How sure a finding is.
+/// How certain a finding is.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -87,11 +89,11 @@ pub enum Confidence {
     Possible,
     /// Other explanations are far-fetched.
     Likely,
-    /// Both sides were read from the kernel, or measured beyond doubt.
+    /// Both values were read from the kernel or measured beyond doubt.
     Certain,
 }
 
-/// How much a finding matters; a page lists the worst first.
+/// Importance of a finding. Pages list the most severe first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -99,14 +101,14 @@ pub enum Confidence {
 pub enum Severity {
     /// Good to know.
     Note,
-    /// Something that was asked for does not happen.
+    /// A requested setting or service is not provided.
     Warning,
-    /// It costs time, or data, now.
+    /// It costs time or loses data now.
     Serious,
 }
 
 impl Confidence {
-    /// The word for it, as files write it.
+    /// Word used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Possible => "possible",
@@ -117,7 +119,7 @@ impl Confidence {
 }
 
 impl Severity {
-    /// The word for it, as files write it.
+    /// Word used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",

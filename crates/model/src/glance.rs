@@ -1,27 +1,27 @@
-//! What is known while a recording goes on: a statement's first numbers, before it can be made.
+//! Preliminary figures, available while a recording is still running.
 
 use crate::Nanos;
 use crate::statement::Account;
 
-/// The sums of the rows so far. Rows come when their intervals end, so that what still runs is not in
-/// them, and nothing is moved between accounts yet.
+/// Sums over the rows received so far. A row arrives when its interval ends, so intervals in
+/// progress are missing. Corrections that move time between accounts have not been made yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Glance {
-    /// Every account, in no order.
+    /// All accounts, unordered.
     pub accounts: Vec<Account>,
-    /// The program whose time is asked for.
+    /// The program that the analysis is about.
     pub program: Option<ProgramGlance>,
 }
 
-/// What the threads of a followed program did so far.
+/// Sums over the threads of the watched program so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramGlance {
-    /// The time for which they were able to run, added up.
+    /// Total time in which the threads were runnable.
     pub wanted: Nanos,
-    /// What of it they waited for a CPU.
+    /// The part of `wanted` spent waiting for a CPU.
     pub waited: Nanos,
-    /// The longest of these waits.
+    /// Longest of these waits.
     pub longest: Nanos,
-    /// Who had the CPU that they waited for, by program, the costliest first.
+    /// Programs that ran during these waits, in descending order of the waiting they caused.
     pub behind: Vec<(String, Nanos)>,
 }

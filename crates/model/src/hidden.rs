@@ -1,9 +1,9 @@
-//! Hidden characters: text that came from outside may hold them, and a reader would not see them.
+//! Hidden characters: text from outside may contain them, and a reader would not see them.
 
 use std::fmt::Write;
 
-/// Whether a reader would not see the character, though it may change what is seen: a control
-/// character, one that turns the direction of writing, one without width (Unicode's
+/// Whether the character is invisible but can change what a reader sees. This covers control
+/// characters, bidirectional controls, and characters without width (Unicode's
 /// `Default_Ignorable_Code_Point`).
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
@@ -15,7 +15,7 @@ pub fn is_hidden(c: char) -> bool {
             | '\u{1_d173}'..='\u{1_d17a}' | '\u{e_0000}'..='\u{e_0fff}')
 }
 
-/// JSON with its hidden characters as escapes. Only its strings can hold any.
+/// Escapes the hidden characters of JSON text. They only occur within strings.
 pub fn escape_in_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

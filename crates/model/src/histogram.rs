@@ -1,4 +1,4 @@
-//! Log-linear histograms: four equal steps in every octave, the layout that the BPF programs fill.
+//! Log-linear histograms with four equal steps per octave, the layout that the BPF programs fill.
 
 mod blob;
 
@@ -9,14 +9,15 @@ use crate::Nanos;
 
 pub use blob::BlobError;
 
-/// Steps in an octave: a value is known to within a quarter of its octave, ±11 % at the middle.
+/// Base-2 logarithm of the steps per octave. A value is known to a quarter of its octave, ±11 % at
+/// the middle.
 const STEPS_BITS: u32 = 2;
 const STEPS: usize = 1 << STEPS_BITS;
 
-/// A count of times by length, from 0 ns up, with a relative resolution of 25 %.
+/// Counts of durations, from 0 ns up, with a relative resolution of 25 %.
 ///
-/// Bucket `i` below [`Histogram::BUCKETS`] holds the lengths from [`Histogram::lower`]`(i)` to just
-/// under `lower(i + 1)`; the last bucket holds all that is longer (from about 60 s on).
+/// Bucket `i` holds durations from [`Histogram::lower`]`(i)` up to, but not including, `lower(i +
+/// 1)`. The last bucket also holds everything longer, from about 60 s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -31,10 +32,10 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// The number of buckets, the same in `record.h`.
+    /// Number of buckets. `record.h` has the same number.
     pub const BUCKETS: usize = 140;
 
-    /// The bucket that a length falls into; negative ones fall into the first.
+    /// The bucket of a duration. Negative durations fall into the first.
     pub fn bucket(length: Nanos) -> usize {
         let value = length.0.max(0).unsigned_abs();
         if value < STEPS as u64 {
@@ -46,7 +47,7 @@ impl Histogram {
         (((octave - STEPS_BITS + 1) as usize) * STEPS + step).min(Self::BUCKETS - 1)
     }
 
-    /// The shortest length that falls into bucket `index`.
+    /// The shortest duration that falls into bucket `index`.
     pub fn lower(index: usize) -> Nanos {
         if index < STEPS {
             return Nanos(i64::try_from(index).unwrap_or(0));
@@ -55,32 +56,32 @@ impl Histogram {
         Nanos(i64::try_from(STEPS + index % STEPS).unwrap_or(0) << octave)
     }
 
-    /// A histogram with these counts; `None` when they are not [`Histogram::BUCKETS`] many.
+    /// A histogram with the given counts; `None` unless there are [`Histogram::BUCKETS`] of them.
     pub fn from_counts(counts: &[u64]) -> Option<Self> {
         (counts.len() == Self::BUCKETS).then(|| Self {
             counts: counts.to_vec(),
         })
     }
 
-    /// The counts, one a bucket.
+    /// Counts of all buckets.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// Counts one time of this length.
+    /// Counts one duration.
     pub fn record(&mut self, length: Nanos) {
         let count = &mut self.counts[Self::bucket(length)];
         *count = count.saturating_add(1);
     }
 
-    /// Adds all that `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count = count.saturating_add(*more);
         }
     }
 
-    /// What was counted since it was `before`.
+    /// The counts added since `before`, an earlier state of this histogram.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let counts = self.counts.iter().zip(&before.counts);
@@ -91,15 +92,14 @@ impl Histogram {
         }
     }
 
-    /// How many times were counted.
+    /// Number of durations counted.
     pub fn total(&self) -> u64 {
         self.counts
             .iter()
             .fold(0, |sum, &count| sum.saturating_add(count))
     }
 
-    /// The length below which the share `q` (0 to 1) of the counted times lies, at the middle of
-    /// its bucket; `None` when nothing was counted.
+    /// The quantile `q` (0 to 1), as the middle of its bucket; `None` if the histogram is empty.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let total = self.total();
         if total == 0 {
@@ -135,14 +135,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_length_lies_between_its_buckets_bounds(ns in 0i64..60_000_000_000) {
+        fn a_duration_lies_within_the_bounds_of_its_bucket(ns in 0i64..60_000_000_000) {
             let bucket = Histogram::bucket(Nanos(ns));
             prop_assert!(Histogram::lower(bucket).0 <= ns);
             prop_assert!(ns < Histogram::lower(bucket + 1).0);
         }
 
         #[test]
-        fn a_quantile_is_within_a_bucket_of_the_exact_one(
+        fn a_quantile_falls_into_the_bucket_of_the_exact_one(
             mut lengths in prop::collection::vec(1i64..1_000_000_000, 1..300), q in 0.0f64..=1.0,
         ) {
             let mut histogram = Histogram::default();
@@ -152,20 +152,20 @@ mod tests {
             lengths.sort_unstable();
             let rank = ((q * lengths.len() as f64).ceil() as usize).max(1);
             let exact = Nanos(lengths[rank - 1]);
-            let told = histogram.quantile(q).unwrap();
-            prop_assert_eq!(Histogram::bucket(told), Histogram::bucket(exact));
+            let estimate = histogram.quantile(q).unwrap();
+            prop_assert_eq!(Histogram::bucket(estimate), Histogram::bucket(exact));
         }
     }
 
     #[test]
-    fn what_is_longer_than_the_last_bucket_is_kept_there() {
+    fn durations_beyond_the_range_fall_into_the_outer_buckets() {
         assert_eq!(Histogram::bucket(Nanos::MAX), Histogram::BUCKETS - 1);
         assert_eq!(Histogram::bucket(Nanos(-5)), 0);
         assert!(Histogram::lower(Histogram::BUCKETS - 1) > Nanos::from_secs(50));
     }
 
     #[test]
-    fn what_is_new_is_what_was_counted_since() {
+    fn since_returns_the_counts_added_after_a_snapshot() {
         let mut before = Histogram::default();
         before.record(Nanos(5));
         let mut now = before.clone();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counted_has_no_quantile() {
+    fn an_empty_histogram_has_no_quantile() {
         assert_eq!(Histogram::default().quantile(0.5), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The places in the kernel that the tracer watches.
+//! Hooks: the places in the kernel that the tracer watches.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 macro_rules! hooks {
     ($($(#[$doc:meta])* $hook:ident = $name:literal,)*) => {
         /// A place in the kernel that the tracer watches: a tracepoint, a pair of tracepoints that
-        /// begin and end something, or a function's entry and return.
+        /// mark the start and end of an activity, or the entry and return of a function.
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
         )]
@@ -17,11 +17,11 @@ macro_rules! hooks {
         }
 
         impl Hook {
-            /// Every hook.
+            /// All hooks.
             pub const ALL: &'static [Self] = &[$(Self::$hook,)*];
 
-            /// Its name in recordings and JSON: that of the tracepoint, or what a pair of them has
-            /// in common.
+            /// Name in recordings and JSON: that of the tracepoint, or the common part of a pair's
+            /// names.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$hook => $name,)*
@@ -32,19 +32,19 @@ macro_rules! hooks {
 }
 
 hooks! {
-    /// Handlers of device interrupts.
+    /// Device interrupt handlers.
     IrqHandler = "irq_handler",
     /// Softirqs.
     Softirq = "softirq",
-    /// The local timer's interrupts.
+    /// Local timer interrupts.
     LocalTimer = "local_timer",
     /// Reschedule interrupts from other CPUs.
     Reschedule = "reschedule",
-    /// Function calls from other CPUs to several.
+    /// Function-call interrupts sent to several CPUs.
     CallFunction = "call_function",
-    /// Function calls from another CPU to one.
+    /// Function-call interrupts sent to one CPU.
     CallFunctionSingle = "call_function_single",
-    /// Work that the kernel sends itself by interrupt.
+    /// Interrupts that the kernel sends to its own CPU to run deferred work (`irq_work`).
     IrqWork = "irq_work",
     /// Thermal interrupts.
     ThermalApic = "thermal_apic",
@@ -60,33 +60,33 @@ hooks! {
     X86PlatformIpi = "x86_platform_ipi",
     /// Handlers of non-maskable interrupts.
     NmiHandler = "nmi_handler",
-    /// Functions of high-resolution timers.
+    /// Expiry functions of high-resolution timers.
     HrtimerExpire = "hrtimer_expire",
-    /// Functions of the timer wheel.
+    /// Expiry functions of timer-wheel timers.
     TimerExpire = "timer_expire",
-    /// The tick being stopped.
+    /// Attempts to stop the tick.
     TickStop = "tick_stop",
-    /// Functions that another CPU asked for.
+    /// Functions that run on behalf of another CPU.
     CsdFunction = "csd_function",
     /// Work items.
     WorkqueueExecute = "workqueue_execute",
     /// Page faults.
     PageFault = "page_fault",
-    /// Direct reclaim of memory.
+    /// Direct memory reclaim.
     DirectReclaim = "direct_reclaim",
-    /// Reclaim for the limit of a memory cgroup.
+    /// Reclaim caused by a memory cgroup's limit.
     MemcgReclaim = "memcg_reclaim",
-    /// Who wakes a thread.
+    /// Wake-ups, seen from the waker.
     SchedWaking = "sched_waking",
-    /// Who queues a work item.
+    /// Work items being queued, with the thread that queues them.
     WorkqueueQueueWork = "workqueue_queue_work",
-    /// Who raises a softirq.
+    /// Softirqs being raised, with the context that raises them.
     SoftirqRaise = "softirq_raise",
-    /// Threads being woken.
+    /// Wake-ups, seen from the thread that becomes runnable.
     SchedWakeup = "sched_wakeup",
-    /// Threads and processes being started.
+    /// Creation of threads and processes.
     SchedProcessFork = "sched_process_fork",
-    /// Programs being replaced.
+    /// Programs started by `exec`.
     SchedProcessExec = "sched_process_exec",
     /// Context switches.
     SchedSwitch = "sched_switch",

@@ -1,5 +1,5 @@
-//! Incidents: rare delays that a flight recorder caught, what is known of each, and what of them a folder
-//! keeps.
+//! Incidents: rare delays that a flight recorder caught, with their analysis, and the index of a
+//! directory of incidents.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,101 +17,104 @@ pub use trigger::{
     Trigger, TriggerKind, TriggerLimit, TriggerSpec, TriggerSpecError, TriggerTarget,
 };
 
-/// What the rows around a trigger tell of it.
+/// The analysis of the rows around a trigger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Incident {
-    /// When it was noticed, ms since 1970 on the wall clock: what lasted too long ended then, or still went on.
+    /// Time of detection, in ms since 1970 by the wall clock. A delay that was too long ended at
+    /// this time or was still going on.
     pub at_unix_ms: i64,
-    /// What it is about. Where several triggers made it, that of the longest delay.
+    /// Kind of delay. If several triggers fired, that of the longest delay.
     pub kind: TriggerKind,
-    /// The thread that did not run; of a stretch the first that it kept from running, where one is known.
+    /// Thread that was delayed. For a stretch, the first thread that it delayed, if known.
     pub thread: Option<IncidentThread>,
-    /// The CPU on which it was noticed: where the thread then ran, or where the stretch was.
+    /// CPU on which it was detected: where the thread then ran, or where the stretch occurred.
     pub cpu: Option<Cpu>,
-    /// Where the thread waited at first, where the rows say that it was another CPU.
+    /// CPU that the thread waited for first, if the rows show that it was another one.
     pub waited_on: Option<Cpu>,
-    /// How long it lasted; 0 of a signal and of a mark.
+    /// Length of the delay; 0 for a signal or mark.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
-    /// The percentile of its own last hour that it was above, where that was what it was asked to be.
+    /// Percentile of the last hour that the delay exceeded, if the trigger was defined that way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
-    /// What the CPU did meanwhile, the most own time first. Empty of a thread that was not able to run.
+    /// Activities of the CPU during the delay, largest own time first. Empty if the thread was not
+    /// runnable.
     pub ran: Vec<RanInstead>,
-    /// Own time of what else it did.
+    /// Own time of its other activities.
     #[serde(rename = "others_ns")]
     pub others: Nanos,
-    /// The part of the time of which no row tells what the CPU did.
+    /// Part of the delay in which no row shows what the CPU did.
     #[serde(rename = "unseen_ns")]
     pub unseen: Nanos,
-    /// Of a frame that began late, the part of the time in which its thread was not able to run: it slept, was blocked
-    /// or throttled.
+    /// For a frame that started late: time in which its thread was not runnable because it was
+    /// asleep, blocked or throttled.
     #[serde(rename = "asleep_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub asleep: Nanos,
-    /// Of a frame that began late, for how long from when it was due its thread was still at the one before, on a CPU or
-    /// preempted.
+    /// For a frame that started late: time after the due time in which its thread was still working
+    /// on the previous frame, on a CPU or preempted.
     #[serde(rename = "overran_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub overran: Nanos,
-    /// What woke the thread: before its wait or, where it was blocked, at the end. `None` where no wake-up was
-    /// seen.
+    /// Source of the thread's wake-up, before its wait or, for a blocked thread, at the end of the
+    /// delay. `None` if no wake-up was observed.
     pub woken_by: Option<String>,
-    /// What triggered the first of `ran` or, of a thread that was blocked, its wake-up: the first cause first,
-    /// itself last. Each woke, queued or raised the next. Empty where no such edge was seen.
+    /// Chain of causes of the first element of `ran` or, for a blocked thread, of its wake-up, from
+    /// the first cause to the element itself. Each step woke, queued or raised the next. Empty if
+    /// no such edge was observed.
     pub chain: Vec<String>,
-    /// The words that came with a mark.
+    /// Text of a mark.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub words: String,
-    /// How many triggers made it, all within some seconds.
+    /// Number of triggers that fired, all within a few seconds.
     pub triggers: u64,
-    /// How many of the recording's events were lost.
+    /// Number of events lost in the recording.
     pub events_lost: u64,
 }
 
-/// A thread by its name and numbers.
+/// A thread with its name and ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentThread {
-    /// Its name.
+    /// Thread name.
     pub name: String,
-    /// The program that it is a thread of; of a thread of the kernel its own name.
+    /// Name of its program; for a kernel thread, the thread's name.
     pub program: String,
-    /// Its process; 0 where that is not known.
+    /// Process id; 0 if unknown.
     pub pid: i32,
-    /// Its number.
+    /// Thread id.
     pub tid: i32,
 }
 
-/// What had a CPU while another waited for it.
+/// An activity that used a CPU while a thread waited for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RanInstead {
-    /// The name of the program, the thread of the kernel or the interrupt; `idle` of a CPU that ran nothing.
+    /// Name of the program, kernel thread or interrupt; `idle` for a CPU that ran nothing.
     pub name: String,
-    /// What kind of source that is.
+    /// Kind of activity.
     pub kind: Kind,
-    /// Its processes, where it is a program.
+    /// Processes, if it is a program.
     pub pids: Vec<i32>,
-    /// For how long, without what interrupted it.
+    /// Own time: without interruptions.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// In how many stretches.
+    /// Number of intervals.
     pub count: u64,
 }
 
-/// What incidents are alike by.
+/// The properties by which similar incidents are grouped.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Signature {
-    /// What they are about.
+    /// Kind of delay.
     pub kind: TriggerKind,
-    /// The program that did not run; empty where there was none.
+    /// Program that was delayed; empty if no program was.
     pub program: String,
-    /// What had most of the time instead, or woke a thread that was blocked; empty where that is not known, or
-    /// nothing had it.
+    /// Main cause: the activity that used most of the time, or that woke a blocked thread; empty if
+    /// unknown or if the CPU was idle.
     pub by: String,
 }
 
 impl Incident {
-    /// An incident of this kind that one trigger made, noticed at `at_unix_ms`, with nothing else known.
+    /// An incident detected at `at_unix_ms` by one trigger. Everything else is unknown.
     pub fn new(kind: TriggerKind, at_unix_ms: i64) -> Self {
         Self {
             at_unix_ms,
@@ -134,10 +137,10 @@ impl Incident {
         }
     }
 
-    /// What it is alike to others by.
+    /// The signature for grouping it with similar incidents.
     pub fn signature(&self) -> Signature {
-        // A CPU that idled kept nobody waiting, and a frame whose thread slept for longer is not late because of
-        // what ran then.
+        // An idle CPU delays nobody. If a frame's thread slept for longer than the activity ran,
+        // the activity is not the reason that the frame was late.
         let to_blame = |ran: &&RanInstead| ran.kind != Kind::Idle && ran.time >= self.asleep;
         let first = self.ran.first().filter(to_blame);
         let first = first.map(|ran| ran.name.clone());
@@ -156,93 +159,94 @@ impl Incident {
     }
 }
 
-/// The incidents of a folder, those that are alike as one.
+/// The incidents in a directory, grouped by similarity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentList {
-    /// The folder.
+    /// Directory.
     pub folder: String,
-    /// From when on, ms since 1970, where not all were asked for.
+    /// Start of the listed period, in ms since 1970, if it was restricted.
     pub since_unix_ms: Option<i64>,
-    /// For how long a recorder watched in all.
+    /// Total time that recorders watched.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// The rarest first: by how often they came, each doubling a class of its own, and within a class by the
-    /// time that they lasted.
+    /// Groups, rarest first. They are ranked by frequency in steps of a factor of two and, within a
+    /// step, by total time.
     pub groups: Vec<IncidentGroup>,
-    /// How many groups had incidents enough to be searched for beats.
+    /// Number of groups with enough incidents to be searched for a period.
     pub searched: u64,
-    /// The probability that chance put any of the beats here.
+    /// Probability that any of the periods is due to chance.
     #[serde(rename = "false_alarm_probability")]
     pub family_alarm: f64,
-    /// What was not kept, and why.
+    /// Incidents and recordings that were not kept, by reason.
     pub not_kept: Vec<NotKept>,
-    /// Incidents that were found in recordings of which the index does not tell.
+    /// Incidents found in recordings but missing from the index.
     pub found_again: u64,
-    /// Lines of the index that cannot be read.
+    /// Unreadable lines in the index.
     pub damaged: u64,
 }
 
-/// Incidents that are alike.
+/// A group of similar incidents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentGroup {
-    /// By what.
+    /// Common properties.
     #[serde(flatten)]
     pub signature: Signature,
-    /// How many.
+    /// Number of incidents.
     pub count: u64,
-    /// How long they lasted in all.
+    /// Total time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// The longest.
+    /// Longest incident.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Its number, for `incidents show`.
+    /// Number of the longest incident, for `incidents show`.
     pub max_number: u64,
-    /// When the first was, ms since 1970.
+    /// Time of the first incident, in ms since 1970.
     pub first_unix_ms: i64,
-    /// When the last was.
+    /// Time of the last incident, in ms since 1970.
     pub last_unix_ms: i64,
-    /// The number of the last.
+    /// Number of the last incident.
     pub last_number: u64,
-    /// When each was, ms since 1970, in order; of many the latest [`MAX_TIMES`](Self::MAX_TIMES).
+    /// Times of the incidents in ascending order, in ms since 1970. Only the latest
+    /// [`MAX_TIMES`](Self::MAX_TIMES) are listed.
     #[serde(default)]
     pub at_unix_ms: Vec<i64>,
-    /// What triggered what had the time, where that was the same in all of them of which it is known.
+    /// Chain of causes, if it is the same in all incidents in which it is known.
     pub chain: Vec<String>,
-    /// Of how many that is known.
+    /// Number of incidents in which the chain is known.
     pub chain_count: u64,
-    /// The periods that they keep to, the surest first.
+    /// Periods of the incidents, most certain first.
     pub beats: Vec<Periodicity>,
 }
 
 impl IncidentGroup {
-    /// The most incidents of a group of which a list has the times.
+    /// Maximum number of times listed per group.
     pub const MAX_TIMES: usize = 256;
 }
 
-/// What was not kept for one reason.
+/// Things that were not kept for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotKept {
-    /// Why.
+    /// Reason.
     pub cause: LossCause,
-    /// How many.
+    /// Number.
     pub count: u64,
 }
 
-/// One incident, and what it is one of.
+/// One incident and the group that it belongs to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentSheet {
-    /// The incident.
+    /// Incident.
     #[serde(flatten)]
     pub entry: IncidentEntry,
-    /// Where its recording lies, where it was kept and is still there.
+    /// Path of its recording, if it was kept and still exists.
     pub path: Option<String>,
-    /// Its place among those that are alike, from 1 on.
+    /// Position among similar incidents, from 1.
     pub place: u64,
-    /// How many are alike.
+    /// Number of similar incidents.
     pub alike: u64,
-    /// When the first of these was, ms since 1970.
+    /// Time of the first similar incident, in ms since 1970.
     pub first_unix_ms: i64,
-    /// The surest period that these keep to, where it is one of it.
+    /// Most certain period of the similar incidents, if this one belongs to it.
     pub beat: Option<Periodicity>,
 }

@@ -1,28 +1,29 @@
-//! Rows of `/proc/interrupts`, and what they are about.
+//! Parses the descriptions in rows of `/proc/interrupts`.
 //!
-//! What a row says behind its counts is, on every architecture, `CONTROLLER NUMBER DEVICES`, with words on
-//! how the line is triggered in between (`show_interrupts`, `kernel/irq/proc.c`), but for an
-//! architecture's own rows, which are a sentence.
+//! The text after the counts has the form `CONTROLLER NUMBER DEVICES` on every architecture, with
+//! the trigger type between number and devices (`show_interrupts`, `kernel/irq/proc.c`). The
+//! exception is rows specific to an architecture, whose description is a sentence.
 
 use std::borrow::Cow;
 
 use crate::kernel_words::LOCAL_TIMER;
 
-/// The label of the local timer's row, as x86 has it; where the timer is a line like others, its row
-/// is called so in recordings.
+/// Label of the local timer's row on x86. On architectures where the timer is an ordinary interrupt
+/// line, recordings give its row the same label.
 pub const LOCAL_TIMER_ROW: &str = "LOC";
 
-/// What arm64 calls the device of its local timer (`drivers/clocksource/arm_arch_timer.c`).
+/// Device name of the local timer on arm64 (`drivers/clocksource/arm_arch_timer.c`).
 const ARM_TIMER: &str = "arch_timer";
 
-/// The devices on the line of a row, by what the row says behind its counts; all of it where it names
-/// none. The local timer is called `local_timer`, as where it is no line.
-pub fn devices(said: &str) -> Cow<'_, str> {
-    let words: Vec<&str> = said.split_ascii_whitespace().collect();
+/// The devices on an interrupt line, parsed from the description in its row. Returns the
+/// description unchanged if it names no device. The local timer is always called `local_timer`,
+/// even where it is an ordinary line.
+pub fn devices(description: &str) -> Cow<'_, str> {
+    let words: Vec<&str> = description.split_ascii_whitespace().collect();
     let number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     let triggered = |word: &&str| ["Level", "Edge"].contains(word) || word.starts_with('-');
     let rest = match words.get(1).filter(|word| number(word)) {
-        // arm64 and others: `27 Level`; x86: `4-edge`.
+        // arm64 and others write `27 Level`, x86 `4-edge`.
         Some(_) => {
             let from = words.iter().skip(2).take_while(|word| triggered(word));
             &words[2 + from.count()..]
@@ -36,11 +37,11 @@ pub fn devices(said: &str) -> Cow<'_, str> {
     }
 }
 
-/// The name of an interrupt by which CPUs call each other, by what its row says where these are lines
-/// (arm64's `ipi_types`, `arch/arm64/kernel/smp.c`): that of the tracepoint that other architectures have
-/// for it, where one has.
-pub fn between_cpus(said: &str) -> String {
-    match said {
+/// Name of an inter-processor interrupt, from the description in its row. Architectures such as
+/// arm64 list these in `/proc/interrupts` (`ipi_types`, `arch/arm64/kernel/smp.c`). The name is
+/// that of the equivalent tracepoint on other architectures, if there is one.
+pub fn between_cpus(description: &str) -> String {
+    match description {
         "Rescheduling interrupts" => "reschedule".to_owned(),
         "Function call interrupts" => "call_function".to_owned(),
         other => {
@@ -59,8 +60,8 @@ mod tests {
     use super::{between_cpus, devices};
 
     #[test]
-    fn devices_stand_behind_the_controller_its_number_and_the_trigger() {
-        for (said, devices_there) in [
+    fn devices_follow_the_controller_number_and_trigger() {
+        for (description, expected) in [
             ("IO-APIC 4-edge ttyS0", "ttyS0"),
             (
                 "IO-APIC 19-fasteoi ehci_hcd:usb1, ahci",
@@ -79,13 +80,13 @@ mod tests {
             ("Local timer interrupts", "interrupts"),
             ("", ""),
         ] {
-            assert_eq!(devices(said), devices_there, "{said}");
+            assert_eq!(devices(description), expected, "{description}");
         }
     }
 
     #[test]
-    fn calls_between_cpus_are_named_as_where_they_have_tracepoints() {
-        for (said, name) in [
+    fn inter_processor_interrupts_are_named_after_tracepoints() {
+        for (description, name) in [
             ("Rescheduling interrupts", "reschedule"),
             ("Function call interrupts", "call_function"),
             ("IRQ work interrupts", "irq_work"),
@@ -97,7 +98,7 @@ mod tests {
             ),
             ("CPU wake-up interrupts", "cpu_wake_up"),
         ] {
-            assert_eq!(between_cpus(said), name);
+            assert_eq!(between_cpus(description), name);
         }
     }
 }

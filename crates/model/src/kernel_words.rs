@@ -1,77 +1,76 @@
-//! Words that recordings use for what the kernel does, where it matters which they are: writers
-//! and readers take them from here.
+//! Names that recordings use for kernel activities. Both writers and readers take them from here,
+//! because the analysis depends on the exact words.
 
-/// The name of the local timer's interrupt.
+/// Name of the local timer interrupt.
 pub const LOCAL_TIMER: &str = "local_timer";
 
-/// The name of an interrupt that has no tracepoint, in which high-resolution timers ran: a
-/// hypervisor's timer, in most cases the tick's.
+/// Name of an interrupt without a tracepoint that ran high-resolution timers. It is a hypervisor's
+/// timer and usually carries the tick.
 pub const UNTRACED_TIMER: &str = "untraced_timer";
 
-/// The name of the rows of [`Kind::Task`](crate::Kind::Task) whose thread is not known, because the
-/// kernel did not report the context switch to it.
+/// Name of [`Kind::Task`](crate::Kind::Task) rows whose thread is unknown because the kernel did
+/// not report the context switch to it.
 pub const UNREPORTED: &str = "unreported thread";
 
-/// The name of what sums and counts put together, where a table has no room for more names.
+/// Name of the account that collects the rest once a table of sums has no room for more names.
 pub const OTHERS: &str = "others";
 
-/// The name of the softirq that runs timers of low resolution.
+/// Name of the softirq that runs timer-wheel timers.
 pub const TIMER_SOFTIRQ: &str = "TIMER";
 
-/// The name of the softirq that takes packets from devices and hands them to sockets.
+/// Name of the softirq that passes received packets from devices to sockets.
 pub const RECEIVE_SOFTIRQ: &str = "NET_RX";
 
-/// Whether the kernel thread `name` is one that softirqs are handed over to.
+/// Whether `name` is a `ksoftirqd` thread, which runs softirqs that the kernel deferred.
 pub fn is_ksoftirqd(name: &str) -> bool {
     name.strip_prefix("ksoftirqd/")
         .is_some_and(|cpu| cpu.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// What kernels call the tick's timer function: recent ones, and earlier ones.
+/// The tick's timer function in recent and in earlier kernels.
 pub const TICK_FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
-/// The timer function that ends a sleep.
+/// Timer function that ends a sleep.
 pub const SLEEP_FUNCTION: &str = "hrtimer_wakeup";
 
-/// The timer functions that give a cgroup with a CPU quota time again: each period, and what other CPUs
-/// gave back.
+/// Timer functions that refill the quota of a cgroup: at each period, and with the time that other
+/// CPUs returned.
 pub const QUOTA_FUNCTIONS: [&str; 2] = ["sched_cfs_period_timer", "sched_cfs_slack_timer"];
 
-/// The timer function that has the fair server of a CPU run ordinary threads before real-time ones.
+/// Timer function that makes a CPU's fair server run ordinary threads ahead of real-time ones.
 pub const SERVER_FUNCTION: &str = "dl_task_timer";
 
-/// The begin of the names of the kernel's workers, whose time is that of their work items.
+/// Name prefix of kernel workers. Their time is attributed to their work items.
 const WORKER: &str = "kworker";
 
-/// Whether the kernel thread `name` is a worker.
+/// Whether `name` is a kernel worker.
 pub fn is_worker(name: &str) -> bool {
     name.starts_with(WORKER)
 }
 
-/// Whether the kernel thread `name` is a worker that stays on its CPU: `kworker/3:1`, and not
-/// `kworker/u8:1`.
+/// Whether `name` is a worker bound to its CPU, such as `kworker/3:1` but not `kworker/u8:1`.
 pub fn is_bound_worker(name: &str) -> bool {
     let pool = name
         .strip_prefix(WORKER)
-        .and_then(|it| it.strip_prefix('/'));
+        .and_then(|rest| rest.strip_prefix('/'));
     pool.is_some_and(|pool| pool.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// What a thread's CPU does for it apart from running it: the detail of a row of
-/// [`Kind::Task`](crate::Kind::Task).
+/// Work that a CPU does on behalf of a thread other than running it. It is the detail of a
+/// [`Kind::Task`](crate::Kind::Task) row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskDetail {
-    /// It serves a page fault.
+    /// Serving a page fault.
     PageFault,
-    /// It reclaims memory, for the machine or for a memory cgroup's limit.
+    /// Reclaiming memory, for the machine or for the limit of a memory cgroup.
     Reclaim,
 }
 
 impl TaskDetail {
-    /// Every one.
+    /// All details.
     pub const ALL: [Self; 2] = [Self::PageFault, Self::Reclaim];
 
-    /// The word for it, as files write it.
+    /// Word used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PageFault => "page_fault",
@@ -79,8 +78,8 @@ impl TaskDetail {
         }
     }
 
-    /// What [`TaskDetail::name`] gives this word to; `None` for the others, such as a work item's
-    /// function.
+    /// The inverse of [`TaskDetail::name`]; `None` for other details, such as the function of a
+    /// work item.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|detail| detail.name() == name)
     }
@@ -91,16 +90,16 @@ mod tests {
     use super::{TaskDetail, is_bound_worker, is_worker};
 
     #[test]
-    fn a_worker_is_known_by_its_name_and_its_pool() {
-        let of = |name| (is_worker(name), is_bound_worker(name));
-        assert_eq!(of("kworker/3:1H"), (true, true));
-        assert_eq!(of("kworker/u8:1-events"), (true, false));
-        assert_eq!(of("kworker"), (true, false));
-        assert_eq!(of("ksoftirqd/3"), (false, false));
+    fn worker_names_tell_bound_from_unbound_workers() {
+        let classify = |name| (is_worker(name), is_bound_worker(name));
+        assert_eq!(classify("kworker/3:1H"), (true, true));
+        assert_eq!(classify("kworker/u8:1-events"), (true, false));
+        assert_eq!(classify("kworker"), (true, false));
+        assert_eq!(classify("ksoftirqd/3"), (false, false));
     }
 
     #[test]
-    fn a_detail_reads_back_as_what_it_was_written_for() {
+    fn detail_names_round_trip() {
         for detail in TaskDetail::ALL {
             assert_eq!(TaskDetail::from_name(detail.name()), Some(detail));
         }

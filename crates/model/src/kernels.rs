@@ -1,5 +1,5 @@
-//! Real kernels in the lab: those that there are, paced loops on them beside the model, and published
-//! investigations: what was published, what the models give, and what the kernels did.
+//! Real kernels in the lab: the available kernels, paced loops on them compared with the model, and
+//! published investigations repeated on them.
 
 mod built;
 mod comparison;
@@ -15,25 +15,26 @@ pub use comparison::{
 use crate::Nanos;
 use crate::case::{CaseHead, Remark};
 
-/// What a guest's time is.
+/// Clock of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum GuestClock {
-    /// The instructions that it executes; caches, pipelines and hypervisors cost nothing.
+    /// The guest's time advances with each executed instruction. Caches, pipelines and hypervisors
+    /// cost nothing.
     Instructions {
-        /// What each takes.
+        /// Time per instruction.
         #[serde(rename = "each_ns")]
         each: Nanos,
     },
-    /// The host's, with its noise.
+    /// The host's clock, with its noise.
     Host,
 }
 
 impl GuestClock {
-    /// What the word for a clock that counts instructions begins with; its shift follows.
+    /// Prefix of the word for an instruction-counting clock. Its shift follows.
     const COUNTED: &str = "icount:";
 
-    /// A clock that advances by 2 to the power of `shift` ns an instruction: 0 to 10, as QEMU has it.
+    /// A clock that advances by 2 to the power of `shift` ns per instruction: 0 to 10, as in QEMU.
     pub const fn counted(shift: u8) -> Self {
         let shift = if shift > 10 { 10 } else { shift };
         Self::Instructions {
@@ -41,13 +42,14 @@ impl GuestClock {
         }
     }
 
-    /// How a guest is told of such a clock, in [`LAB_PARAMETER`](crate::machine::LAB_PARAMETER).
+    /// The word that announces such a clock to a guest, in
+    /// [`LAB_PARAMETER`](crate::machine::LAB_PARAMETER).
     pub fn counted_word(shift: u8) -> String {
         format!("{}{shift}", Self::COUNTED)
     }
 
-    /// The clock that a guest was told of; all other words than those of [`counted_word`](Self::counted_word) are for
-    /// the host's.
+    /// The clock that a word announces. Any word not produced by
+    /// [`counted_word`](Self::counted_word) means the host's clock.
     pub fn of_word(word: &str) -> Self {
         let shift = word.strip_prefix(Self::COUNTED);
         let shift = shift.and_then(|shift| shift.parse().ok());
@@ -55,54 +57,54 @@ impl GuestClock {
     }
 }
 
-/// One quantity under several tick rates and one set of boot parameters.
+/// One quantity at several tick rates, under one set of boot parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelTable {
-    /// What it is.
+    /// Quantity.
     pub what: String,
-    /// The boot parameters.
+    /// Boot parameters.
     pub cmdline: String,
-    /// The unit of what was published and of the case's own model.
+    /// Unit of the published figures and of the case's model.
     pub unit: String,
-    /// The unit of what the kernels did and of what was expected of them.
+    /// Unit of the measured and expected figures.
     pub kernel_unit: String,
-    /// What the expectation is, in a few words.
+    /// Description of the expectation, in a few words.
     pub expectation: String,
-    /// How far a kernel may be off what was expected of it; `None` where nothing is judged.
+    /// Largest acceptable deviation of a kernel from the expectation; `None` if it is not judged.
     pub allowed: Option<Allowance>,
-    /// By tick rate.
+    /// Rows, by tick rate.
     pub rows: Vec<KernelRow>,
 }
 
-/// How far a figure may be off.
+/// Largest acceptable deviation of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Allowance {
-    /// By this much, in its unit.
+    /// An absolute deviation, in the figure's unit.
     Of(f64),
-    /// By this share of itself.
+    /// A share of the figure.
     Share(f64),
 }
 
-/// One tick rate.
+/// The figures at one tick rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelRow {
-    /// The rate, in Hz.
+    /// Tick rate, in Hz.
     pub hz: u32,
-    /// What was published, or the range of it.
+    /// Published range; both ends are equal for a single number.
     pub published: Option<(f64, f64)>,
-    /// What the case's model gives, of the machine of the publication.
+    /// Result of the case's model for the machine in the publication.
     pub modelled: Option<f64>,
-    /// What was expected of this kernel, from and to.
+    /// Range expected of this kernel.
     pub expected: Option<(f64, f64)>,
-    /// Whether the row calibrated what was expected, which then predicts nothing there.
+    /// Whether the expectation was calibrated with this row, so that it is not a prediction.
     pub fit: bool,
-    /// What the kernel did.
+    /// Figure measured on the kernel.
     pub kernel: f64,
 }
 
 impl KernelRow {
-    /// How far the kernel lies outside what was expected of it: 0 within, negative below.
+    /// Deviation of the kernel from the expected range: 0 within it, negative below it.
     pub fn off(&self) -> Option<f64> {
         let (min, max) = self
             .expected
@@ -112,8 +114,7 @@ impl KernelRow {
 }
 
 impl KernelTable {
-    /// Whether a row is as near to what was expected as it should be; `None` where that is not
-    /// judged.
+    /// Whether a row is close enough to the expectation; `None` if it is not judged.
     pub fn met(&self, row: &KernelRow) -> Option<bool> {
         let max = match self.allowed? {
             Allowance::Of(max) => max,
@@ -123,24 +124,24 @@ impl KernelTable {
     }
 }
 
-/// All of it.
+/// A case repeated on real kernels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelsStatement {
-    /// The case.
+    /// Case.
     pub head: CaseHead,
-    /// The release of the kernels.
+    /// Release of the kernels.
     pub release: Option<String>,
-    /// What the guests' time was.
+    /// Clock of the guests.
     pub clock: GuestClock,
     /// All quantities.
     pub tables: Vec<KernelTable>,
-    /// What else there is to say.
+    /// Remarks.
     pub remarks: Vec<Remark>,
 }
 
 impl KernelsStatement {
-    /// How many rows are as near as they should be, and how many were judged. Those that calibrated
-    /// are near by their making, and not among them.
+    /// Number of judged rows that are close enough, and number of judged rows. Rows used for
+    /// calibration are excluded, because they agree by construction.
     pub fn met(&self) -> (usize, usize) {
         let rows = self.tables.iter().flat_map(|table| {
             let rows = table.rows.iter().filter(|row| !row.fit);
@@ -150,7 +151,7 @@ impl KernelsStatement {
         (judged.iter().filter(|met| **met).count(), judged.len())
     }
 
-    /// Whether every row that is judged is as near as it should be, those that calibrated included.
+    /// Whether every judged row is close enough, including rows used for calibration.
     pub fn agrees(&self) -> bool {
         let far = |table: &KernelTable| table.rows.iter().any(|row| table.met(row) == Some(false));
         !self.tables.iter().any(far)
@@ -162,7 +163,7 @@ mod tests {
     use super::{Allowance, KernelRow, KernelTable};
 
     #[test]
-    fn a_row_is_judged_by_how_far_it_lies_outside() {
+    fn rows_are_judged_by_their_deviation_from_the_range() {
         let row = |kernel, expected| KernelRow {
             hz: 100,
             published: None,

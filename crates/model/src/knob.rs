@@ -1,4 +1,4 @@
-//! Settings of a live machine: what they are, what they are set to, and what was put back.
+//! Knobs: settings of a live machine, their current values, and the result of restoring them.
 
 mod proposal;
 
@@ -9,7 +9,7 @@ use crate::Nanos;
 
 pub use proposal::KnobProposal;
 
-/// What a setting is of.
+/// The kind of object that a setting belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KnobScope {
@@ -30,7 +30,7 @@ pub enum KnobScope {
 }
 
 impl KnobScope {
-    /// Every one.
+    /// All scopes.
     pub const ALL: [Self; 7] = [
         Self::Machine,
         Self::Cpu,
@@ -41,7 +41,7 @@ impl KnobScope {
         Self::Net,
     ];
 
-    /// The word for it.
+    /// Name of the scope.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Machine => "machine",
@@ -55,22 +55,22 @@ impl KnobScope {
     }
 }
 
-/// What may go wrong when a setting is changed.
+/// Possible damage from changing a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KnobRisk {
-    /// It can only be read.
+    /// Read-only.
     ReadOnly,
-    /// Nothing but speed and latency change.
+    /// Only speed and latency change.
     Safe,
-    /// A value can slow other programs down, or fail them.
+    /// Some values can slow down other programs or make them fail.
     Careful,
-    /// A value can hang the machine, or keep its administrator out.
+    /// Some values can hang the machine or lock out its administrator.
     Dangerous,
 }
 
 impl KnobRisk {
-    /// The word for it.
+    /// Name of the risk.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ReadOnly => "read-only",
@@ -81,103 +81,103 @@ impl KnobRisk {
     }
 }
 
-/// Some settings, a line each.
+/// A list of settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobList {
-    /// The word that they have in common, where only such were asked for.
+    /// Search word, if the list is restricted to matching settings.
     pub of: Option<String>,
-    /// How many there are in all.
+    /// Total number of known settings.
     pub known: u64,
-    /// Each, in the order of the documentation.
+    /// Settings, in the order of the documentation.
     pub knobs: Vec<KnobLine>,
 }
 
-/// A setting in a line.
+/// One setting in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobLine {
-    /// Its name.
+    /// Name.
     pub id: String,
-    /// What it is of.
+    /// Scope.
     pub scope: KnobScope,
-    /// What may go wrong.
+    /// Risk.
     pub risk: KnobRisk,
-    /// What it sets.
+    /// Effect of the setting.
     pub about: String,
 }
 
-/// All there is to say about a setting.
+/// Full description of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobSheet {
-    /// Its name.
+    /// Name.
     pub id: String,
-    /// What it is of.
+    /// Scope.
     pub scope: KnobScope,
-    /// Where the kernel has it: a file, a system call, a boot parameter.
+    /// Its place in the kernel: a file, a system call or a boot parameter.
     pub place: String,
-    /// The unit of its values; `None` where they have none.
+    /// Unit of its values; `None` if they have no unit.
     pub unit: Option<String>,
-    /// What its values may be.
+    /// Allowed values.
     pub values: String,
-    /// What may go wrong.
+    /// Risk.
     pub risk: KnobRisk,
-    /// Why, where something may.
+    /// Reason for the risk, if there is a risk.
     pub risk_reason: Option<String>,
-    /// What it sets.
+    /// Effect of the setting.
     pub about: String,
-    /// What is gained by changing it, and what is lost.
+    /// Benefits and costs of changing it.
     pub trades: String,
-    /// Which kernels have it.
+    /// Kernels that have it.
     pub kernels: String,
-    /// Where the kernel's documentation describes it.
+    /// Kernel documentation that describes it.
     pub source: String,
-    /// Settings that the kernel changes along with this one.
+    /// Settings that the kernel changes together with this one.
     pub also_changes: Vec<String>,
-    /// How long a trial waits after changing it before anything is measured.
+    /// Time that a trial waits after a change before it measures.
     #[serde(rename = "settle_ns", default)]
     pub settle: Nanos,
 }
 
-/// What a setting is now.
+/// The current values of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobReadings {
-    /// Its name.
+    /// Name.
     pub id: String,
-    /// The unit of its values; `None` where they have none.
+    /// Unit of its values; `None` if they have no unit.
     pub unit: Option<String>,
-    /// Of each thing that was asked about.
+    /// Value for each object that was queried.
     pub readings: Vec<KnobReading>,
 }
 
-/// What a setting of one thing is now.
+/// The current value of a setting for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobReading {
-    /// Of what.
+    /// Object.
     pub target: String,
-    /// Its value; `None` where it could not be read.
+    /// Value; `None` if it could not be read.
     pub value: Option<String>,
-    /// Why it could not be read.
+    /// Error, if it could not be read.
     pub problem: Option<String>,
 }
 
-/// What was put back.
+/// The result of restoring settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UndoStatement {
-    /// The journal's file.
+    /// Journal file.
     pub journal: String,
-    /// Who had changed the settings, where that is known.
+    /// The command that changed the settings, if known.
     pub changed_by: Option<String>,
-    /// Lines of the journal that are damaged, and were passed over.
+    /// Damaged journal lines, which were skipped.
     pub damaged_lines: u64,
-    /// Copy of the journal's unreadable end, which was cut off.
+    /// Copy of the unreadable end of the journal, which was cut off.
     pub damaged_copy: Option<String>,
-    /// Each setting that was still to be put back, in the order in which it was looked at.
+    /// Settings that were still to be restored, in the order of processing.
     pub settings: Vec<UndoneSetting>,
-    /// Why the journal could not be written, where it could not.
+    /// Why the journal could not be written, if it could not.
     pub journal_problem: Option<String>,
 }
 
 impl UndoStatement {
-    /// Keeps why the journal could not be written; the first reason only.
+    /// Keeps the error of a failed journal write, if it is the first one.
     pub fn keep_problem<T>(&mut self, noted: Result<T, impl ToString>) {
         if let Err(error) = noted {
             self.journal_problem
@@ -185,61 +185,62 @@ impl UndoStatement {
         }
     }
 
-    /// Whether nothing is left that another undo could put back.
+    /// Whether every setting is settled, so that another undo would have nothing to do.
     pub fn is_complete(&self) -> bool {
         let mut settings = self.settings.iter();
-        settings.all(|it| !it.outcome.is_pending()) && self.journal_problem.is_none()
+        settings.all(|setting| !setting.outcome.is_pending()) && self.journal_problem.is_none()
     }
 
-    /// Whether everything that was changed is known to be put back: what stood in damaged lines is not.
+    /// Whether every change is known to be restored. Settings in damaged journal lines are unknown.
     pub fn is_certain(&self) -> bool {
         self.is_complete() && self.damaged_lines == 0
     }
 }
 
-/// What became of a setting that was changed.
+/// A changed setting and the result of restoring it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UndoneSetting {
-    /// Which.
+    /// Name of the setting.
     pub id: String,
-    /// Of what.
+    /// Object.
     pub target: String,
-    /// What it had been before it was changed.
+    /// Value before the change.
     pub original: String,
-    /// What it was now; `None` where it could not be read.
+    /// Value found now; `None` if it could not be read.
     pub found: Option<String>,
-    /// What became of it.
+    /// Result.
     pub outcome: UndoOutcome,
-    /// Why, where it could not be put back.
+    /// Error, if it could not be restored.
     pub problem: Option<String>,
 }
 
-/// What became of a setting that was changed.
+/// The result of restoring a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UndoOutcome {
-    /// It has its old value again.
+    /// The original value was restored.
     Restored,
-    /// The same, although the value found was never read back: the run that wrote it was killed before.
+    /// Restored, although the value found was never read back: the run that wrote it was killed
+    /// first.
     RestoredUnread,
-    /// It had its old value already.
+    /// It already had its original value.
     Already,
     /// It ended with the process that held it.
     Released,
-    /// Somebody else changed it since: it was left alone.
+    /// Another program has changed it since, so it was left alone.
     Foreign,
-    /// What it was of is gone, and so is the setting.
+    /// The object no longer exists, and neither does the setting.
     Gone,
-    /// The machine was started anew since, which resets it.
+    /// The machine has rebooted since, which reset it.
     Rebooted,
-    /// Its CPU is offline: it is to be put back once that is online.
+    /// Its CPU is offline. It remains to be restored once the CPU is online.
     Offline,
-    /// It could not be put back.
+    /// It could not be restored.
     Failed,
 }
 
 impl UndoOutcome {
-    /// Every one.
+    /// All results.
     pub const ALL: [Self; 9] = [
         Self::Restored,
         Self::RestoredUnread,
@@ -252,7 +253,7 @@ impl UndoOutcome {
         Self::Failed,
     ];
 
-    /// Whether it is still to be put back.
+    /// Whether it still has to be restored.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::Offline | Self::Failed)
     }

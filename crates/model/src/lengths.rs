@@ -1,42 +1,42 @@
-//! How many intervals something came in, and how long they were.
+//! Number and lengths of intervals.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// How many intervals there were, and how long: none, where a source only says how much time.
+/// Number and lengths of intervals. The lengths are `None` for sources that report only total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Intervals {
-    /// How many; 0 where the source only says how much time.
+    /// Number of intervals; 0 if the source reports only total time.
     pub count: u64,
-    /// Their median length on the wall.
+    /// Median wall-clock length.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
-    /// The length that 99 of 100 stay below; `None` of too few to tell (299).
+    /// 99th percentile of the length; `None` below 299 intervals, which are too few to bound it.
     #[serde(rename = "p99_ns")]
     pub p99: Option<Nanos>,
-    /// The longest.
+    /// Longest.
     #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
 }
 
-/// How long intervals were, of which there was at least one.
+/// Lengths of intervals when at least one interval is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lengths {
-    /// Their median length.
+    /// Median length.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// The length that 99 of 100 stay below; `None` of too few to tell (299).
+    /// 99th percentile of the length; `None` below 299 intervals, which are too few to bound it.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
-    /// The longest.
+    /// Longest.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
 }
 
 impl Intervals {
-    /// How long they were; `None` where there were none, or none is known by itself.
+    /// The lengths, or `None` if there were no intervals or their individual lengths are unknown.
     pub fn lengths(&self) -> Option<Lengths> {
         Some(Lengths {
             median: self.median?,
@@ -47,7 +47,7 @@ impl Intervals {
 }
 
 impl Lengths {
-    /// So many intervals of these lengths.
+    /// `count` intervals with these lengths.
     pub fn of(self, count: u64) -> Intervals {
         Intervals {
             count,
@@ -57,7 +57,8 @@ impl Lengths {
         }
     }
 
-    /// Of each the longer: what two of which only these are known have together, at most.
+    /// The larger of each figure: an upper bound for the union of two sets of intervals whose own
+    /// figures are all that is known.
     #[must_use]
     pub fn longer(self, other: Self) -> Self {
         Self {

@@ -1,9 +1,9 @@
-//! The vocabulary of ticktax.
+//! The vocabulary of ticktax: the types that all its other crates exchange.
 //!
-//! Everything that the other crates say to each other is said in these types: a recording of what
-//! happened on each CPU ([`recording::Row`]s and a [`recording::Header`]), the
-//! [`statement::Statement`] that the analysis makes of it, and the small words they are made of.
-//! Nothing here reads or writes files, or calls the system; `ticktax_store` does.
+//! A recording is a [`recording::Header`] and a stream of [`recording::Row`]s that describe what
+//! happened on each CPU. The analysis turns it into a document such as a [`statement::Statement`].
+//! The smaller types here are the parts of both. This crate makes no system calls: `ticktax_store`
+//! reads and writes files.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
@@ -55,9 +55,11 @@ pub mod waits;
 pub mod witness;
 pub mod workload;
 
-/// Calls a macro with all documents, by the module of their types: for each its variant, its name in JSON,
-/// what prints it, and its type. This is the one list of them, also for who has to tell them apart elsewhere:
-/// `report` has a page of text for each, in a module of the same name.
+/// Calls a macro with every document type, grouped by module. Each entry gives the variant, the
+/// document's name in JSON, the verbs that print it, and its type.
+///
+/// This is the only list of documents. Code elsewhere that must distinguish them uses it too:
+/// `report` has a text page for each, in a module of the same name.
 #[macro_export]
 macro_rules! each_document {
     ($with:ident) => {

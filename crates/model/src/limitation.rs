@@ -1,4 +1,4 @@
-//! What an observer could not see, as types. `ticktax-report` has the words for them.
+//! Limitations: what an observer could not see, as types. `ticktax-report` puts them into words.
 
 use std::fmt;
 
@@ -9,330 +9,338 @@ use crate::hook::Hook;
 use crate::policy::PolicyGrant;
 use crate::{Cpu, CpuList, Nanos};
 
-/// Something that could not be seen, or not as asked for. In recordings and JSON its `id` is stable:
-/// programs may rely on it.
+/// Something that could not be observed, or not as requested. Its `id` in recordings and JSON is
+/// stable, so programs can rely on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Limitation {
-    /// The level `kernel` is out of reach.
+    /// Level `kernel` is not available.
     KernelNotTraced {
-        /// The tracer's error.
+        /// Error from the tracer.
         message: String,
-        /// Whether root might do it: an ordinary user asked.
+        /// Whether root could trace: the user is unprivileged.
         #[serde(default)]
         needs_root: bool,
     },
     /// A hook could not be attached.
     HookMissing {
-        /// Which.
+        /// Hook.
         hook: Hook,
-        /// Why.
+        /// Reason.
         reason: HookMissing,
     },
-    /// `/proc/kallsyms` shows no addresses, so that functions have no names.
+    /// `/proc/kallsyms` shows no addresses, so functions have no names.
     FunctionNamesHidden,
-    /// Settings that could not be read.
+    /// Some settings could not be read.
     SettingsUnread {
         /// Some of their files.
         paths: Vec<String>,
-        /// How many more files there are.
+        /// Number of other files.
         more: u64,
-        /// Why.
+        /// Reason.
         reason: Unreadable,
     },
-    /// CPUs that were taken offline meanwhile: their books end with the last event seen there.
+    /// CPUs went offline during the recording. Their accounts end with the last event there.
     CpusWentOffline {
-        /// Which.
+        /// CPUs.
         cpus: CpuList,
     },
-    /// CPUs that were plugged in meanwhile: their books begin with their first context switch.
+    /// CPUs were plugged in during the recording. Their accounts start at their first context
+    /// switch.
     CpusPluggedIn {
-        /// Which.
+        /// CPUs.
         cpus: CpuList,
     },
-    /// CPUs whose books begin with their first context switch, because a thread of high priority
-    /// held them.
+    /// The accounts of some CPUs start at their first context switch, because a high-priority
+    /// thread occupied the CPU.
     BooksBeganLate {
-        /// Which.
+        /// CPUs.
         cpus: CpuList,
     },
-    /// CPUs that were not watched, where a followed program may have run.
+    /// Some CPUs were not watched, so the watched program may have run there unseen.
     CpusNotWatched {
-        /// Which.
+        /// CPUs.
         cpus: CpuList,
     },
-    /// CPUs that the probe may not run on.
+    /// The probe is not allowed to run on some CPUs.
     CpusNotProbed {
-        /// Which.
+        /// CPUs.
         cpus: CpuList,
     },
-    /// CPUs that the probe was kept off, because they were full and it would have had a share of them: the kernel
-    /// shares CPU time by session first.
+    /// The probe was not started on CPUs that were fully loaded. The kernel shares CPU time between
+    /// sessions first, so the probe would have taken time from the load.
     CpusFull {
-        /// Which.
+        /// CPUs.
         cpus: CpuList,
     },
-    /// A probe runs under another scheduling policy than it asked for.
+    /// A probe runs under a different scheduling policy than it requested.
     ProbePolicyRefused {
-        /// Where.
+        /// CPU.
         cpu: Cpu,
-        /// What it asked for and got.
+        /// Requested and granted policy.
         policy: PolicyGrant,
     },
-    /// Time of the hypervisor, and of entering and leaving the kernel, is in other accounts.
+    /// The time of the hypervisor, and of kernel entry and exit, is contained in other accounts.
     OutsideNotSeparated {
-        /// Why there are no gaps to tell it by.
+        /// Why gaps are missing, which would separate that time.
         reason: NoGaps,
     },
-    /// Sums of intervals do not tell what happened to one program.
+    /// Intervals were only summed, so a single program could not be followed.
     ProgramNotFollowed,
-    /// Threads of the followed program for which there was no room.
-    ThreadsNotFollowed {
-        /// How many.
+    /// Some threads were not followed. Their off-CPU time is derived from runs and wake-ups.
+    WaitsDerived {
+        /// Number of threads.
         threads: u64,
     },
-    /// The watching was not as long as asked, by more than 20 ms.
+    /// Some threads of the watched program did not fit into the tracer's table.
+    ThreadsNotFollowed {
+        /// Number of threads.
+        threads: u64,
+    },
+    /// The observation was more than 20 ms shorter or longer than requested.
     LengthNotKept {
-        /// How long it was to be.
+        /// Requested length.
         #[serde(rename = "asked_ns")]
         asked: Nanos,
-        /// How long it was, on the CPU that was watched longest.
+        /// Actual length, on the CPU that was watched longest.
         #[serde(rename = "watched_ns")]
         watched: Nanos,
     },
-    /// The flight recorder's ring had been overwritten before what was to be kept.
+    /// Part of an incident's history was overwritten in the flight recorder's ring buffer before it
+    /// could be kept.
     RingTooShort {
-        /// How much was to be kept before the trigger.
+        /// History requested before the trigger.
         #[serde(rename = "asked_ns")]
         asked: Nanos,
-        /// How far back the ring of the CPU that had the most to record reached.
+        /// History in the ring buffer of the busiest CPU.
         #[serde(rename = "reached_ns")]
         reached: Nanos,
     },
-    /// A flight recorder's window ended early, because its records took all the memory that it may have.
+    /// The window of an incident ended early because its records reached the flight recorder's
+    /// memory limit.
     WindowCutShort {
-        /// How long it was to be.
+        /// Requested length.
         #[serde(rename = "asked_ns")]
         asked: Nanos,
-        /// How long it was.
+        /// Actual length.
         #[serde(rename = "kept_ns")]
         kept: Nanos,
     },
     /// The machine was suspended.
     Suspended {
-        /// For how long.
+        /// Length of the suspension.
         #[serde(rename = "time_ns")]
         time: Nanos,
     },
     /// The time of day was set.
     ClockSet {
-        /// By how much; below zero where it was set back.
+        /// Step; negative if the clock was set back.
         #[serde(rename = "by_ns")]
         by: Nanos,
     },
-    /// Interrupts that the kernel counted but no tracepoint shows.
+    /// The kernel counted interrupts that no tracepoint reports.
     InterruptsNotTraced {
-        /// On which CPU.
+        /// CPU.
         cpu: Cpu,
-        /// Which, as `/proc/interrupts` describes them.
+        /// Interrupt, as described in `/proc/interrupts`.
         interrupt: String,
-        /// How many.
+        /// Number of interrupts.
         count: u64,
     },
-    /// Context switches without their `sched_switch` event.
+    /// Context switches occurred without their `sched_switch` event.
     SwitchesMissed {
-        /// How many times a thread was found that no switch had put there.
+        /// Number of times that a thread was found running without a switch to it.
         count: u64,
     },
-    /// A process that was on a CPU, by the scheduler's own account, and of which no event told.
+    /// According to the scheduler, a process ran that no event mentions.
     ProcessNotTraced {
-        /// Its name.
+        /// Process name.
         name: String,
-        /// Its process id.
+        /// Process id.
         pid: i32,
-        /// For how long, by the scheduler.
+        /// CPU time according to the scheduler.
         #[serde(rename = "ran_ns")]
         ran: Nanos,
     },
-    /// A process that was on a CPU for longer, by the scheduler's own account, than its events say.
+    /// According to the scheduler, a process ran longer than its events show.
     ProcessTracedInPart {
-        /// Its name.
+        /// Process name.
         name: String,
-        /// Its process id.
+        /// Process id.
         pid: i32,
-        /// For how long, by the scheduler.
+        /// CPU time according to the scheduler.
         #[serde(rename = "ran_ns")]
         ran: Nanos,
-        /// How much of that no event told of, at least: it is unexplained, or in the time of the threads
-        /// that it displaced.
+        /// Minimum CPU time missing from the events. It is unexplained, or charged to the threads
+        /// that the process displaced.
         #[serde(rename = "missing_ns")]
         missing: Nanos,
     },
-    /// The kernel counted more context switches than it reported, and not all that they left open was
-    /// found.
+    /// The kernel counted more context switches than it reported, and not all of the resulting gaps
+    /// were found.
     SwitchesUnreported {
-        /// How many more, at least.
+        /// Minimum number of missing switches.
         count: u64,
     },
-    /// Interrupts or softirqs that were in progress when their thread was switched away from.
+    /// Interrupts or softirqs were in progress when their thread was switched out.
     FramesCut {
-        /// How many.
+        /// Number of interrupts and softirqs.
         count: u64,
     },
-    /// Exits without their entry, or entries nested too deeply.
+    /// Exit events without their entry, or entries nested too deeply.
     BordersMissed {
-        /// How many.
+        /// Number of events.
         count: u64,
     },
-    /// Intervals whose sources found no place in the table of sums.
+    /// The table of sums had no room for the sources of some intervals.
     SourcesFolded {
-        /// How many intervals.
+        /// Number of intervals.
         intervals: u64,
     },
-    /// A guest whose time is its number of instructions.
+    /// A guest whose clock counts instructions.
     InstructionTime {
-        /// How long an instruction takes.
+        /// Time per instruction.
         #[serde(rename = "instruction_ns")]
         instruction: Nanos,
     },
-    /// A guest whose time is the host's.
+    /// A guest whose clock is the host's.
     HostTime,
-    /// A paced process switched more often than there is memory for.
+    /// A paced process made more context switches than fit into memory.
     FollowingCutShort {
-        /// How long it was followed.
+        /// Time after which following stopped.
         #[serde(rename = "after_ns")]
         after: Nanos,
     },
     /// Events of a paced process were lost.
     FrameEventsLost {
-        /// How many.
+        /// Number of events.
         events: u64,
     },
-    /// Only a part of a recording is shown: what was counted over the whole does not tell of it. The numbers of
-    /// other limitations beside this one are the whole's.
+    /// Only part of a recording is shown. Counters of the whole recording do not apply to it. The
+    /// numbers in the other limitations refer to the whole.
     PartOfRecording {
-        /// Where the part begins, after the begin of the whole.
+        /// Start of the part, relative to the start of the recording.
         #[serde(rename = "from_ns")]
         from: Nanos,
-        /// Where it ends.
+        /// End of the part, relative to the start of the recording.
         #[serde(rename = "to_ns")]
         to: Nanos,
     },
-    /// Gaps of the probe whose contents have no place in time.
+    /// The contents of some probe gaps have no known position in time.
     GapContentsUnknown {
-        /// On which CPUs.
+        /// CPUs.
         cpus: CpuList,
     },
-    /// The kernel's counters of CPU time were not read at both ends.
+    /// The kernel's CPU-time counters were not read at both ends.
     CountersUnread {
-        /// Of which CPUs.
+        /// CPUs.
         cpus: CpuList,
     },
-    /// Rows that sum intervals over windows have no times to find beats in: where sums are kept, only
-    /// long intervals and gaps have.
+    /// Rows that sum intervals over windows have no times in which a period could be found. When
+    /// sums are kept, only long intervals and gaps have times.
     BeatTimesSummed {
-        /// How many rows.
+        /// Number of rows.
         rows: u64,
     },
-    /// Windows in which long intervals were summed too, because there was no room for their times.
+    /// In some windows even long intervals were summed, because there was no room for their times.
     BeatLongTimesSummed {
-        /// How many, of all sources together.
+        /// Number of windows, over all sources.
         windows: u64,
-        /// Sources that it happened to so often that they were not searched.
+        /// Sources that had too many such windows to be searched.
         sources: u64,
-        /// How often it may happen to a source that is searched.
-        #[serde(default = "sixty_four")]
+        /// Maximum number of such windows for a source that is searched.
+        #[serde(default = "default_max_windows")]
         max_windows: u64,
     },
-    /// Only gaps were recorded: their beats have no names.
+    /// Only gaps were recorded, so periodic sources have no names.
     BeatSourcesUnnamed,
-    /// No source has the events that a period needs.
+    /// No source has enough events to find a period.
     BeatsTooFewEvents {
-        /// How many that are.
-        #[serde(default = "five")]
+        /// Number of events needed.
+        #[serde(default = "default_min_events")]
         min_events: u64,
     },
-    /// Periods that are too long for the recording.
+    /// Periods above a limit are too long for the recording.
     BeatPeriodsTooLong {
-        /// From here on.
+        /// Longest period that can be found.
         #[serde(rename = "over_ns")]
         over: Nanos,
     },
-    /// Sources with fewer events than a period needs.
+    /// Some sources have too few events to find a period.
     BeatSourcesQuiet {
-        /// How many.
+        /// Number of sources.
         sources: u64,
-        /// The events that a period needs.
+        /// Number of events needed.
         min_events: u64,
     },
-    /// Sources for which there is no memory.
+    /// Some sources did not fit into memory.
     BeatSourcesLeftOut {
-        /// How many.
+        /// Number of sources.
         sources: u64,
-        /// How many there is memory for.
+        /// Number of sources that fit.
         max: u64,
     },
-    /// Sources with more events than there is memory for.
+    /// Some sources have more events than fit into memory.
     BeatSourcesCutShort {
-        /// How many.
+        /// Number of sources.
         sources: u64,
     },
-    /// Events that were lost, which beats are found in.
+    /// Some of the events in which periods are searched were lost.
     BeatEventsLost {
-        /// On which CPU.
+        /// CPU.
         cpu: Cpu,
-        /// How many.
+        /// Number of events.
         events: u64,
     },
-    /// Times when nothing at all was recorded.
+    /// There were periods in which nothing was recorded.
     RecordingHoles {
-        /// On which CPU.
+        /// CPU.
         cpu: Cpu,
-        /// Their sum, at least.
+        /// Minimum total length.
         #[serde(rename = "time_ns")]
         time: Nanos,
-        /// How many.
+        /// Number of such periods.
         holes: u64,
     },
-    /// Events of threads that move between CPUs which came too late to be put in order.
+    /// Events of threads that move between CPUs arrived too late to be sorted.
     BeatEventsUnordered {
-        /// How many.
+        /// Number of events.
         events: u64,
     },
-    /// The recording's file has no checksums, so that a change in it would not be noticed.
+    /// The recording's file has no checksums, so damage would go unnoticed.
     NotVerified,
-    /// Anything else.
+    /// Another limitation, as text.
     Other {
-        /// What could not be seen.
+        /// Missing observation.
         what: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
 }
 
-/// The events that a period needed where [`Limitation::BeatsTooFewEvents`] does not say.
-fn five() -> u64 {
+/// Default for recordings whose [`Limitation::BeatsTooFewEvents`] has no number.
+fn default_min_events() -> u64 {
     5
 }
 
-/// The most windows where [`Limitation::BeatLongTimesSummed`] does not say.
-fn sixty_four() -> u64 {
+/// Default for recordings whose [`Limitation::BeatLongTimesSummed`] has no maximum.
+fn default_max_windows() -> u64 {
     64
 }
 
-/// Why a hook is not attached.
+/// Reason why a hook is not attached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookMissing {
-    /// It was asked for.
+    /// It was left out on request.
     OnRequest,
-    /// This kernel has no such tracepoint.
+    /// This kernel does not have the tracepoint.
     NoTracepoint,
-    /// This kernel has no such function.
+    /// This kernel does not have the function.
     NoFunction(String),
-    /// This kernel lets no program watch the function.
+    /// This kernel does not allow attaching to the function.
     FunctionNotPermitted(String),
-    /// The kernel's loader gave this error.
+    /// The kernel refused to load it, with this error.
     Refused(String),
 }
 
@@ -353,35 +361,35 @@ impl fmt::Display for HookMissing {
     }
 }
 
-/// Why a setting could not be read.
+/// Reason why a setting could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unreadable {
     /// Only root may read it.
     NeedsRoot,
-    /// Reading the kernel's log needs a capability.
+    /// Reading the kernel log needs a capability.
     NeedsSyslog,
-    /// It is a folder, a device or a pipe.
+    /// It is a directory, a device or a pipe.
     NotAFile,
-    /// It is longer than is read.
+    /// It exceeds the size limit.
     TooLong {
-        /// How many bytes were read.
+        /// Number of bytes read.
         read_bytes: u64,
     },
-    /// There are more settings than are looked at.
+    /// There are more settings than ticktax examines.
     TooManySettings,
-    /// There are more open files than are looked at.
+    /// There are more open files than ticktax examines.
     TooManyOpenFiles,
-    /// The system gave this error.
+    /// The system returned this error.
     Failed(String),
 }
 
-/// Why there are no gaps.
+/// Reason why a recording has no gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoGaps {
     /// No probe ran.
     NoProbe,
-    /// A soaker ran, which reads no clock.
+    /// A soaker ran instead, which does not read a clock.
     Soaker,
 }

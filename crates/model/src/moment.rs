@@ -1,19 +1,19 @@
-//! Where in a recording something is to be looked at.
+//! A place in a recording that is worth looking at.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// One interval of a recording, by when and where it was.
+/// One interval of a recording: when it happened, how long it took, and on which CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Moment {
-    /// When it began, after the recording's begin.
+    /// Start, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// How long it took on the wall.
+    /// Wall-clock duration.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// The CPU that it was on.
+    /// CPU.
     pub cpu: Cpu,
 }

@@ -1,4 +1,4 @@
-//! Factorial experiments with traffic: what each setting costs, alone and with others.
+//! Factorial experiments with traffic: the cost of each setting, alone and in combination.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,20 +7,20 @@ use crate::Nanos;
 use crate::net::{Link, TrafficSpec};
 use crate::trial::{Effect, Verdict};
 
-/// Something that is in effect: `timestamps`, `on`.
+/// A setting in effect, such as `timestamps`: `on`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Fact {
-    /// What it is of.
+    /// Name.
     pub name: String,
-    /// As the kernel says it.
+    /// Value, as reported by the kernel.
     pub value: String,
 }
 
 impl Fact {
-    /// A fact in these words.
+    /// A fact with this name and value.
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "most callers make the value for this call"
+        reason = "most callers create the value for this call"
     )]
     pub fn new(name: &str, value: impl ToString) -> Self {
         Self {
@@ -30,228 +30,234 @@ impl Fact {
     }
 }
 
-/// What the kernel says of a TCP connection at its end, at the sender (`TCP_INFO`).
+/// The state of a TCP connection at its end, at the sender (`TCP_INFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConnectionFacts {
-    /// Segments that came back: acknowledgements, where the other end sends no data.
+    /// Segments received: acknowledgements, if the other end sends no data.
     pub acks: u32,
-    /// The data of a full segment, in bytes.
+    /// Payload of a full segment, in bytes.
     pub segment_bytes: u32,
-    /// How long an answer takes, as the kernel smooths it: with what waits in queues.
+    /// Smoothed round-trip time, including queueing.
     #[serde(rename = "round_trip_ns")]
     pub round_trip: Nanos,
-    /// The shortest answer of the last minutes.
+    /// Minimum round-trip time of the last minutes.
     #[serde(rename = "shortest_round_trip_ns")]
     pub shortest_round_trip: Nanos,
-    /// The window that the receiver offered last, in bytes; older kernels do not tell.
+    /// Receive window last advertised by the other end, in bytes; `None` on older kernels.
     pub peer_window_bytes: Option<u32>,
 }
 
-/// Where a factor is set.
+/// The place at which a factor is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FactorPlace {
-    /// What is sent, and how.
+    /// The traffic itself.
     Traffic,
-    /// An option of the sockets.
+    /// A socket option.
     Socket,
     /// The virtual devices.
     Device,
-    /// A sysctl of both network namespaces.
+    /// A sysctl in both network namespaces.
     Namespace,
 }
 
-/// What was varied.
+/// A varied factor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VariedFactor {
-    /// Its name, as it was typed.
+    /// Name, as typed.
     pub name: String,
-    /// Where it is set.
+    /// Place at which it is set.
     pub place: FactorPlace,
-    /// Its values, two at least; the others stand beside the first.
+    /// Values, at least two. The others are compared with the first.
     pub values: Vec<String>,
 }
 
-/// How it was planned, and how far it came.
+/// The plan of an experiment and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentPlan {
-    /// Blocks that are whole. Each has every cell twice, in a drawn order and back again.
+    /// Completed blocks. Each contains every cell twice, in a random order and then in reverse.
     pub blocks: u64,
-    /// Blocks that were to be.
+    /// Planned blocks.
     pub planned: u64,
-    /// Of what the order within each block was drawn.
+    /// Seed for the random order within each block.
     pub seed: u64,
-    /// The largest effect that counts as none, as a share of the first level.
+    /// Largest effect that counts as no difference, as a share of the first value.
     #[serde(rename = "resolution_share")]
     pub resolution: f64,
-    /// By how many blocks of a pilot the number of blocks was chosen; they are none of those above.
+    /// Number of pilot blocks from which the number of blocks was determined. They are not included
+    /// in `blocks`.
     pub pilot_blocks: Option<u64>,
-    /// The standard deviation of a block's effect, as a share: the largest of what the pilot, or else the blocks, show.
+    /// Standard deviation of a block's effect, as a share: the largest one in the pilot or, without
+    /// a pilot, in the blocks.
     #[serde(rename = "spread_share")]
     pub spread: Option<f64>,
-    /// Blocks that it takes to find smaller effects; empty where no spread is known.
+    /// Blocks needed to find smaller effects; empty if the spread is unknown.
     pub needed: Vec<BlocksNeeded>,
-    /// How long each run sends.
+    /// Sending time of each run.
     #[serde(rename = "run_ns")]
     pub run: Nanos,
-    /// How long all of it took.
+    /// Total wall-clock time.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// Ctrl-C, or a run that failed, ended it before its last block: why.
+    /// Why it ended before its last block: Ctrl-C or a failed run.
     pub ended_early: Option<String>,
 }
 
-/// How many blocks find an effect in four of five experiments, by the spread of its blocks.
+/// Number of blocks that find an effect in four of five experiments, given the spread of the
+/// blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlocksNeeded {
-    /// The effect, as a share.
+    /// Effect, as a share.
     pub share: f64,
-    /// Blocks, at the level at which all effects are judged together.
+    /// Number of blocks, at the significance level that applies to all effects together.
     pub blocks: u64,
 }
 
-/// CPU time by who used it, in ns a byte.
+/// CPU time by user, in ns per byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuCost {
-    /// All of it.
+    /// Total.
     pub ns_per_byte: f64,
-    /// The sender's thread.
+    /// Sender's thread.
     pub sender_ns_per_byte: f64,
-    /// The receiver's thread.
+    /// Receiver's thread.
     pub receiver_ns_per_byte: f64,
-    /// Softirqs that are the network's; 0 where nothing was traced.
+    /// Network softirqs; 0 if nothing was traced.
     pub softirq_ns_per_byte: f64,
 }
 
 /// One combination of values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentCell {
-    /// Which value of each factor, by their places.
+    /// Index of each factor's value.
     pub values: Vec<usize>,
-    /// What was in effect, as it was read back.
+    /// Settings in effect, as read back.
     pub facts: Vec<Fact>,
-    /// The first cell in which the same was in effect; itself, where none was before.
+    /// Index of the first cell with the same settings in effect. It can be the cell's own index.
     pub same_as: usize,
-    /// Runs in whole blocks.
+    /// Runs in completed blocks.
     pub runs: u64,
-    /// Bits of the user's data a second, on average.
+    /// Mean payload rate, in bits per second.
     #[serde(rename = "bits_hz")]
     pub rate: f64,
-    /// CPU time, on average.
+    /// Mean CPU time.
     pub cpu: CpuCost,
-    /// Packets that were sent, a byte of data; of TCP, segments.
+    /// Packets sent per payload byte; for TCP, segments.
     pub packets_per_byte: f64,
-    /// Acknowledgements, a byte of data; `None` of datagrams.
+    /// Acknowledgements per payload byte; `None` for UDP.
     pub acks_per_byte: Option<f64>,
-    /// System calls of both ends, a byte of data.
+    /// System calls of both ends per payload byte.
     pub calls_per_byte: f64,
-    /// The shortest round trip of all runs.
+    /// Minimum round-trip time of all runs.
     #[serde(rename = "shortest_round_trip_ns")]
     pub shortest_round_trip: Option<Nanos>,
-    /// The round trip at their ends, as the kernel smooths it, on average.
+    /// Mean of the smoothed round-trip times at the ends of the runs.
     #[serde(rename = "round_trip_ns")]
     pub round_trip: Option<Nanos>,
 }
 
-/// A factor at one of its values: an effect is of one beside the first, an interaction of two.
+/// A factor at one of its values. An effect has one term, an interaction two.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Term {
-    /// Which factor, by its place.
+    /// Index of the factor.
     pub factor: usize,
-    /// Which value, by its place.
+    /// Index of the value.
     pub value: usize,
 }
 
-/// What a value changes beside the first one of its factor, on average over all other factors; or by how much more it
-/// does so together with a value of another.
+/// The effect of a value relative to the first value of its factor, averaged over all other
+/// factors. For an interaction, the additional effect in combination with a value of another
+/// factor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FactorEffect {
-    /// One of an effect, two of an interaction.
+    /// One term for an effect, two for an interaction.
     pub terms: Vec<Term>,
-    /// Of CPU time a byte.
+    /// Effect on CPU time per byte.
     pub cpu: MeasuredEffect,
-    /// Of the throughput.
+    /// Effect on the throughput.
     pub rate: MeasuredEffect,
-    /// Of CPU time a byte, by who used it: what it adds.
+    /// Additional CPU time per byte, by user.
     pub added: CpuCost,
 }
 
-/// An effect on one of the measures.
+/// An effect on one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredEffect {
-    /// As a share; `None` of fewer than two blocks.
+    /// Relative effect; `None` below two blocks.
     pub share: Option<Effect>,
-    /// In the measure's own unit: ns a byte, or bits a second.
+    /// Absolute effect in the measure's unit: ns per byte, or bits per second.
     pub amount: Option<Effect>,
-    /// The probability that chance alone sets the values so far apart, all effects and both measures together.
+    /// Probability that chance alone separates the values this far, corrected for all effects and
+    /// both measures.
     #[serde(rename = "corrected_probability")]
     pub chance: Option<f64>,
-    /// What follows.
+    /// Conclusion.
     pub verdict: Verdict,
 }
 
-/// What the factors can tell, by what was in effect.
+/// Which effects the design can separate, given the settings in effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DesignCheck {
-    /// Cells that were set.
+    /// Number of cells.
     pub cells: usize,
-    /// Cells that differ in effect.
+    /// Number of cells with different settings in effect.
     pub different: usize,
-    /// Effects and interactions that were asked for.
+    /// Effects and interactions requested.
     pub effects: usize,
-    /// Of those, as many as can be told apart: the rank of the model's matrix over the cells that differ.
+    /// Number of these that can be separated: the rank of the model's matrix over the different
+    /// cells.
     pub rank: usize,
-    /// Factors that change nothing while another has a value, or nothing at all.
+    /// Factors that have no effect, either always or while another factor has a certain value.
     pub idle: Vec<IdleFactor>,
-    /// Effects that change nothing, because the cells that they compare are the same.
+    /// Effects that are zero by construction, because the cells that they compare are identical.
     pub nothing: Vec<Vec<Term>>,
-    /// Effects that are no more than others together.
+    /// Effects that are combinations of others.
     pub aliases: Vec<Alias>,
 }
 
 impl DesignCheck {
-    /// Whether all that was asked for can be told.
+    /// Whether all requested effects can be separated.
     pub fn is_whole(&self) -> bool {
         self.rank == self.effects && self.different == self.cells
     }
 }
 
-/// A factor that changes nothing.
+/// A factor without effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IdleFactor {
-    /// Which, by its place.
+    /// Index of the factor.
     pub factor: usize,
-    /// Only while another factor has this value; `None`: ever.
+    /// The value of another factor under which this applies; `None` if it always does.
     pub while_at: Option<Term>,
 }
 
-/// An effect whose column is a sum of others'.
+/// An effect whose column in the model's matrix is a linear combination of others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Alias {
-    /// Which.
+    /// Effect.
     pub terms: Vec<Term>,
-    /// The others.
+    /// The linear combination.
     pub is: Vec<AliasPart>,
 }
 
-/// An effect that is part of another.
+/// A part of a linear combination of effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AliasPart {
-    /// How often it counts.
+    /// Coefficient.
     pub value: f64,
-    /// Which.
+    /// Effect.
     pub terms: Vec<Term>,
 }
 
-/// What CPU time is spent by.
+/// A unit that costs CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CostUnit {
-    /// A byte of data.
+    /// A payload byte.
     Byte,
-    /// A packet that is sent.
+    /// A sent packet.
     Packet,
     /// An acknowledgement.
     Ack,
@@ -260,82 +266,83 @@ pub enum CostUnit {
 }
 
 impl CostUnit {
-    /// Every unit, in the order in which they are fitted.
+    /// All units, in the order in which they are fitted.
     pub const ALL: [Self; 4] = [Self::Byte, Self::Packet, Self::Call, Self::Ack];
 }
 
-/// The cost of a unit.
+/// The CPU cost of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UnitCost {
-    /// Of what.
+    /// Unit.
     pub unit: CostUnit,
-    /// CPU time, in ns; `None` of fewer than two blocks.
+    /// CPU time, in ns; `None` below two blocks.
     pub ns: Option<Effect>,
 }
 
-/// A unit whose cost cannot be told from others'.
+/// A unit whose cost cannot be separated from that of others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BoundUnit {
-    /// Which.
+    /// Unit.
     pub unit: CostUnit,
-    /// Those that it comes with: their costs have it in them.
+    /// Units that always occur together with it. Their costs include its cost.
     pub with: Vec<CostUnit>,
 }
 
-/// What a byte, a packet, a call and an acknowledgement cost, by least squares over the cells.
+/// CPU cost of a byte, a packet, a call and an acknowledgement, by least squares over the cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UnitCosts {
-    /// Those that can be told; empty where the cells do not follow from them.
+    /// Costs that could be determined; empty if they do not explain the cells.
     pub costs: Vec<UnitCost>,
-    /// Those that come with others in all cells.
+    /// Units that occur together with others in all cells.
     pub bound: Vec<BoundUnit>,
-    /// Cells that differ in effect: that many equations.
+    /// Number of equations: cells with different settings in effect.
     pub equations: usize,
-    /// What is left of a cell's CPU time a byte, root mean square, as a share; `None` where nothing is left over.
+    /// Root mean square of the residual CPU time per byte, as a share; `None` without remaining
+    /// degrees of freedom.
     #[serde(rename = "misfit_share")]
     pub misfit: Option<f64>,
-    /// Why there are no costs.
+    /// Why no costs could be determined.
     pub refused: Option<CostRefusal>,
 }
 
-/// Why no costs are told.
+/// Reason why no costs could be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum CostRefusal {
-    /// One block has no spread.
+    /// A single block has no spread.
     TooFewBlocks,
-    /// The cells are off by too much: their time does not follow from these units.
+    /// The residuals are too large: these units do not explain the cells' times.
     Misfit,
-    /// A unit would cost less than nothing.
+    /// A unit would have a negative cost.
     Negative {
-        /// Which.
+        /// Unit.
         unit: CostUnit,
     },
 }
 
-/// What is printed by `ticktax net pair --vary`.
+/// The result of `ticktax net pair --vary`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NetExperiment {
-    /// Version of the program that wrote it.
+    /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// The name of this host.
+    /// Host name.
     pub host: String,
-    /// What the traffic goes over, as far as it is not varied.
+    /// Link, without the varied settings.
     pub link: Link,
-    /// The traffic, as far as it is not varied.
+    /// Traffic, without the varied settings.
     pub spec: TrafficSpec,
-    /// What is varied.
+    /// Varied factors.
     pub factors: Vec<VariedFactor>,
-    /// How.
+    /// Plan.
     pub plan: ExperimentPlan,
-    /// Why CPU time is only that of the two threads, by their own clocks; `None` where it was traced.
+    /// Why CPU time covers only the two threads, by their own clocks; `None` if it was traced.
     pub no_books: Option<String>,
-    /// Every combination, in the order of the factors.
+    /// All combinations, in the order of the factors.
     pub cells: Vec<ExperimentCell>,
-    /// What the design can tell.
+    /// Effects that the design can separate.
     pub check: DesignCheck,
-    /// Effects, then interactions of two, as far as they can be told apart.
+    /// Effects, then two-factor interactions, as far as they can be separated.
     pub effects: Vec<FactorEffect>,
-    /// The costs of units.
+    /// Costs of the units.
     pub costs: UnitCosts,
 }

@@ -1,24 +1,24 @@
-//! Paced loops: ticktax's own, or another program's, and what became of their frames.
+//! Paced loops, of ticktax or of another program, and the fate of their frames.
 //!
-//! # The words
-//! - A loop of `r` frames a second has a *slot* every `1/r` seconds; a frame is *due* at the begin
-//!   of its slot. What "due" means for a loop that does not keep to a grid is its
-//!   [rule](PaceRule).
-//! - *Dropped*: a slot in which no frame began. Either the frame before ran into it, so that the
-//!   loop cannot keep up, or the loop *slept through* it: it was asleep when the slot began, and
-//!   still when the next one did.
-//! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame was in time for. A step is due every
-//!   period from the first frame on, whatever the loop's rule; a frame does the last step that is due,
-//!   and those due before it are overshot. Under [`PaceRule::Deadline`] these are the dropped slots,
-//!   under the other rules those that slipped as well. Where a threshold is asked for, a step is overshot, too,
-//!   whose frame began later than that. The same holds in cases, `sim`, sweeps and the lab, where the fixed
-//!   steps of a program, if it has some, are the schedule.
-//! - *Late*: a frame that began more than [`late_from`] after it was due, or than the threshold that was
-//!   asked for. Nothing of this depends on the kernel's tick.
-//! - *Slipped*: a frame that the rate asks for and that was never due, because under a relative
-//!   rule each delay puts off all later frames.
-//! - Waits are counted from when a frame was due, and a dropped slot waits, too, for the frame that
-//!   began at last. Without that a long stall would count once where it delayed many (coordinated
+//! # Terms
+//! - A loop of `r` frames per second has a *slot* every `1/r` seconds. A frame is *due* at the
+//!   start of its slot. For a loop that does not keep to a grid, its [rule](PaceRule) defines when
+//!   frames are due.
+//! - *Dropped*: a slot in which no frame started. Either the previous frame ran into it, so that
+//!   the loop cannot keep up, or the loop *slept through* it: it was asleep from the slot's start
+//!   to the next slot's.
+//! - *Overshot*: a step of a fixed [schedule](Schedule) that no frame reached in time. From the
+//!   first frame on, a step is due every period, under any rule of the loop. A frame performs the
+//!   last step that is due, and earlier steps are overshot. Under [`PaceRule::Deadline`] these are
+//!   the dropped slots. Under the other rules slipped frames count as well. If a threshold is
+//!   given, a step is also overshot if its frame started later than that. The same definition holds
+//!   in cases, `sim`, sweeps and the lab. If a program has fixed steps, they are the schedule.
+//! - *Late*: a frame that started more than [`late_from`], or the given threshold, after it was
+//!   due. None of this depends on the kernel's tick.
+//! - *Slipped*: a frame that the rate calls for but that was never due, because under a relative
+//!   rule each delay postpones all later frames.
+//! - Waits count from the due time. A dropped slot also waits, for the frame that finally started.
+//!   Otherwise a long stall would count once although it delayed many frames (coordinated
 //!   omission).
 
 use std::fmt;
@@ -49,42 +49,43 @@ pub use statement::{
 };
 pub use turns::{LoopSpec, LoopTurns, frame_source, turn_of};
 
-/// How a loop waits for its next frame.
+/// Method by which a loop waits for its next frame.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum SleepMethod {
-    /// `nanosleep`, for the time that is left.
+    /// `nanosleep` for the remaining time.
     #[serde(rename = "nanosleep")]
     Nanosleep,
-    /// `usleep`, for the time that is left in whole microseconds, rounded up.
+    /// `usleep` for the remaining time in whole microseconds, rounded up.
     #[serde(rename = "usleep")]
     Usleep,
-    /// `clock_nanosleep` until the time itself (`TIMER_ABSTIME`).
+    /// `clock_nanosleep` until an absolute time (`TIMER_ABSTIME`).
     #[serde(rename = "clock_nanosleep-abs")]
     ClockNanosleepAbs,
-    /// A `timerfd` set to the time itself, and a blocking `read` of it.
+    /// A `timerfd` set to an absolute time, and a blocking `read` of it.
     #[serde(rename = "timerfd")]
     Timerfd,
-    /// `select` on nothing, with the time that is left, in whole microseconds, rounded up.
+    /// `select` without descriptors, for the remaining time in whole microseconds, rounded up.
     #[serde(rename = "select")]
     Select,
-    /// `poll` on nothing, with the time that is left in whole milliseconds, rounded up.
+    /// `poll` without descriptors, for the remaining time in whole milliseconds, rounded up.
     #[serde(rename = "poll")]
     Poll,
-    /// `epoll_wait` on nothing, with the time that is left in whole milliseconds, rounded up.
+    /// `epoll_wait` without descriptors, for the remaining time in whole milliseconds, rounded up.
     #[serde(rename = "epoll")]
     Epoll,
-    /// No sleep: the clock is read until it is time.
+    /// No sleep: the loop reads the clock until the time has come.
     #[serde(rename = "spin")]
     Spin,
-    /// `clock_nanosleep` until a calibrated margin before the time, then as [`SleepMethod::Spin`].
+    /// `clock_nanosleep` until a calibrated margin before the time, then like
+    /// [`SleepMethod::Spin`].
     #[serde(rename = "hybrid")]
     Hybrid,
 }
 
 impl SleepMethod {
-    /// Every method.
+    /// All methods.
     pub const ALL: [Self; 9] = [
         Self::Nanosleep,
         Self::Usleep,
@@ -97,7 +98,7 @@ impl SleepMethod {
         Self::Hybrid,
     ];
 
-    /// The word for it, as people type it.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nanosleep => "nanosleep",
@@ -112,8 +113,8 @@ impl SleepMethod {
         }
     }
 
-    /// The time that its system call counts in: what is left of the wait is rounded up to it. 1 ns
-    /// for those that take a `timespec`, and for what reads the clock.
+    /// Unit of its system call's timeout. The remaining time is rounded up to it. 1 ns for calls
+    /// that take a `timespec` and for reading the clock.
     pub const fn unit(self) -> Nanos {
         match self {
             Self::Nanosleep
@@ -126,18 +127,19 @@ impl SleepMethod {
         }
     }
 
-    /// Whether its thread sleeps at all.
+    /// Whether the thread sleeps at all.
     pub const fn sleeps(self) -> bool {
         !matches!(self, Self::Spin)
     }
 
-    /// Whether the kernel may be late with it by the thread's timer slack: a timerfd has none.
+    /// Whether the kernel may delay the wake-up by the thread's timer slack. Timerfds have no
+    /// slack.
     pub const fn has_slack(self) -> bool {
         !matches!(self, Self::Spin | Self::Timerfd)
     }
 
-    /// How long before a frame of a loop with this period is due it begins to spin, where `margin`
-    /// is what a [`SleepMethod::Hybrid`] was calibrated to; `None` for a hybrid without one.
+    /// Time that a loop with this period spins before a frame is due. `margin` is the calibrated
+    /// margin of a [`SleepMethod::Hybrid`]; `None` for a hybrid without a margin.
     pub const fn spin(self, period: Nanos, margin: Option<Nanos>) -> Option<Nanos> {
         match self {
             Self::Spin => Some(period),
@@ -147,49 +149,49 @@ impl SleepMethod {
     }
 }
 
-/// How a [`SleepMethod::Hybrid`] finds out how long it has to spin, before its loop begins.
+/// Calibration of the spin time of a [`SleepMethod::Hybrid`], before its loop starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration;
 
 impl Calibration {
-    /// Sleeps that the margin is taken from.
+    /// Number of trial sleeps.
     pub const TRIALS: usize = 64;
-    /// How long each is asked to be.
+    /// Requested length of each trial.
     pub const TRIAL: Nanos = Nanos::from_micros(500);
-    /// A margin is never shorter: it takes as long to see that it is time.
+    /// Minimum margin: checking the time takes about as long.
     pub const MIN: Nanos = Nanos::from_micros(5);
-    /// The margin is this one of them, the shortest first: one sleep in 32 may be later still.
+    /// Index of the chosen delay in ascending order: one sleep in 32 may be later still.
     const CHOSEN: usize = 61;
 
-    /// The margin of a loop with this period, by how late each trial ended. At most half a period:
-    /// a loop that spins longer might as well do nothing else.
+    /// The margin for a loop with this period, from the delays of the trials. It is at most half a
+    /// period, because a loop that spins longer might as well spin all the time.
     pub fn margin(mut late: [Nanos; Self::TRIALS], period: Nanos) -> Nanos {
         late.sort_unstable();
         late[Self::CHOSEN].max(Self::MIN).min(Nanos(period.0 / 2))
     }
 }
 
-/// When the next frame of a loop is due.
+/// Rule that sets when the next frame of a loop is due.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum PaceRule {
-    /// A whole period after the work of the last one was done: the loop sleeps the period, and so
-    /// is slower than its rate by its work.
+    /// A whole period after the previous frame's work ended. The loop sleeps for the whole period,
+    /// so its work makes it slower than its rate.
     Fixed,
-    /// A period after the last one *began*: what the work took is made up for, a late wakeup is
-    /// not, and puts off all later frames.
+    /// A period after the previous frame started. The loop compensates for its work but not for
+    /// late wake-ups, which postpone all later frames.
     Remaining,
-    /// On a grid: the first moment plus a whole number of periods, whatever happened.
+    /// On a fixed grid: the start plus a whole number of periods.
     Deadline,
 }
 
 impl PaceRule {
-    /// Every rule.
+    /// All rules.
     pub const ALL: [Self; 3] = [Self::Fixed, Self::Remaining, Self::Deadline];
 
-    /// The word for it, as people type it.
+    /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -198,7 +200,7 @@ impl PaceRule {
         }
     }
 
-    /// The moment of a frame that the next one's period counts from.
+    /// The time in `frame` from which the next period is measured.
     pub fn origin(self, frame: &Frame, period: Nanos) -> Nanos {
         match self {
             Self::Fixed => frame.ended,
@@ -207,13 +209,13 @@ impl PaceRule {
         }
     }
 
-    /// When the frame after `frame` is due.
+    /// Due time of the frame after `frame`.
     pub fn next_due(self, frame: &Frame, period: Nanos) -> Nanos {
         self.origin(frame, period) + period
     }
 }
 
-/// Why a text is not one of a few words.
+/// A text that is not one of the allowed words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is none of {words}")]
 pub struct NoSuchWord {
@@ -261,37 +263,38 @@ impl fmt::Display for PaceRule {
     }
 }
 
-/// One frame of a loop; its times are on `CLOCK_MONOTONIC`.
+/// One frame of a loop. Times are on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// When it was due: the begin of the first slot that had no frame yet.
+    /// Due time: the start of the first slot without a frame.
     pub due: Nanos,
-    /// When it began.
+    /// Start.
     pub began: Nanos,
-    /// When its work was done.
+    /// End of its work.
     pub ended: Nanos,
     /// CPU time of its work.
     pub cpu: Nanos,
 }
 
 impl Frame {
-    /// Slots that had begun before this frame did and got none: whole periods from `due` on.
+    /// Slots that started before this frame and stayed empty: whole periods since `due`.
     pub fn dropped(&self, period: Nanos) -> i64 {
         (self.began - self.due).0.max(0) / period.0.max(1)
     }
 
-    /// The begin of the slot that it began in.
+    /// Start of the slot in which the frame started.
     pub fn slot(&self, period: Nanos) -> Nanos {
         self.due + Nanos(self.dropped(period) * period.0)
     }
 }
 
-/// A frame of a loop of this period is late from here on: a quarter of the period, at most 4 ms.
+/// Delay from which a frame counts as late: a quarter of the period, at most 4 ms.
 pub fn late_from(period: Nanos) -> Nanos {
     Nanos(period.0 / 4).min(Nanos::from_millis(4))
 }
 
-/// Steps that are due at a fixed rate from the first frame on: what *overshot* is counted by.
+/// A fixed schedule: steps that are due at a constant rate from the first frame on. *Overshot*
+/// steps are counted against it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     period: Nanos,
@@ -299,18 +302,18 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A step every `period`, the first when the first frame is.
+    /// A schedule with a step every `period`, starting with the first frame.
     pub const fn new(period: Nanos) -> Self {
         Self { period, next: None }
     }
 
-    /// The first step is due at `due`, unless there was one.
+    /// Makes the first step due at `due`, unless the schedule has already started.
     pub fn begin(&mut self, due: Nanos) {
         self.next.get_or_insert(due);
     }
 
-    /// A frame begins at `now`: it does the last step that is due, and those before it were missed, of
-    /// which this is the number. `None` where no step is due.
+    /// Starts a frame at `now`, which performs the last step that is due. Returns the number of
+    /// earlier steps that were missed, or `None` if no step is due.
     pub fn take(&mut self, now: Nanos) -> Option<u64> {
         let due = *self.next.get_or_insert(now);
         if due > now {
@@ -328,7 +331,7 @@ mod tests {
     use crate::Nanos;
 
     #[test]
-    fn words_read_back() {
+    fn names_of_methods_and_rules_parse() {
         for method in SleepMethod::ALL {
             assert_eq!(method.name().parse(), Ok(method));
             let json = serde_json::to_string(&method).unwrap();
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_frame_is_due_by_the_rule() {
+    fn each_rule_sets_when_the_next_frame_is_due() {
         let frame = Frame {
             due: Nanos(1_000),
             began: Nanos(1_130),
@@ -356,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_missed_against_a_schedule_that_does_not_move() {
+    fn missed_steps_are_counted_against_a_fixed_schedule() {
         let mut schedule = Schedule::new(Nanos(100));
         let frames = [1_000, 1_090, 1_100, 1_199, 1_450, 1_460, 1_500];
         let missed = frames.map(|now| schedule.take(Nanos(now)));
@@ -364,14 +367,14 @@ mod tests {
             missed,
             [Some(0), None, Some(0), None, Some(2), None, Some(0)]
         );
-        // A loop of 31 steps/s whose frames come every 35 ms misses 31 - 28.57 a second.
+        // A loop of 31 steps/s whose frames start every 35 ms misses 31 - 28.57 steps per second.
         let mut schedule = Schedule::new(Nanos(32_258_065));
         let missed = (0..2857_i64).filter_map(|k| schedule.take(Nanos(k * 35_000_000)));
         assert_eq!(missed.sum::<u64>(), 242, "in 100 s");
     }
 
     #[test]
-    fn a_late_frame_leaves_out_the_slots_that_began_before_it() {
+    fn a_late_frame_drops_the_slots_that_started_before_it() {
         let frame = |began| Frame {
             due: Nanos(1_000),
             began: Nanos(began),

@@ -1,69 +1,70 @@
-//! What delayed packets: the way from an interrupt through `NET_RX` to the thread that waited for them.
+//! Packet delays: the path from an interrupt through `NET_RX` to the thread that waited for the
+//! packets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, CpuList, Intervals, Kind, Moment, Nanos};
 
-/// The wake-ups by which packets reached threads, and where the time went on the way.
+/// Wake-ups by which packets reached threads, and the time spent along the path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketPaths {
-    /// Wake-ups of threads by `NET_RX`: of the watched program's, where there is one.
+    /// Wake-ups of threads by `NET_RX`. If there is a watched program, only of its threads.
     pub wakeups: u64,
-    /// Those of them of which the way is known, to the moment at which the thread ran.
+    /// Wake-ups whose path is known up to the moment when the thread ran.
     pub followed: u64,
-    /// Why others are not.
+    /// Reasons why other wake-ups were not followed.
     pub not_followed: NotFollowed,
-    /// From the first that is known of a way until the thread ran.
+    /// Time from the first known event of a path until the thread ran.
     pub delay: Intervals,
-    /// The same, step by step; a step that no way had is left out.
+    /// Breakdown of `delay` by step. Steps that occurred in no path are left out.
     pub steps: Vec<PacketStep>,
-    /// By what had `NET_RX` run, and where that ran, the most frequent first.
+    /// Paths grouped by the cause of `NET_RX` and the context in which it ran, most frequent first.
     pub ways: Vec<PacketWay>,
-    /// How many more ways there were.
+    /// Number of other groups.
     pub ways_left_out: u64,
-    /// By the thread that was woken, the one with the longest delay first.
+    /// Delays by woken thread, longest delay first.
     pub threads: Vec<PacketThread>,
-    /// How many more threads were woken.
+    /// Number of other threads.
     pub threads_left_out: u64,
-    /// The longest, longest first.
+    /// Longest delays, longest first.
     pub longest: Vec<PacketDelay>,
-    /// By CPU, what the kernel counted of packets on the whole machine (`/proc/net/softnet_stat`).
+    /// The kernel's packet counters by CPU, for the whole machine (`/proc/net/softnet_stat`).
     pub cpus: Vec<PacketCpu>,
 }
 
-/// Wake-ups by packets of which the way is not known to its end, by the reason.
+/// Numbers of wake-ups whose path is not completely known, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotFollowed {
-    /// The thread was not seen to run after it.
+    /// The thread was not seen running afterwards.
     pub not_run: u64,
-    /// The row of the `NET_RX` that it was made in is missing.
+    /// The row of the `NET_RX` that caused the wake-up is missing.
     pub no_softirq: u64,
-    /// More threads were woken than are kept apart.
+    /// There were more threads than can be tracked.
     pub no_room: u64,
 }
 
-/// A step on the way of a packet.
+/// A step on the path of a packet.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// From the begin of an interrupt's handler until it raised `NET_RX`.
+    /// From the start of the interrupt handler until it raised `NET_RX`.
     Interrupt,
-    /// From the raising of `NET_RX` until it began.
+    /// From raising `NET_RX` until it started.
     Raised,
-    /// From its begin until it woke the thread.
+    /// From the start of `NET_RX` until it woke the thread.
     Receiving,
     /// From the wake-up until the thread ran.
     Woken,
 }
 
 impl Step {
-    /// Every step, in order.
+    /// All steps, in order.
     pub const ALL: [Self; 4] = [Self::Interrupt, Self::Raised, Self::Receiving, Self::Woken];
 
-    /// From what to what, in words.
+    /// Start and end of the step, in words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "interrupt -> raised",
@@ -74,121 +75,123 @@ impl Step {
     }
 }
 
-/// A step, over all ways that had it.
+/// Statistics of a step over all paths that include it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketStep {
-    /// Which.
+    /// Step.
     pub step: Step,
-    /// How long it took.
+    /// Duration.
     pub length: Intervals,
-    /// How often it was the longest of its way, where it took [`PacketPaths::LOOKED_AT`] or more.
+    /// Number of paths in which this step was the longest and took at least
+    /// [`PacketPaths::LOOKED_AT`].
     pub held: u64,
-    /// Who had the CPU in these, the one with the most first; not every one.
+    /// Activities that used the CPU during those steps, largest total first; not all of them.
     pub by: Vec<PacketHolder>,
 }
 
-/// Who had the CPU while a packet was on its way.
+/// An activity that used the CPU during a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketHolder {
-    /// A program, a thread of the kernel, an interrupt or a softirq.
+    /// Name of the program, kernel thread, interrupt or softirq.
     pub name: String,
-    /// What the CPU was doing.
+    /// Kind of activity.
     pub kind: Kind,
-    /// Its process, where it is a program's.
+    /// Process id, if it is a program.
     pub pid: Option<i32>,
-    /// For how long.
+    /// Total time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
-/// Where a `NET_RX` ran.
+/// Context in which `NET_RX` ran.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ReceivedIn {
-    /// On top of whatever had the CPU: at the end of an interrupt, or of a thread's call.
+    /// As a softirq at the end of an interrupt or system call.
     Softirq,
-    /// In the thread of the kernel that softirqs are handed over to (`ksoftirqd`).
+    /// In the kernel thread for deferred softirqs (`ksoftirqd`).
     Ksoftirqd,
-    /// Whose time it interrupted is not known.
+    /// Unknown.
     Unknown,
 }
 
-/// Ways of one kind.
+/// Paths of the same kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketWay {
-    /// What raised `NET_RX`; `None` where no edge says so.
+    /// Source that raised `NET_RX`; `None` if no wake-up edge shows it.
     pub raised_by: Option<String>,
-    /// What that is.
+    /// Kind of that source.
     pub kind: Option<Kind>,
-    /// Where `NET_RX` then ran.
+    /// Context in which `NET_RX` ran.
     pub received_in: ReceivedIn,
-    /// How long the ways took.
+    /// Duration of the paths.
     pub delay: Intervals,
 }
 
 /// A thread that packets woke.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketThread {
-    /// The thread's name.
+    /// Thread name.
     pub name: String,
-    /// The name of its program.
+    /// Program name.
     pub program: String,
     /// Process id.
     pub pid: i32,
     /// Thread id.
     pub tid: i32,
-    /// The CPUs that it ran on once they had come.
+    /// CPUs on which it ran after the wake-ups.
     pub cpus: CpuList,
-    /// How long its packets' ways took.
+    /// Duration of its packets' paths.
     pub delay: Intervals,
-    /// How long each step took, in order; a step that none had is left out.
+    /// Duration of each step, in order. Steps that did not occur are left out.
     pub steps: Vec<StepLength>,
 }
 
-/// How long a step took.
+/// Duration of a step over several paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepLength {
-    /// Which.
+    /// Step.
     pub step: Step,
-    /// How long.
+    /// Duration.
     pub length: Intervals,
 }
 
-/// One long way.
+/// One long path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketDelay {
-    /// The thread's name.
+    /// Thread name.
     pub thread: String,
     /// Process id.
     pub pid: i32,
     /// Thread id.
     pub tid: i32,
-    /// When it began, after the recording's begin.
+    /// Start, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// How long it took.
+    /// Duration.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Where `NET_RX` ran.
+    /// CPU on which `NET_RX` ran.
     pub cpu: Cpu,
-    /// Where the thread then ran.
+    /// CPU on which the thread then ran.
     pub ran_on: Cpu,
-    /// What raised `NET_RX`, where an edge says so.
+    /// Source that raised `NET_RX`; `None` if no wake-up edge shows it.
     pub raised_by: Option<String>,
-    /// Where `NET_RX` ran.
+    /// Context in which `NET_RX` ran.
     pub received_in: ReceivedIn,
-    /// Each step that is known, in order.
+    /// Known steps, in order.
     pub steps: Vec<StepTime>,
-    /// The longest of them.
+    /// Longest step.
     pub longest: Step,
-    /// Who had the CPU in that, the one with the most first; empty where it was short or is not known.
+    /// Activities that used the CPU during the longest step, largest first; empty if the step was
+    /// short or they are unknown.
     pub by: Vec<PacketHolder>,
 }
 
 impl PacketDelay {
-    /// Where to look for it: on the CPU that the thread then ran on.
+    /// The delay's place in the recording, on the CPU on which the thread then ran.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -198,34 +201,34 @@ impl PacketDelay {
     }
 }
 
-/// A step of one way.
+/// A step of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepTime {
-    /// Which.
+    /// Step.
     pub step: Step,
-    /// How long it took.
+    /// Duration.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
-/// What the kernel counted of a CPU's packets while recording.
+/// The kernel's packet counters of a CPU, during the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketCpu {
-    /// Which CPU.
+    /// CPU.
     pub cpu: Cpu,
-    /// Packets and other frames that it received.
+    /// Packets and other frames received.
     pub processed: u64,
-    /// Those that it dropped, because its backlog was full.
+    /// Frames dropped because the backlog was full.
     pub dropped: u64,
-    /// How often `NET_RX` ended with packets left, its budget or its time being used up.
+    /// Times that `NET_RX` stopped with packets left because its budget or time was used up.
     pub squeezed: u64,
 }
 
 impl PacketPaths {
-    /// Who had the CPU is looked up in ways of which a step took so long.
+    /// Duration of a step from which the activities on the CPU are looked up.
     pub const LOOKED_AT: Nanos = Nanos::from_micros(50);
 
-    /// The step that took longest by its longest, with that.
+    /// The step with the largest maximum duration.
     pub fn slowest(&self) -> Option<&PacketStep> {
         self.steps.iter().max_by_key(|step| step.length.max)
     }

@@ -1,4 +1,5 @@
-//! Numbered datagrams at a pace: which were lost, where, and what kept the receiver from reading meanwhile.
+//! Numbered datagrams at a fixed rate: losses, their places, and the causes that kept the receiver
+//! from reading.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,148 +17,150 @@ pub use log::{
 };
 pub use places::places;
 
-/// What `ticktax pace --udp` prints.
+/// The result of `ticktax pace --udp`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketStatement {
-    /// Version of the program that wrote it.
+    /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// The name of this host.
+    /// Host name.
     pub host: String,
-    /// What was asked for.
+    /// Specification of the traffic.
     pub spec: TrafficSpec,
-    /// What the datagrams went over.
+    /// Link that carried the datagrams.
     pub link: Link,
-    /// Which ends ran on this host.
+    /// Ends that ran on this host.
     pub here: Vec<End>,
-    /// What the sender did.
+    /// Report of the sender.
     pub sender: Option<EndReport>,
-    /// What the receiver did.
+    /// Report of the receiver.
     pub receiver: Option<EndReport>,
-    /// The CPU that the receiver was kept on.
+    /// CPU that the receiver was pinned to.
     pub receiver_cpu: Option<u32>,
-    /// The receiving socket's buffer; `None` at the sender's host.
+    /// Buffer of the receiving socket; `None` on the sender's host.
     pub buffer: Option<SocketBuffer>,
-    /// Of the lost datagrams, where; `None` where it is not known how many were sent.
+    /// Places where datagrams were lost; `None` if the number sent is unknown.
     pub places: Option<PacketPlaces>,
-    /// Why the kernel of this host dropped datagrams of this stream, the most first; `None` where that was not watched.
+    /// Reasons why this host's kernel dropped datagrams of this stream, most frequent first; `None`
+    /// if they were not traced.
     #[serde(default)]
     pub drop_reasons: Option<Vec<DropReason>>,
-    /// Each burst of losses, in order; `None` at the sender's host.
+    /// Bursts of losses, in order; `None` on the sender's host.
     pub bursts: Option<Vec<Burst>>,
-    /// How many were lost in bursts for which there was no room.
+    /// Datagrams lost in bursts that did not fit into the log.
     pub lost_in_no_burst: u64,
-    /// What held up the receiver while its buffer filled, by who or what did, the costliest first.
+    /// Causes that delayed the receiver while its buffer filled, largest loss first.
     pub causes: Vec<BurstCause>,
-    /// The period of the bursts, where they have one.
+    /// Period of the bursts, if they are periodic.
     pub beat: Option<Periodicity>,
-    /// The smallest buffer that would have lost nothing, where the buffer is where datagrams were lost.
+    /// Smallest buffer that would have lost nothing, if datagrams were lost in the buffer.
     pub needed: Option<NeededBuffer>,
-    /// From when a datagram was sent to when it was read, by one clock; `None` between hosts, whose clocks need not
-    /// agree. The median and p99 are right to ±11 %.
+    /// Time from sending a datagram to reading it; `None` between hosts, because their clocks may
+    /// differ. Median and p99 are accurate to ±11 %.
     pub delays: Option<Lengths>,
-    /// Losses and delays by time, in slots of equal length.
+    /// Losses and delays over time, in slots of equal length.
     pub by_time: Vec<TimeSlot>,
-    /// The length of a slot.
+    /// Length of a slot.
     #[serde(rename = "slot_ns")]
     pub slot: Nanos,
-    /// Why nothing is known of who held up the receiver.
+    /// Why the causes of the receiver's delays are unknown.
     pub no_trace: Option<String>,
-    /// Events of the trace that found no room: a hold-up may be missing.
+    /// Trace events that did not fit into the buffers. A cause may be missing.
     pub events_lost: u64,
 }
 
-/// Where datagrams were lost. The places sum to all that were.
+/// Places where datagrams were lost. They add up to the total loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketPlaces {
-    /// All of them: the gaps in the sequence.
+    /// Total loss: the gaps in the sequence.
     pub lost: u64,
-    /// The sender's queueing discipline was full (`SndbufErrors` of its network namespace, or the discipline's own
-    /// counter).
+    /// The sender's queueing discipline was full (`SndbufErrors` of its network namespace, or the
+    /// discipline's own counter).
     pub send_queue: u64,
     /// The receiving socket's buffer was full (the socket's own counter).
     pub socket_buffer: u64,
-    /// All of UDP had used up its memory (`MemErrors`, `net.ipv4.udp_mem`).
+    /// UDP's total memory was used up (`MemErrors`, `net.ipv4.udp_mem`).
     pub udp_memory: u64,
-    /// They were in the socket's buffer when the receiver ended.
+    /// The datagrams were still in the socket's buffer when the receiver ended.
     pub never_read: u64,
-    /// The kernel dropped them for a reason that no counter here tells (`skb:kfree_skb`).
+    /// The kernel dropped them for a reason that has no counter here (`skb:kfree_skb`).
     #[serde(default)]
     pub other_reason: u64,
-    /// A CPU's backlog was full (`/proc/net/softnet_stat`, of the whole machine).
+    /// A CPU's backlog was full (`/proc/net/softnet_stat`, for the whole machine).
     pub backlog: u64,
-    /// A network card's ring was full, or the card had no room (`rx_missed_errors`, `rx_fifo_errors`).
+    /// A network card's ring was full, or the card had no room (`rx_missed_errors`,
+    /// `rx_fifo_errors`).
     pub ring: u64,
     /// A device dropped them (`/proc/net/dev`).
     pub device: u64,
-    /// No counter tells.
+    /// No counter shows where.
     pub not_placed: u64,
 }
 
-/// A burst of losses: the datagrams that were lost before the receiver had read all that were waiting.
+/// A burst of losses: the datagrams lost until the receiver had read everything that was waiting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Burst {
-    /// When the first of them was sent, since the first of all.
+    /// Sending time of the first lost datagram, relative to the first datagram sent.
     #[serde(rename = "time_ns")]
     pub at: Nanos,
-    /// The number of the first of them.
+    /// Number of the first lost datagram.
     pub first: u64,
-    /// How many.
+    /// Datagrams lost.
     pub lost: u64,
-    /// Of these, how many the socket says that it dropped.
+    /// Lost datagrams that the socket counted as dropped.
     pub in_socket: u64,
-    /// For how long the receiver read nothing around the moment when the first was lost; `None` where it read all the
-    /// time, or that is not known.
+    /// Time in which the receiver read nothing, around the loss of the first datagram; `None` if it
+    /// never paused or that is unknown.
     #[serde(rename = "read_pause_ns")]
     pub read_pause: Option<Nanos>,
-    /// How many were sent from the first that waited until the receiver read again; `None` where that is not known.
+    /// Datagrams sent from the first waiting one until the receiver read again; `None` if unknown.
     #[serde(default)]
     pub sent_in_pause: Option<u64>,
-    /// Of these, how many were waiting when the first was lost: fewer than the buffer holds, where what had been read
-    /// was still charged.
+    /// Datagrams waiting when the first one was lost. There are fewer than the buffer holds if data
+    /// that had been read was still charged to it.
     #[serde(default)]
     pub queued: Option<u64>,
-    /// What held it up in that time; `None` where it was seen to be neither off its CPU nor interrupted.
+    /// Cause of the pause; `None` if the receiver was neither off its CPU nor interrupted.
     pub stall: Option<Stall>,
-    /// How many would be lost by the stall, the rate and the buffer: max(0, r·S − B) + 1.
+    /// Expected loss for the stall S, the rate r and the buffer B: max(0, r·S − B) + 1.
     pub predicted: Option<u64>,
 }
 
 /// A time in which the receiver could not run while its buffer filled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stall {
-    /// From when it was first held up to when it read again.
+    /// Time from its first delay until it read again.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// Who or what held it up, whoever took most first.
+    /// Causes of the delay, largest first.
     pub held_by: Vec<HeldBy>,
 }
 
-/// Who or what kept the receiver from running.
+/// A cause that kept the receiver from running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldBy {
-    /// What kind of delay.
+    /// Kind of delay.
     pub kind: HoldUp,
-    /// Who had the CPU meanwhile; empty where that is nobody.
+    /// Name of the program or kernel activity that used the CPU; empty if there was none.
     pub name: String,
-    /// What that is.
+    /// Kind of that activity.
     pub source_kind: Kind,
-    /// The process, where it is a program.
+    /// Process id, if it is a program.
     pub pid: Option<i32>,
-    /// For how long.
+    /// Time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
-/// What held up the receiver during bursts of losses.
+/// A cause of bursts of losses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BurstCause {
-    /// What took most of each of these stalls; `None`: no hold-up was seen.
+    /// Largest cause of each of these stalls; `None` if none was observed.
     pub held_by: Option<HeldBy>,
-    /// How many bursts.
+    /// Number of bursts.
     pub bursts: u64,
-    /// How many datagrams were lost in them.
+    /// Datagrams lost in them.
     pub lost: u64,
-    /// The longest of the stalls.
+    /// Longest stall.
     #[serde(rename = "longest_ns")]
     pub longest: Nanos,
 }
@@ -165,43 +168,45 @@ pub struct BurstCause {
 /// A buffer that would have lost nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NeededBuffer {
-    /// How many datagrams it has to hold.
+    /// Number of datagrams that it must hold.
     pub datagrams: u64,
-    /// How many of these are for another pause while it is read: for what comes in the longest in which nothing was lost.
+    /// Part of `datagrams` in reserve for a second pause while the buffer is being emptied: the
+    /// datagrams that arrive in the longest pause without losses.
     #[serde(default)]
     pub spare_datagrams: u64,
-    /// How long that pause was.
+    /// Length of that pause.
     #[serde(rename = "spare_pause_ns", default)]
     pub spare_pause: Nanos,
-    /// Bytes as the kernel counts them: what `getsockopt(SO_RCVBUF)` returns.
+    /// Size as the kernel counts it, which is the value that `getsockopt(SO_RCVBUF)` returns, in
+    /// bytes.
     pub bytes: u64,
-    /// Bytes to ask for with `setsockopt(SO_RCVBUF)`, which doubles them.
+    /// Size to request with `setsockopt(SO_RCVBUF)`, which doubles it, in bytes.
     pub ask_bytes: u64,
 }
 
 impl PacketStatement {
-    /// Datagrams a second that were asked for; `None`: as many as there is room for.
+    /// Requested datagrams per second; `None` for as many as the link takes.
     pub fn asked_hz(&self) -> Option<f64> {
         Some(self.spec.rate? / 8.0 / f64::from(self.spec.call_bytes))
     }
 
-    /// Datagrams a second that were sent.
+    /// Datagrams sent per second.
     pub fn sent_hz(&self) -> Option<f64> {
         let sender = self.sender.as_ref()?;
         let elapsed = sender.elapsed();
         (elapsed > Nanos::ZERO).then(|| sender.calls as f64 / elapsed.as_secs_f64())
     }
 
-    /// What was reached of the rate, 0 to 1, where it fell short by more than 3 %.
+    /// Achieved share of the requested rate, 0 to 1, if it fell short by more than 3 %.
     pub fn shortfall(&self) -> Option<f64> {
         let reached = self.sent_hz()? / self.asked_hz()?;
         (reached < 0.97).then_some(reached)
     }
 
-    /// How many were lost in bursts of which the stall is known, and how many its length predicts.
+    /// Loss in bursts with a known stall, and the loss predicted from the length of the stalls.
     pub fn predicted(&self) -> Option<(u64, u64)> {
         let bursts = self.bursts.iter().flatten();
-        let both = bursts.filter_map(|burst| Some((burst.lost, burst.predicted?)));
-        both.reduce(|sum, it| (sum.0 + it.0, sum.1 + it.1))
+        let known = bursts.filter_map(|burst| Some((burst.lost, burst.predicted?)));
+        known.reduce(|sum, burst| (sum.0 + burst.0, sum.1 + burst.1))
     }
 }

@@ -1,5 +1,5 @@
-//! How threads are scheduled: of the tool's own, what was asked for and what the kernel granted; of programs,
-//! what is not ordinary.
+//! Scheduling policies: those that ticktax requested and was granted for its own threads, and those
+//! of programs that differ from the default.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,30 +7,32 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A scheduling policy of Linux, as far as probes use them. In recordings and JSON it is written as
-/// the kernel names it: `SCHED_IDLE`, `SCHED_OTHER`, `SCHED_FIFO:50`.
+/// A Linux scheduling policy that probes can use. Recordings and JSON use the kernel's names:
+/// `SCHED_IDLE`, `SCHED_OTHER`, `SCHED_FIFO:50`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub enum SchedulingPolicy {
-    /// `SCHED_IDLE`: runs when nothing else wants the CPU. A spin probe then disturbs least, and
+    /// `SCHED_IDLE`: runs when nothing else wants the CPU. A spin probe then disturbs least and
     /// sees every other task as a gap.
     #[default]
     Idle,
-    /// `SCHED_OTHER`: shares the CPU fairly, as programs do by default.
+    /// `SCHED_OTHER`: shares the CPU fairly, the default for programs.
     Other,
-    /// `SCHED_FIFO` with a priority of 1 to 99: runs before every ordinary task, so that what is
-    /// still seen comes from interrupts, the kernel, the hypervisor and the firmware.
+    /// `SCHED_FIFO` with a priority of 1 to 99: runs ahead of every ordinary task. Remaining gaps
+    /// then come from interrupts, the kernel, the hypervisor or the firmware.
     ///
-    /// The kernel keeps a part of each second (by default 50 ms) for other tasks: real-time
-    /// throttling, or the fair server since Linux 6.12. A spin probe sees that part as gaps.
+    /// The kernel reserves part of each second (50 ms by default) for other tasks, through
+    /// real-time throttling or, since Linux 6.12, the fair server. A spin probe sees that part as
+    /// gaps.
     Fifo(u8),
-    /// `SCHED_RR` with a priority of 1 to 99: as `SCHED_FIFO`, by turns with others of its priority.
+    /// `SCHED_RR` with a priority of 1 to 99: like `SCHED_FIFO`, but alternates with threads of
+    /// equal priority.
     RoundRobin(u8),
 }
 
 impl SchedulingPolicy {
-    /// The priority of a real-time policy, which runs before every ordinary task.
+    /// The priority of a real-time policy; `None` for others.
     pub const fn real_time(self) -> Option<u8> {
         match self {
             Self::Idle | Self::Other => None,
@@ -50,8 +52,8 @@ impl fmt::Display for SchedulingPolicy {
     }
 }
 
-/// How a thread of any program is scheduled, where that is not by the ordinary rules. In recordings and JSON it is
-/// written as people say it: `FIFO 10`, `RR 1`, `DEADLINE`, `nice -20`.
+/// The scheduling of a program's thread that differs from the default. Recordings and JSON write it
+/// as people do: `FIFO 10`, `RR 1`, `DEADLINE`, `nice -20`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -60,23 +62,25 @@ pub enum SpecialPolicy {
     Fifo(u8),
     /// `SCHED_RR` with a priority of 1 to 99.
     RoundRobin(u8),
-    /// `SCHED_DEADLINE`, which goes before both.
+    /// `SCHED_DEADLINE`, which has precedence over both.
     Deadline,
-    /// `SCHED_OTHER` or `SCHED_BATCH` with a nice value of -20 to 19 that is not 0; `SCHED_IDLE` counts as 19.
+    /// `SCHED_OTHER` or `SCHED_BATCH` with a non-zero nice value of -20 to 19. `SCHED_IDLE` counts
+    /// as 19.
     Nice(i8),
 }
 
 impl SpecialPolicy {
-    /// The lowest of ordinary threads.
+    /// The lowest priority of ordinary threads.
     pub const LOWEST: Self = Self::Nice(19);
 
-    /// Whether it runs before every ordinary thread, whatever nice values say.
+    /// Whether it runs ahead of every ordinary thread, regardless of nice values.
     pub const fn goes_first(self) -> bool {
         !matches!(self, Self::Nice(_))
     }
 
-    /// Whether the kernel throttles it, or serves ordinary threads beside it: `SCHED_FIFO` and `SCHED_RR`, and not
-    /// `SCHED_DEADLINE`, which has a budget of its own (`kernel/sched/rt.c`, `kernel/sched/deadline.c`).
+    /// Whether real-time throttling or the fair server applies. They apply to `SCHED_FIFO` and
+    /// `SCHED_RR`, but not to `SCHED_DEADLINE`, which has a separate budget (`kernel/sched/rt.c`,
+    /// `kernel/sched/deadline.c`).
     pub const fn is_throttled(self) -> bool {
         matches!(self, Self::Fifo(_) | Self::RoundRobin(_))
     }
@@ -93,7 +97,7 @@ impl fmt::Display for SpecialPolicy {
     }
 }
 
-/// A text that is not as [`SpecialPolicy`] is written.
+/// A text that is not a [`SpecialPolicy`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not FIFO N, RR N, DEADLINE or nice N")]
 pub struct SpecialPolicyError(String);
@@ -128,7 +132,7 @@ impl From<SpecialPolicy> for String {
     }
 }
 
-/// A text that names no scheduling policy.
+/// A text that is not a scheduling policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid policy `{0}`: idle, other, fifo:1 to fifo:99, or rr:1 to rr:99")]
 pub struct PolicyError(String);
@@ -136,8 +140,8 @@ pub struct PolicyError(String);
 impl FromStr for SchedulingPolicy {
     type Err = PolicyError;
 
-    /// Reads a policy as it is written or as people type it: `SCHED_FIFO:50`, `fifo:50`, and `fifo`,
-    /// which means the same.
+    /// Parses a policy as written in files or typed by people: `SCHED_FIFO:50`, `fifo:50`, or
+    /// `fifo`, which means the same.
     fn from_str(text: &str) -> Result<Self, PolicyError> {
         const MIDDLE: u8 = 50;
         let short = text.strip_prefix("SCHED_").unwrap_or(text);
@@ -174,19 +178,19 @@ impl From<SchedulingPolicy> for String {
     }
 }
 
-/// The policy that a thread asked for, beside the one that it got.
+/// The policy that a thread requested, and the one that it got.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyGrant {
-    /// What was asked for.
+    /// Requested policy.
     pub requested: SchedulingPolicy,
-    /// What the thread ran under.
+    /// Granted policy.
     pub granted: SchedulingPolicy,
-    /// The system's reason, when the two differ.
+    /// The system's error, if the two differ.
     pub refusal: Option<String>,
 }
 
 impl PolicyGrant {
-    /// A thread that got what it asked for.
+    /// A grant of exactly the requested policy.
     pub const fn full(policy: SchedulingPolicy) -> Self {
         Self {
             requested: policy,
@@ -215,7 +219,7 @@ mod tests {
     use super::{PolicyGrant, SchedulingPolicy, SpecialPolicy};
 
     #[test]
-    fn a_special_policy_is_written_as_people_say_it_and_read_back() {
+    fn special_policies_round_trip() {
         use SpecialPolicy::{Deadline, Fifo, Nice, RoundRobin};
         for (policy, name) in [
             (Fifo(10), "FIFO 10"),
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_written_as_the_kernel_names_it_and_read_back() {
+    fn scheduling_policies_use_the_kernels_names_and_round_trip() {
         use SchedulingPolicy::{Fifo, Idle, Other, RoundRobin};
         for (policy, name) in [
             (Idle, "SCHED_IDLE"),
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_needed() {
+    fn a_refusal_names_the_missing_right() {
         let grant = PolicyGrant {
             requested: SchedulingPolicy::Fifo(50),
             granted: SchedulingPolicy::Other,

@@ -1,4 +1,4 @@
-//! What a model predicts under other settings, beside what was measured.
+//! Predictions of a model under other settings, compared with measurements.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,63 +6,63 @@ use serde::{Deserialize, Serialize};
 use crate::Nanos;
 use crate::machine::Machine;
 
-/// What was measured, and what is predicted.
+/// Measured and predicted figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionStatement {
-    /// Version of the program that wrote it.
+    /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// The file that the work was taken from.
+    /// File from which the workload was taken.
     pub load: String,
-    /// Whether that is a recording; otherwise it is a scenario.
+    /// Whether that file is a recording; otherwise it is a scenario.
     pub recorded: bool,
-    /// The machine of the recording.
+    /// Machine of the recording.
     pub machine: Option<Machine>,
-    /// The program that the figures are about.
+    /// Program that the figures describe.
     pub program: Option<String>,
-    /// How long each predicted run is.
+    /// Length of each predicted run.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// How many runs there are of each setting, each with the work drawn again.
+    /// Number of runs per setting, each with a newly drawn workload.
     pub runs: u32,
-    /// The probability with which one more such run lies within an interval.
+    /// Probability that one more run falls within an interval.
     #[serde(rename = "interval_probability")]
     pub coverage: f64,
-    /// The first seed.
+    /// First seed.
     pub seed: u64,
-    /// Whether the model gives what was measured where nothing is changed; `None` where nothing was
-    /// measured that it could be held against.
+    /// Check of the model: its prediction for unchanged settings against the measurement. `None` if
+    /// there was no comparable measurement.
     #[serde(default)]
     pub control: Option<Control>,
-    /// A row a setting; what was measured comes first.
+    /// One row per setting. The measurement comes first.
     pub rows: Vec<PredictionRow>,
-    /// What was taken from the file.
+    /// Inputs taken from the file.
     pub taken: Vec<String>,
-    /// What was assumed.
+    /// Assumptions.
     pub assumed: Vec<String>,
-    /// What the model leaves out.
+    /// Effects that the model ignores.
     pub left_out: Vec<String>,
 }
 
-/// What the model gives for the machine as it was, beside what was measured there.
+/// The model's prediction for the machine's original settings, compared with the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Control {
-    /// Frames a second that were measured.
+    /// Measured frames per second.
     #[serde(rename = "measured_fps")]
     pub measured: f64,
-    /// What the model gives, the median of its runs.
+    /// Predicted frames per second: the median of the model's runs.
     #[serde(rename = "predicted_fps")]
     pub predicted: f64,
-    /// Whether the two differ by more than [`Control::LIMIT`]: then the model leaves out something that
-    /// matters here, and what it says of other settings is worth little.
+    /// Whether the two differ by more than [`Control::LIMIT`]. If so, the model ignores an effect
+    /// that matters here, and its predictions for other settings are of little value.
     pub failed: bool,
 }
 
 impl Control {
-    /// By how much the model may be off, as a share of what was measured.
+    /// Largest acceptable error of the model, as a share of the measured value.
     pub const LIMIT: f64 = 0.03;
 
-    /// The control of a model that gives the row `predicted` where `measured` was measured; `None`
-    /// where either has no frames.
+    /// Compares the row `predicted` by the model with the row `measured`; `None` if either has no
+    /// frames.
     pub fn of(measured: &PredictionRow, predicted: &PredictionRow) -> Option<Self> {
         let value = |row: &PredictionRow| row.figure(Measure::Fps).map(|figure| figure.value);
         let (measured, predicted) = (value(measured)?, value(predicted)?);
@@ -75,44 +75,44 @@ impl Control {
         Some(control)
     }
 
-    /// By how much the model is off, as a share of what was measured.
+    /// Error of the model, as a share of the measured value.
     pub fn off(&self) -> f64 {
         self.predicted / self.measured.max(f64::MIN_POSITIVE) - 1.0
     }
 }
 
-/// One setting.
+/// The figures of one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionRow {
     /// Whether it was measured or predicted.
     pub origin: Origin,
-    /// What was set, such as `hz=100`; nothing for the settings of the file itself.
+    /// Changed settings, such as `hz=100`; empty for the file's own settings.
     pub settings: Vec<String>,
-    /// What is known of it.
+    /// Figures.
     pub figures: Vec<Figure>,
 }
 
 impl PredictionRow {
-    /// What it says of `measure`.
+    /// The figure for `measure`.
     pub fn figure(&self, measure: Measure) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.measure == measure)
     }
 }
 
-/// Where numbers are from. They are never shown without saying so.
+/// Origin of numbers. It is always shown with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// A machine was watched.
+    /// Measured on a machine.
     Measured,
-    /// The recording is of the model's own making.
+    /// Measured in a recording that the model produced.
     Simulated,
-    /// A model ran.
+    /// Predicted by a model.
     Predicted,
 }
 
 impl Origin {
-    /// The word for it.
+    /// Name of the origin.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -122,71 +122,70 @@ impl Origin {
     }
 }
 
-/// A number of a row.
+/// A number in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
-    /// Of what.
+    /// Measure.
     pub measure: Measure,
-    /// The value; of several runs, the median.
+    /// Value; the median if there were several runs.
     pub value: f64,
-    /// The least and the most that one more run is to be expected between; `None` where there was
-    /// one run.
+    /// Range in which one more run is expected; `None` for a single run.
     pub interval: Option<(f64, f64)>,
 }
 
-/// What is measured and predicted.
+/// A quantity that is measured and predicted.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Frames a second.
+    /// Frames per second.
     Fps,
-    /// Slots without a frame, a minute.
+    /// Frame slots without a frame, per minute.
     #[serde(rename = "dropped_per_minute")]
     Dropped,
-    /// Steps of a fixed schedule that no frame was in time for, a minute.
+    /// Steps of a fixed schedule that no frame reached in time, per minute.
     #[serde(rename = "overshot_per_minute")]
     Overshot,
-    /// From when a frame was due to its begin, the median, ns.
+    /// Median delay of a frame's start after its due time, in ns.
     #[serde(rename = "late_median_ns")]
     LateMedian,
-    /// The same, the time that 99 of 100 stay below, ns.
+    /// 99th percentile of that delay, in ns.
     #[serde(rename = "late_p99_ns")]
     LateP99,
-    /// The same, the longest, ns.
+    /// Maximum of that delay, in ns.
     #[serde(rename = "late_max_ns")]
     LateMax,
     /// CPU time of the program, in cores (s/s).
     #[serde(rename = "cpu_cores")]
     Cpu,
-    /// The same as `/proc/PID/stat` has it, which `top` shows, in cores (s/s).
+    /// CPU time of the program according to `/proc/PID/stat`, which `top` shows, in cores (s/s).
     #[serde(rename = "top_cores")]
     Top,
-    /// The same as samples at the tick make it, in cores (s/s).
+    /// CPU time of the program according to samples at the tick, in cores (s/s).
     #[serde(rename = "sampled_cores")]
     Sampled,
-    /// Wakeups of the program's thread, a second.
+    /// Wake-ups of the program's thread per second.
     #[serde(rename = "wakeup_rate_hz")]
     Wakeups,
-    /// The share of all CPUs' time that was not idle, 0 to 1.
+    /// Share of the time of all CPUs that was not idle, 0 to 1.
     #[serde(rename = "busy_share")]
     Busy,
-    /// The same as `/proc/stat` has it, 0 to 1.
+    /// Share of the time of all CPUs that was not idle according to `/proc/stat`, 0 to 1.
     #[serde(rename = "shown_busy_share")]
     ShownBusy,
-    /// Ticks a second, on all CPUs.
+    /// Ticks per second, on all CPUs.
     #[serde(rename = "tick_rate_hz")]
     Ticks,
-    /// Time in ticks and in the softirqs that they raise, in cores (s/s), on all CPUs.
+    /// Time of ticks and the softirqs that they raise, in cores (s/s), on all CPUs.
     #[serde(rename = "tick_cores")]
     TickCost,
-    /// The same as a share of all CPUs' time, 0 to 1.
+    /// Time of ticks and the softirqs that they raise, as a share of the time of all CPUs, 0 to 1.
     TickShare,
 }
 
 impl Measure {
-    /// Every measure.
+    /// All measures.
     pub const ALL: [Self; 15] = [
         Self::Fps,
         Self::Dropped,

@@ -1,45 +1,48 @@
-//! Real-time threads that the kernel keeps from their CPU for a part of each period.
+//! Real-time threads that the kernel holds back for part of each period.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// What keeps a real-time thread from a CPU that runs ordinary threads, or nobody.
+/// The mechanism that holds back a real-time thread while its CPU runs ordinary threads or idles.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum RealTimeLimit {
-    /// The real-time threads of the CPU had used up `sched_rt_runtime_us` of the period.
+    /// Real-time throttling: the CPU's real-time threads used up `sched_rt_runtime_us` of the
+    /// period.
     Throttling,
-    /// Ordinary threads had waited for so long that the kernel's fair server ran them (6.12 and later).
+    /// The fair server (Linux 6.12 and later), which runs ordinary threads that have waited too
+    /// long.
     FairServer,
-    /// One of the two: this kernel has both, or it is not known which, and the rows do not tell.
+    /// One of the two. This kernel has both, or its version is unknown, and the rows do not settle
+    /// it.
     Either,
 }
 
-/// The waits of a program's real-time threads for which that was so.
+/// Time in which a program's real-time threads were held back by a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RealTimeHeld {
-    /// The program.
+    /// Program.
     pub name: String,
     /// Its processes.
     pub pids: Vec<i32>,
-    /// What kept them from their CPU.
+    /// The limit that held them back.
     pub limit: RealTimeLimit,
-    /// `sched_rt_runtime_us`; `None` where it limits nothing.
+    /// `sched_rt_runtime_us`; `None` if it is unlimited.
     #[serde(rename = "runtime_ns")]
     pub runtime: Option<Nanos>,
     /// `sched_rt_period_us`.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// For how long, of all its threads.
+    /// Total time, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// How often.
+    /// Number of times.
     pub count: u64,
-    /// The longest.
+    /// Longest time.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
 }

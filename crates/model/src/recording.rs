@@ -1,4 +1,6 @@
-//! A recording: what one world (live machine, lab guest, simulator) did, on disk or in passing.
+//! A recording of a real machine, a lab guest or the simulator, in memory or in a file.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +25,7 @@ pub use edge::{Edge, EdgeKind, Effect};
 pub use part::RecordingPart;
 pub use probes::{BlockTimes, ClockReport, ProbeFailure, ProbeKind, ProbeReport, SoakReport};
 
-/// Version of the format of recordings. A reader refuses all others.
+/// Version of the recording format. A reader rejects all others.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// One row of a recording.
@@ -31,25 +33,27 @@ pub const SCHEMA_VERSION: u32 = 2;
 pub enum Row {
     /// A single interval.
     Span(Span),
-    /// Many intervals of one source, summed over a window: a long recording keeps these instead.
+    /// Many intervals of one source, summed over a window. Long recordings keep these instead of
+    /// spans.
     Sum(Sum),
     /// A frame of a paced loop.
     Frame(PacedFrame),
-    /// One source made another able to run.
+    /// A wake-up edge: one source made another runnable.
     Edge(Edge),
 }
 
 /// A frame of a paced loop, as a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedFrame {
-    /// From when it began until its work was done; its own time is the CPU time of the work.
+    /// The interval from the frame's start to the end of its work. Its own time is the CPU time of
+    /// the work.
     pub span: Span,
-    /// When it was due, on `CLOCK_MONOTONIC`.
+    /// Due time, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
 }
 
 impl PacedFrame {
-    /// The row of `frame`, which ran on `cpu`.
+    /// The row of a `frame` that ran on `cpu`.
     pub fn new(frame: &Frame, cpu: Cpu, source: SourceId) -> Self {
         Self {
             span: Span {
@@ -63,7 +67,7 @@ impl PacedFrame {
         }
     }
 
-    /// The frame that the row is of.
+    /// The frame in the row.
     pub fn frame(&self) -> Frame {
         Frame {
             due: self.due,
@@ -74,187 +78,193 @@ impl PacedFrame {
     }
 }
 
-/// All intervals of one source on one CPU within a window of time that have no row of their own.
+/// All intervals of one source on one CPU within a window that do not have their own rows.
 ///
-/// Where sums are kept, the intervals from [`Sum::TIMED_FROM`] on are rows of their own as far as there
-/// was room for them, idling excepted.
+/// When sums are kept, intervals of at least [`Sum::TIMED_FROM`], except idle ones, have their own
+/// rows as long as there is room.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sum {
-    /// The window's place and length, and in `self_time` the sum of all intervals' own time.
+    /// The window. `self_time` is the sum of the intervals' own times.
     pub span: Span,
-    /// How many intervals there were.
+    /// Number of intervals.
     pub count: u64,
-    /// The longest, on the wall.
+    /// Longest wall-clock length.
     pub max: Nanos,
-    /// All of them by their length on the wall.
+    /// Wall-clock lengths of all intervals.
     pub histogram: Histogram,
 }
 
 impl Sum {
-    /// The shortest length of the histogram's bucket of 1 ms (`LONG_NS` in `record.h`).
+    /// Lower bound of the histogram bucket that contains 1 ms (`LONG_NS` in `record.h`).
     pub const TIMED_FROM: Nanos = Nanos(917_504);
 
-    /// Whether intervals are among them that should have had rows of their own: there was no room for
-    /// them, or an earlier version summed everything. Their times are not known.
+    /// Whether it includes intervals that should have their own rows but do not, because there was
+    /// no room or an earlier version summed everything. Their times are unknown.
     pub fn has_long(&self) -> bool {
         let long = Histogram::bucket(Self::TIMED_FROM);
         self.max >= Self::TIMED_FROM || self.histogram.counts()[long..].iter().any(|&n| n > 0)
     }
 }
 
-/// Which of the three worlds a recording is of.
+/// Origin of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum World {
-    /// A machine in use.
+    /// A real machine.
     #[default]
     Live,
     /// A kernel booted in a virtual machine of the lab.
     Lab,
-    /// The model.
+    /// The simulator.
     Simulated,
 }
 
-/// How much the observer was able to see.
+/// Capability level of the observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Every span with its name, from the kernel's tracepoints.
     Kernel,
-    /// Probes' gaps and the differences of counters under `/proc`.
+    /// Probe gaps and the changes of counters in `/proc`.
     Proc,
 }
 
-/// Everything about a recording but its rows.
+/// Everything in a recording except its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
-    /// [`SCHEMA_VERSION`] of the program that wrote it.
+    /// [`SCHEMA_VERSION`] of the writer.
     pub schema: u32,
-    /// Version of that program.
+    /// Version of ticktax that wrote it.
     pub tool_version: String,
-    /// Which world it is of.
+    /// Origin: a real machine, a lab guest or the simulator.
     pub world: World,
-    /// How much could be seen.
+    /// Capability level: how much could be observed.
     pub level: Level,
-    /// The machine.
+    /// Machine.
     pub machine: Machine,
-    /// Start, as seconds since 1970 on the wall clock.
+    /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Which part of a longer recording it is, where it is one.
+    /// Position within a longer recording, if this is part of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<RecordingPart>,
-    /// The interval over which each CPU's books are kept.
+    /// Interval over which each CPU's time is accounted for.
     pub books: Vec<Books>,
-    /// What could not be seen, and why.
+    /// Coverage and limitations of the observation.
     pub coverage: Coverage,
     /// How the probes' clock was checked and aligned with the tracer's.
     pub clock: Option<ClockReport>,
-    /// The probes that ran, one a CPU.
+    /// Probes, one per CPU.
     pub probes: Vec<ProbeReport>,
-    /// The kernel's counters at the start.
+    /// Kernel counters at the start.
     pub before: Counters,
-    /// The kernel's counters at the end.
+    /// Kernel counters at the end.
     pub after: Counters,
-    /// What observing cost.
+    /// Cost of the observation.
     pub cost: ToolCost,
-    /// The command that was audited, where there was one.
+    /// The audited command, if there was one.
     pub command: Option<CommandReport>,
-    /// The program whose time was asked for, where there was one.
+    /// The program that the recording is about, if there is one.
     #[serde(default)]
     pub victim: Option<VictimHeader>,
-    /// Programs' threads that were not scheduled by the ordinary rules, at the begin or at the end.
+    /// Program threads whose scheduling policy was not the default at the start or end.
     #[serde(default)]
     pub policies: Vec<ThreadPolicy>,
-    /// The kernel's groups by session, in which programs were at the begin or at the end: none where they
-    /// are off, `None` where they are not known.
+    /// Autogroups of the programs that existed at the start or end; empty if autogroups are off,
+    /// `None` if unknown.
     #[serde(default)]
     pub autogroups: Option<Vec<ProcessAutogroup>>,
-    /// The soakers that ran, one a CPU.
+    /// Processes by cgroup, at the start or at the end. The paths are those of the hierarchy with
+    /// the CPU controller, and its root is left out. `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroups: Option<BTreeMap<String, BTreeSet<i32>>>,
+    /// Soakers, one per CPU.
     #[serde(default)]
     pub soakers: Vec<SoakReport>,
-    /// Why it ended before the time that was asked for, where it did.
+    /// Why the recording ended before the requested time, if it did.
     #[serde(default)]
     pub ended_early: Option<EndedEarly>,
-    /// Whose frames it was made for, where it is of `pace`.
+    /// Kind of frames or datagrams in the recording, if it comes from `pace`.
     #[serde(default)]
     pub paced: Option<Paced>,
-    /// What each thread did, where it is of programs that were replayed.
+    /// Result of each replayed thread, if it is a replay of programs.
     #[serde(default)]
     pub replayed: Option<Vec<ReplayedTask>>,
-    /// What the kernel's own counters say of how much was seen.
+    /// The kernel's own counters, which show how complete the events are.
     #[serde(default)]
     pub witnesses: Option<Witnesses>,
-    /// How late after it is due a step's frame may begin before the step is overshot, where that was
-    /// asked for.
+    /// Delay after which a step's frame counts as overshot, if requested.
     #[serde(
         default,
         rename = "overshot_from_ns",
         skip_serializing_if = "Option::is_none"
     )]
     pub overshot_from: Option<Nanos>,
-    /// What made a flight recorder keep it, in order of time; empty of any other recording.
+    /// Triggers that made the flight recorder keep it, in time order; empty for other recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<Trigger>,
 }
 
-/// Whose frames a recording was made for.
+/// The frames or datagrams that a recording of `pace` is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Paced {
-    /// Those of a loop of ticktax's own, or of one in the model: they are rows.
+    /// Frames of a loop in ticktax or in the model, stored as rows.
     Loop(Box<LoopRun>),
-    /// Those of variants of a loop that ran by turns: they are rows, of a source for each turn.
+    /// Frames of loop variants that ran in turn, stored as rows. Each turn has a separate source.
     Turns(Box<LoopTurns>),
-    /// Those of the followed program: they are found in its wake-ups.
+    /// Frames of the watched program, to be found in its wake-ups.
     Program,
-    /// None: datagrams at a pace, of which this is what both ends say. Whose stalls lost them is found in the rows.
+    /// No frames, but datagrams sent at a fixed rate, with the reports of both ends. The rows show
+    /// the stalls that lost datagrams.
     Packets(Box<PacketRun>),
 }
 
-/// Why a recording ended before the time that was asked for.
+/// Reason why a recording ended before the requested time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedEarly {
-    /// The process or command that it was about ended.
+    /// The watched process or command exited.
     ProgramEnded,
-    /// It was interrupted, by Ctrl-C or a signal.
+    /// It was interrupted by Ctrl-C or a signal.
     Interrupted,
 }
 
 impl Header {
-    /// When the recording began, on `CLOCK_MONOTONIC`: when the first books were opened, of a part when
-    /// those of the whole were. `None` where no CPU has books.
+    /// Start of the recording, on `CLOCK_MONOTONIC`: the start of the first CPU's accounts. For
+    /// part of a recording, the start of the whole. `None` if no CPU has accounts.
     pub fn begin(&self) -> Option<Nanos> {
         let books = self.books.iter().map(|books| books.begin).min();
         self.part.map(|part| part.begin).or(books)
     }
 
-    /// When the recording ended: when the last books were closed, and not when the kernel's counters were read
-    /// after that. Where no CPU has books these are all there is.
+    /// End of the recording, on `CLOCK_MONOTONIC`: the end of the last CPU's accounts. The kernel's
+    /// counters are read later. Their time is used only if no CPU has accounts.
     pub fn end(&self) -> Nanos {
         let books = self.books.iter().map(|books| books.end).max();
         books.unwrap_or(self.after.at)
     }
 
-    /// What the hypervisor's clock says that it took meanwhile from all CPUs of the books, whatever ran there;
-    /// `None` where there is no such clock, or, in a guest, one that has never run.
+    /// Stolen time of all CPUs with accounts, according to the hypervisor's steal clock; `None`
+    /// without such a clock, or if it never advanced in a guest.
     pub fn stolen(&self) -> Option<Nanos> {
         let mut books = self.books.iter();
         let first = books.next()?;
-        let of = |books: &Books| self.after.steal_since(&self.before, books.cpu);
-        let all = books.try_fold(of(first)?, |sum, books| Some(sum + of(books)?))?;
-        let tells = self.machine.hypervisor.is_none() || self.after.tells_steal();
-        tells.then_some(all)
+        let stolen_from = |books: &Books| self.after.steal_since(&self.before, books.cpu);
+        let all = books.try_fold(stolen_from(first)?, |sum, books| {
+            Some(sum + stolen_from(books)?)
+        })?;
+        let is_reported = self.machine.hypervisor.is_none() || self.after.tells_steal();
+        is_reported.then_some(all)
     }
 
-    /// From when on this recording's program was followed; `None` where it is about none.
+    /// Time from which the watched program was followed; `None` without a watched program.
     pub fn followed_since(&self) -> Option<Nanos> {
         let begin = self.victim.as_ref()?.begin;
         Some(self.part.map_or(begin, |part| begin.max(part.start())))
     }
 
-    /// The loop of ticktax's own whose frames the rows are, where they are some.
+    /// The ticktax loop whose frames are the rows, if this is such a recording.
     pub fn paced_loop(&self) -> Option<&LoopRun> {
         match &self.paced {
             Some(Paced::Loop(run)) => Some(run),
@@ -262,7 +272,7 @@ impl Header {
         }
     }
 
-    /// The variants of a loop whose frames the rows are, where they ran by turns.
+    /// The loop variants that ran in turn, if their frames are the rows.
     pub fn paced_turns(&self) -> Option<&LoopTurns> {
         match &self.paced {
             Some(Paced::Turns(turns)) => Some(turns),
@@ -270,7 +280,7 @@ impl Header {
         }
     }
 
-    /// The header of a recording of which nothing else is known yet.
+    /// A header in which only these values are known.
     pub fn new(world: World, level: Level, tool_version: &str) -> Self {
         Self {
             schema: SCHEMA_VERSION,
@@ -291,6 +301,7 @@ impl Header {
             victim: None,
             policies: Vec::new(),
             autogroups: None,
+            cgroups: None,
             soakers: Vec::new(),
             ended_early: None,
             paced: None,
@@ -305,39 +316,39 @@ impl Header {
 /// The interval over which one CPU's time is accounted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Books {
-    /// Which CPU.
+    /// CPU.
     pub cpu: Cpu,
-    /// Opened at, on `CLOCK_MONOTONIC`.
+    /// Start, on `CLOCK_MONOTONIC`.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Closed at.
+    /// End, on `CLOCK_MONOTONIC`.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
 }
 
 impl Books {
-    /// The time to account for.
+    /// Length of the interval, which the accounts must add up to.
     pub fn elapsed(&self) -> Nanos {
         self.end - self.begin
     }
 }
 
-/// What the observer could see, and what not.
+/// Coverage of the observation and its limitations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
-    /// What the tracer watched; nothing where there was none.
+    /// Hooks that the tracer watched; empty without a tracer.
     pub attached: Vec<Hook>,
-    /// What could not be seen, one by one.
+    /// Limitations.
     pub limitations: Vec<Limitation>,
-    /// Losses while recording, by CPU.
+    /// Losses during the recording, by CPU.
     pub lost: Vec<Loss>,
-    /// Whether every way into the kernel was watched, so that a gap without a span proves that
-    /// the kernel ran nothing in it.
+    /// Whether every kernel entry was watched. If so, a gap without a span proves that the kernel
+    /// ran nothing in it.
     pub every_entry_watched: bool,
 }
 
 impl Coverage {
-    /// What was lost on `cpu`.
+    /// Total losses on `cpu`.
     pub fn lost_on(&self, cpu: Cpu) -> Loss {
         let lost = self.lost.iter().filter(|loss| loss.cpu == cpu);
         lost.fold(Loss::none(cpu), |sum, loss| Loss {
@@ -354,22 +365,22 @@ impl Coverage {
     }
 }
 
-/// Events that were seen but could not be kept.
+/// Events that were observed but could not be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Loss {
-    /// Where.
+    /// CPU.
     pub cpu: Cpu,
-    /// How many spans, exactly; of a part of a recording, how many of the whole.
+    /// Exact number of lost spans. For part of a recording, the number for the whole.
     pub events: u64,
-    /// Their own time, exactly: it is in the books as unexplained.
+    /// Exact own time of the lost spans, which the accounts show as unexplained.
     #[serde(rename = "self_ns")]
     pub self_time: Nanos,
-    /// How many of a probe's gaps.
+    /// Number of lost probe gaps.
     pub gaps: u64,
 }
 
 impl Loss {
-    /// Nothing was lost.
+    /// No loss on `cpu`.
     pub const fn none(cpu: Cpu) -> Self {
         Self {
             cpu,
@@ -380,26 +391,26 @@ impl Loss {
     }
 }
 
-/// What observing cost, measured in the same run.
+/// Cost of the observation, measured in the same run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCost {
-    /// From the start of loading the tracer until it was attached.
+    /// Time from starting to load the tracer until it was attached.
     #[serde(rename = "load_time_ns")]
     pub load: Nanos,
-    /// CPU time of the tool's threads during the recording, the probes' left out.
+    /// CPU time of ticktax's threads during the recording, without probes.
     #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
-    /// Most memory that the process held, in bytes.
+    /// Peak memory of the process, in bytes.
     pub memory_bytes: u64,
-    /// Tracepoint hits that ran a program of the tracer.
+    /// Tracepoint hits that ran one of the tracer's BPF programs.
     pub events: u64,
-    /// CPU time inside the tracer's programs, where the kernel kept statistics of them.
+    /// CPU time inside the tracer's BPF programs, if the kernel collected statistics.
     #[serde(rename = "tracer_time_ns")]
     pub tracer: Option<Nanos>,
-    /// The nice value at which the tool emptied its buffers, -20 to 19, at the end.
+    /// Final nice value of the thread that drains the buffers, -20 to 19.
     #[serde(default)]
     pub nice: i32,
-    /// Whether it did so on other CPUs than the watched program ran on.
+    /// Whether that thread avoided the CPUs of the watched program.
     #[serde(default)]
     pub apart: bool,
 }
@@ -407,19 +418,19 @@ pub struct ToolCost {
 /// The audited command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandReport {
-    /// What was run, with its arguments.
+    /// Command and arguments.
     pub argv: Vec<String>,
-    /// Its process id.
+    /// Process id.
     pub pid: i32,
-    /// Its exit code; 128 + the signal's number when a signal ended it; `None` when it was still
-    /// running as the audit ended.
+    /// Exit code, or 128 + the signal number if a signal ended it; `None` if it was still running
+    /// when the audit ended.
     pub exit: Option<i32>,
 }
 
-/// Consumes a recording's rows as they come: a ledger, a file, a finder of beats.
+/// A consumer of a recording's rows, such as a ledger, a file or a search for periodic sources.
 pub trait RowSink {
-    /// Takes one row. Rows of one CPU come in the order in which they ended; rows of different
-    /// CPUs come in any order.
+    /// Takes one row. Rows of one CPU arrive in the order in which they ended. Rows of different
+    /// CPUs arrive in any order.
     fn row(&mut self, sources: &crate::SourceTable, row: &Row);
 }
 
@@ -443,17 +454,17 @@ pub trait RowSource {
 }
 
 impl Row {
-    /// The CPU that it is of.
+    /// CPU.
     pub fn cpu(&self) -> Cpu {
         self.span().cpu
     }
 
-    /// Its source.
+    /// Source.
     pub fn source(&self) -> SourceId {
         self.span().source
     }
 
-    /// The interval: the span itself, the window that was summed over, or the moment of an edge.
+    /// The interval: the span itself, the window of a sum, or the instant of an edge.
     pub fn span(&self) -> &Span {
         match self {
             Self::Span(span) => span,

@@ -1,25 +1,25 @@
-//! What real threads did that performed a scenario's programs.
+//! Results of the real threads that performed a scenario's programs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// What one of the threads did.
+/// Result of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayedTask {
-    /// Frames that it began.
+    /// Frames started.
     pub frames: u64,
-    /// Steps on a grid that were left out, because the one before took too long.
+    /// Steps on a fixed time grid that were skipped because the previous step overran.
     pub overshot: u64,
-    /// Steps that worked.
+    /// Steps that used CPU time.
     pub bursts: u64,
-    /// Sleeps that ended in time.
+    /// Sleeps that ended on time.
     pub sleeps: u64,
-    /// The CPU time that was asked of it.
+    /// CPU time that the scenario requested.
     #[serde(rename = "asked_ns")]
     pub asked: Nanos,
-    /// The CPU time that it used, by its own clock.
+    /// CPU time used, according to the thread's CPU clock.
     #[serde(rename = "ran_ns")]
     pub ran: Nanos,
 }

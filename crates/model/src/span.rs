@@ -1,4 +1,4 @@
-//! Spans: who held a CPU, from when, for how long.
+//! Spans: intervals on a CPU with their start, duration and source.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,36 +9,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// What a CPU was doing, in the order of who may interrupt whom, lowest first.
+/// Kind of activity of a CPU, ordered by who may interrupt whom, lowest first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Nothing to run.
+    /// Idle: nothing to run.
     Idle,
-    /// A thread, of a program or of the kernel.
+    /// A thread of a program or of the kernel.
     Task,
     /// Deferred interrupt work (`NET_RX`, `TIMER`, …), wherever it ran.
     Softirq,
-    /// A hardware interrupt, the local timer's and those from other CPUs included.
+    /// A hardware interrupt, including the local timer and inter-processor interrupts.
     Irq,
     /// A non-maskable interrupt.
     Nmi,
-    /// Time that the hypervisor says it took.
+    /// Time that the hypervisor reports as stolen.
     Steal,
-    /// A loss that a probe saw, whatever its cause.
+    /// Time missing from a probe's loop, for any cause.
     Gap,
-    /// Time that a thread wanted to run and was not allowed to. It is no CPU's time: others run
-    /// meanwhile, or nobody.
+    /// Time in which a thread was runnable but held back. It is not CPU time: the CPU ran something
+    /// else or idled.
     Wait,
-    /// A frame of a paced loop, from when it began until its work was done: who had the CPU
-    /// meanwhile is a matter of other rows.
+    /// A frame of a paced loop, from its start until its work was done. Other rows show what ran on
+    /// the CPU in that time.
     Frame,
 }
 
 impl Kind {
-    /// Every kind, lowest first.
+    /// All kinds, lowest first.
     pub const ALL: [Self; 9] = [
         Self::Idle,
         Self::Task,
@@ -51,7 +51,7 @@ impl Kind {
         Self::Frame,
     ];
 
-    /// The word for it, as files and statements write it.
+    /// Word used in files and statements.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// The kind that [`Kind::name`] gives this word to.
+    /// The inverse of [`Kind::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -78,27 +78,27 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Whose a thread is.
+/// Owner of a thread.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
-    /// The kernel: its threads, and everything that is not a thread.
+    /// The kernel: its threads, and all activity outside threads.
     Kernel,
-    /// A program of the user's.
+    /// A user's program.
     Program,
-    /// ticktax: its collector and its own work.
+    /// ticktax itself: its collector and its other work.
     Tool,
-    /// A probe of ticktax: time that it spends on purpose to see what is left.
+    /// A probe of ticktax, which uses CPU time on purpose to measure what remains.
     Probe,
 }
 
 impl Owner {
-    /// Every owner.
+    /// All owners.
     pub const ALL: [Self; 4] = [Self::Kernel, Self::Program, Self::Tool, Self::Probe];
 
-    /// The word for it, as files write it.
+    /// Word used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -108,40 +108,41 @@ impl Owner {
         }
     }
 
-    /// The owner that [`Owner::name`] gives this word to.
+    /// The inverse of [`Owner::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|owner| owner.name() == name)
     }
 }
 
-/// The thread behind a span.
+/// The thread of a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Thread {
     /// Process id (the kernel's `tgid`).
     pub pid: i32,
     /// Thread id (the kernel's `pid`).
     pub tid: i32,
-    /// Name of the process that it belongs to.
+    /// Name of its process.
     pub program: Arc<str>,
 }
 
-/// Where a span's time went, in the words that a person would use.
+/// The source of a span: what a CPU spent the time on, under the name that people use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// What the CPU was doing.
+    /// Kind of activity.
     pub kind: Kind,
-    /// Whose doing it was.
+    /// Owner.
     pub owner: Owner,
-    /// `local_timer`, `virtio0-req.0`, `NET_RX`, `kworker/0:1`, a thread's name.
+    /// Name, such as `local_timer`, `virtio0-req.0`, `NET_RX`, `kworker/0:1` or a thread's name.
     pub name: Arc<str>,
-    /// The function or the cause within it: a timer's, a work item's; empty where there is none.
+    /// Function or cause within the source, such as a timer's function or a work item; may be
+    /// empty.
     pub detail: Arc<str>,
-    /// The thread, where the time was a thread's.
+    /// The thread, if the source is one.
     pub thread: Option<Thread>,
 }
 
 impl Source {
-    /// A source in the kernel that is no thread: an interrupt, a softirq, idling.
+    /// A kernel source that is not a thread: an interrupt, a softirq or idle time.
     pub fn kernel(kind: Kind, name: &str, detail: &str) -> Self {
         Self {
             kind,
@@ -152,7 +153,7 @@ impl Source {
         }
     }
 
-    /// A CPU with nothing to run.
+    /// The source of idle time.
     pub fn idle() -> Self {
         Self::kernel(Kind::Idle, "idle", "")
     }
@@ -168,11 +169,11 @@ impl fmt::Display for Source {
     }
 }
 
-/// A [`Source`] by its place in a [`SourceTable`].
+/// Index of a [`Source`] in a [`SourceTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
-/// The sources of a recording, each once. Spans point into it, so that a span stays small.
+/// The distinct sources of a recording. Spans refer to them by index, which keeps spans small.
 #[derive(Clone, Debug, Default)]
 pub struct SourceTable {
     sources: Vec<Source>,
@@ -180,7 +181,7 @@ pub struct SourceTable {
 }
 
 impl SourceTable {
-    /// The id of `source`, which is added when it is new.
+    /// The id of `source`, which is added if it is new.
     pub fn intern(&mut self, source: Source) -> SourceId {
         if let Some(&id) = self.ids.get(&source) {
             return id;
@@ -191,25 +192,25 @@ impl SourceTable {
         id
     }
 
-    /// The source that `id` was given for.
+    /// The source with the given id.
     ///
     /// # Panics
-    /// When `id` is another table's.
+    /// If `id` does not belong to this table.
     pub fn get(&self, id: SourceId) -> &Source {
         &self.sources[id.0 as usize]
     }
 
-    /// How many sources there are.
+    /// Number of sources.
     pub fn len(&self) -> usize {
         self.sources.len()
     }
 
-    /// Whether there is no source yet.
+    /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// All sources with their ids, in the order in which they came.
+    /// All sources with their ids, in order of insertion.
     pub fn iter(&self) -> impl Iterator<Item = (SourceId, &Source)> {
         (0u32..).map(SourceId).zip(&self.sources)
     }
@@ -218,21 +219,21 @@ impl SourceTable {
 /// One interval on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where.
+    /// CPU.
     pub cpu: Cpu,
-    /// When it began, on `CLOCK_MONOTONIC`.
+    /// Start, on `CLOCK_MONOTONIC`.
     pub start: Nanos,
-    /// How long it lasted on the wall.
+    /// Wall-clock duration.
     pub dur: Nanos,
-    /// `dur` without what interrupted it. It can be negative by the few ns of a race between a
-    /// softirq's bookkeeping and an interrupt; the sum over a CPU is exact all the same.
+    /// Own time: `dur` minus interruptions. It can be negative by a few ns when an interrupt races
+    /// with a softirq's bookkeeping. The sum over a CPU is exact nevertheless.
     pub self_time: Nanos,
-    /// Whose time it was.
+    /// Source.
     pub source: SourceId,
 }
 
 impl Span {
-    /// When it ended.
+    /// End.
     pub fn end(&self) -> Nanos {
         self.start + self.dur
     }
@@ -243,7 +244,7 @@ mod tests {
     use super::{Kind, Owner, Source, SourceTable};
 
     #[test]
-    fn a_word_reads_back_as_what_it_was_written_for() {
+    fn names_of_kinds_and_owners_round_trip() {
         assert!(
             Kind::ALL
                 .iter()
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_kept_once() {
+    fn interning_a_source_twice_returns_the_same_id() {
         let mut table = SourceTable::default();
         let idle = table.intern(Source::idle());
         let rx = table.intern(Source::kernel(Kind::Softirq, "NET_RX", ""));

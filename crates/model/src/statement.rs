@@ -1,7 +1,7 @@
-//! The statement: what the books of a recording say, ready to be printed.
+//! The statement: the accounts of a recording, ready to be printed.
 //!
-//! A statement holds every number that a renderer shows. A renderer computes nothing but shares
-//! and units, so that the terminal, JSON and whatever comes next cannot disagree.
+//! A statement holds every number that a renderer shows. Renderers compute only shares and units,
+//! so the terminal, JSON and other formats cannot disagree.
 
 use std::collections::BTreeMap;
 
@@ -20,140 +20,142 @@ mod class;
 
 pub use class::{Class, Holder};
 
-/// What a recording's books say.
+/// The accounts of a recording and everything derived from them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Statement {
-    /// Version of the program that wrote it.
+    /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// Which world it is about.
+    /// Whether it comes from a real machine, a lab guest or the simulator.
     pub world: World,
-    /// How much could be seen.
+    /// Capability level: how much could be observed.
     pub level: Level,
-    /// The machine.
+    /// Machine.
     pub machine: Machine,
-    /// Start, as seconds since 1970 on the wall clock.
+    /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Which part of a longer recording it is of, where it is of one.
+    /// Position within a longer recording, if only part of one was analysed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<RecordingPart>,
-    /// Every account of the machine, all CPUs together, largest first within its class.
+    /// Accounts of the machine over all CPUs, largest first within each class.
     pub accounts: Vec<Account>,
-    /// The books of each CPU.
+    /// Accounts by CPU.
     pub cpus: Vec<CpuBooks>,
-    /// Whether it all adds up.
+    /// Check that the accounts add up.
     pub balance: Balance,
-    /// Who waited for a CPU behind whom, where it was asked for and is known.
+    /// Run-queue waits and their causes, if requested and known.
     #[serde(default)]
     pub waits: Option<crate::waits::WaitStatement>,
-    /// What delayed packets, where any woke a thread or the kernel counted some that it could not take.
+    /// Packet delays, if packets woke a thread or the kernel counted dropped packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<crate::packet_path::PacketPaths>,
-    /// Programs that wanted to run and were not allowed to, longest wait first.
+    /// Programs that were runnable but throttled, longest wait first.
     #[serde(default)]
     pub throttled: Vec<ThrottledProgram>,
-    /// What the probes saw, where they ran.
+    /// Gaps measured by the probes, if any ran.
     pub gaps: Option<GapStatement>,
-    /// What repeats, where it was looked for.
+    /// Periodic sources, if they were searched for.
     #[serde(default)]
     pub beats: Option<crate::beats::BeatStatement>,
-    /// What could not be seen.
+    /// Coverage and limitations of the observation.
     pub coverage: Coverage,
-    /// How the probes' clock was checked.
+    /// Check of the probes' clock.
     pub clock: Option<ClockReport>,
-    /// The probes.
+    /// Probes.
     pub probes: Vec<ProbeReport>,
-    /// The soakers.
+    /// Soakers.
     #[serde(default)]
     pub soakers: Vec<SoakReport>,
-    /// What observing cost.
+    /// Cost of the observation.
     pub cost: ToolCost,
     /// The audited command.
     pub command: Option<CommandReport>,
-    /// What happened to the program whose time was asked for.
+    /// The program that the analysis is about.
     #[serde(default)]
     pub victim: Option<VictimStatement>,
-    /// Time lost to the scarcity of a resource, on the whole machine, by the kernel's own clocks.
+    /// Pressure stall information of the whole machine, by resource.
     #[serde(default)]
     pub pressure: BTreeMap<String, Pressure>,
-    /// What the hypervisor's clock says that it took from all CPUs meanwhile, whatever ran there: it may be in any
-    /// account. `None` where there is no such clock, or, in a guest, one that has never run.
+    /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock. It
+    /// can be part of any account. `None` without such a clock, or if it never advanced in a guest.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// How many threads ran or waited for a CPU, on the whole machine.
+    /// Number of threads that ran or waited for a CPU, on the whole machine.
     #[serde(default)]
     pub run_queue: Option<RunQueue>,
-    /// What the kernel's own accounting says, beside what was traced.
+    /// Comparison with the kernel's own accounting.
     #[serde(default)]
     pub accounting: Option<crate::accounting::AccountingStatement>,
-    /// What the timer's tick cost, where it could be told.
+    /// Cost of the timer tick, if it could be determined.
     #[serde(default)]
     pub tick: Option<crate::tick::TickBill>,
-    /// What is configured and not in effect, the worst first.
+    /// Settings that are configured but not in effect, most severe first.
     #[serde(default)]
     pub findings: Vec<crate::finding::Finding>,
-    /// What to do, the costliest first.
+    /// Recommended actions, largest cost first.
     #[serde(default)]
     pub advice: Vec<crate::advice::Advice>,
 }
 
-/// One account: whose time, and how much.
+/// One account: a use of CPU time and its total.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
-    /// Its class.
+    /// Class.
     pub class: Class,
-    /// The name that a person would use.
+    /// Readable name.
     pub name: String,
-    /// Process id, where the account is a program's.
+    /// Process id, if the account is a program.
     pub pid: Option<i32>,
-    /// Whether its time is from the kernel's counters, which many kernels update only at the tick.
+    /// Whether its time comes from the kernel's counters, which many kernels update only at the
+    /// tick.
     pub sampled: bool,
-    /// Time, over all CPUs.
+    /// Total time over all CPUs.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// The intervals that it came in.
+    /// Intervals that make up the time.
     #[serde(flatten)]
     pub intervals: Intervals,
-    /// The longest of them; `None` where it has no row of its own.
+    /// The longest interval; `None` if it has no separate row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Moment>,
-    /// Parts of it by function, work item or thread, largest first; they sum to at most `time`.
+    /// Breakdown by function, work item or thread, largest first. The parts add up to at most
+    /// `time`.
     pub parts: Vec<Part>,
 }
 
 /// A part of an account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
-    /// A timer's or work item's function, a page fault, a thread.
+    /// A timer function, a work item's function, a page fault or a thread.
     pub name: String,
     /// Time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// How many intervals.
+    /// Number of intervals.
     pub count: u64,
-    /// The longest interval.
+    /// Longest interval.
     #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
 }
 
-/// The books of one CPU.
+/// The accounts of one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuBooks {
-    /// Which CPU.
+    /// CPU.
     pub cpu: Cpu,
-    /// The time to account for.
+    /// Elapsed time, which the classes must add up to.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// What was accounted for, by class; a class without time is left out.
+    /// Time by class. Classes without time are left out.
     pub classes: Vec<ClassTime>,
 }
 
 /// The time of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassTime {
-    /// Which class.
+    /// Class.
     pub class: Class,
-    /// How much.
+    /// Time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
@@ -164,36 +166,37 @@ impl CpuBooks {
         self.of_all(|other| other == class)
     }
 
-    /// The time of the classes that `belongs` says yes to.
+    /// The time of all classes that satisfy `belongs`.
     pub fn of_all(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
         let parts = self.classes.iter().filter(|part| belongs(part.class));
         parts.map(|part| part.time).sum()
     }
 }
 
-/// Whether the books balance.
+/// Check that the accounts balance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Balance {
-    /// The elapsed time of all CPUs together.
+    /// Elapsed time of all CPUs together.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// The sum of all accounts, computed from them.
+    /// Sum of all accounts.
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
-    /// CPUs whose own sum differs from their elapsed time, and by how much.
+    /// CPUs whose accounts do not add up to their elapsed time, with the difference.
     #[serde(rename = "off_ns")]
     pub off: Vec<(Cpu, Nanos)>,
 }
 
 impl Statement {
-    /// The time of all accounts whose class `belongs` says yes to.
+    /// The time of all accounts whose class satisfies `belongs`.
     pub fn time_of(&self, belongs: impl Fn(Class) -> bool) -> Nanos {
         let accounts = self.accounts.iter();
         let accounts = accounts.filter(|account| belongs(account.class));
         accounts.map(|account| account.time).sum()
     }
 
-    /// Whether every nanosecond is where it belongs: the machine's, and the victim's.
+    /// Whether every nanosecond of the machine and of the watched program is in exactly one
+    /// account.
     pub fn balances(&self) -> bool {
         let victim = self.victim.as_ref();
         let threads = victim.and_then(|victim| victim.threads.as_ref());
@@ -208,103 +211,104 @@ impl Balance {
     }
 }
 
-/// Time for which a program wanted to run and was not allowed to. It is in no account, because no
-/// CPU spent it.
+/// Time in which a program was runnable but throttled. It belongs to no account, because no CPU
+/// spent it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThrottledProgram {
-    /// The program.
+    /// Program name.
     pub name: String,
-    /// Its process id.
+    /// Process id.
     pub pid: Option<i32>,
-    /// Why.
+    /// Reason.
     pub why: OffCpuReason,
-    /// For how long, the times of its threads added up: each until it ran again, so with its wait for a CPU
-    /// once it was allowed to.
+    /// Total time of all its threads. Each interval lasts until the thread ran again, so it
+    /// includes the run-queue wait after the throttling.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// How many times, and for how long each.
+    /// Number and length of the intervals.
     #[serde(flatten)]
     pub intervals: Intervals,
 }
 
-/// What the probes' gaps were made of.
+/// The contents of the probes' gaps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapStatement {
-    /// Which probe saw them.
+    /// Kind of probe.
     pub probe: ProbeKind,
-    /// The time over which the probes measured, all CPUs together.
+    /// Time that the probes measured, over all CPUs.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// Gaps of at least [`GapStatement::FLOOR`] in which no program ran.
     pub long: GapParts,
-    /// The shorter ones, down to the probe's threshold.
+    /// Shorter gaps, down to the probe's threshold.
     pub short: GapParts,
-    /// Gaps of a spinning probe in which a program ran, or ticktax itself: the probe gave the CPU
-    /// away, as it should, and these are no losses.
+    /// Gaps in which a program or ticktax ran. The spin probe yielded the CPU as intended, so these
+    /// are not losses.
     #[serde(default)]
     pub yielded: GapParts,
-    /// The longest gaps, longest first, with what was in them.
+    /// The longest gaps and their contents, longest first.
     pub worst: Vec<WorstGap>,
-    /// Gaps by what they held, the costliest first.
+    /// Gaps grouped by contents, largest total first.
     pub causes: Vec<GapCause>,
-    /// What an empty gap proves, CPU by CPU.
+    /// Strength of the proof that empty gaps give, by CPU.
     #[serde(default)]
     pub proofs: Vec<crate::witness::CpuProof>,
-    /// What entry and exit take, by what they are around, and what was too long for that.
+    /// Bounds for kernel entry and exit, by the activity around which they occur, and the gaps that
+    /// exceed them.
     #[serde(default)]
     pub entry_exit: Vec<EntryExitBound>,
 }
 
 impl GapStatement {
-    /// Gaps from this length on count for coverage.
+    /// Shortest gap that counts for coverage.
     pub const FLOOR: Nanos = Nanos(1_000);
 }
 
-/// How long getting into and out of the kernel takes around one thing, and what was longer.
+/// Time of kernel entry and exit around one kind of activity, and the gaps that took longer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EntryExitBound {
-    /// What it is around: the account of what came first in the gaps.
+    /// The account of the first activity in the gaps.
     pub around: String,
-    /// How many gaps.
+    /// Number of gaps.
     pub count: u64,
-    /// The median.
+    /// Median time of entry and exit.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// The most that counts as entry and exit.
+    /// Maximum time that is attributed to entry and exit.
     #[serde(rename = "bound_ns", alias = "most_ns")]
     pub bound: Nanos,
-    /// How many took longer. Of these the median is entry and exit, the rest is not.
+    /// Number of gaps beyond the bound. The median of their time is attributed to entry and exit.
     pub beyond_count: u64,
-    /// That rest: outside, or unexplained.
+    /// Remaining time of the gaps beyond the bound. It counts as outside or unexplained.
     #[serde(rename = "beyond_ns")]
     pub beyond: Nanos,
 }
 
-/// Gaps, and the four parts of their time.
+/// A set of gaps, with their time divided into four parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GapParts {
-    /// The gaps themselves.
+    /// Number and lengths of the gaps.
     #[serde(flatten)]
     pub gaps: Intervals,
-    /// Their time. It is the sum of the four parts.
+    /// Total time, which is the sum of the four parts.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// In spans that have a name.
+    /// Time in spans with a known source.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
-    /// Getting into and out of the kernel around those.
+    /// Time of kernel entry and exit around those spans.
     #[serde(rename = "entry_exit_ns")]
     pub entry_exit: Nanos,
-    /// Nothing ran in the kernel, and the trace proves it.
+    /// Time in which the trace proves that the kernel ran nothing.
     #[serde(rename = "outside_ns")]
     pub outside: Nanos,
-    /// None of these.
+    /// The remaining time.
     #[serde(rename = "unexplained_ns")]
     pub unexplained: Nanos,
 }
 
 impl GapParts {
-    /// The share of the time that is explained: by name, entry and exit, or proof.
+    /// Share of the time that is explained by spans, entry and exit, or proof.
     pub fn coverage(&self) -> f64 {
         if self.time == Nanos::ZERO {
             1.0
@@ -317,20 +321,20 @@ impl GapParts {
 /// One long gap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorstGap {
-    /// Where.
+    /// CPU.
     pub cpu: Cpu,
-    /// When, since the recording began.
+    /// Start, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// How long.
+    /// Length.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// What was in it, costliest first.
+    /// Contents, largest first.
     pub parts: Vec<Part>,
 }
 
 impl WorstGap {
-    /// Where to look for it.
+    /// The gap's place in the recording.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -340,23 +344,23 @@ impl WorstGap {
     }
 }
 
-/// Gaps that had the same things in them.
+/// Gaps with the same contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapCause {
-    /// What was in them, joined by ` + `; `outside` or `unexplained` where nothing was.
+    /// Contents, joined by ` + `; `outside` or `unexplained` if the gaps are empty.
     pub name: String,
-    /// How many.
+    /// Number of gaps.
     pub count: u64,
-    /// Their time.
+    /// Total time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// The part of it in spans that have a name.
+    /// Time in spans with a known source.
     #[serde(rename = "named_ns")]
     pub named: Nanos,
-    /// The median gap.
+    /// Median gap.
     #[serde(rename = "median_ns")]
     pub median: Option<Nanos>,
-    /// The longest.
+    /// Longest gap.
     #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
 }

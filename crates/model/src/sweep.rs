@@ -1,69 +1,69 @@
-//! What came of a sweep over a scenario, for a person: the points themselves are a table.
+//! Summary of a parameter sweep over a scenario. The points themselves are in a separate table.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// How a sweep ended, and its extreme points.
+/// Outcome of a sweep and its extreme points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridStatement {
-    /// The scenario's file.
+    /// Scenario file.
     pub scenario: String,
-    /// The axes' names, with how many values each has.
+    /// Name of each axis and its number of values.
     pub axes: Vec<(String, u64)>,
-    /// How many points there are.
+    /// Number of points.
     pub points: u64,
-    /// How many of them were there already when it began.
+    /// Points that an earlier run had already computed.
     pub found: u64,
-    /// Records of the journal that were damaged, and whose points were run again.
+    /// Damaged journal records. Their points were run again.
     pub damaged: u64,
-    /// How many could not be run.
+    /// Points that could not be run.
     pub failed: u64,
-    /// The first of those.
+    /// The first failed points.
     pub failures: Vec<PointFailure>,
-    /// Events that were simulated this time.
+    /// Events simulated in this run.
     pub events: u64,
-    /// How long that took.
+    /// Wall-clock time of this run.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// The file that has the points.
+    /// File that holds the points.
     pub results: String,
-    /// The highest and lowest of a column, where one was named.
+    /// Extreme points of a column, if a column was named.
     pub ranking: Option<Ranking>,
 }
 
 /// A point that could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PointFailure {
-    /// Its number, from 0.
+    /// Point number, from 0.
     pub point: u64,
-    /// Its values, an axis each.
+    /// Values of the point, one per axis.
     pub values: Vec<String>,
-    /// Why not.
+    /// Reason of the failure.
     pub why: String,
 }
 
-/// Points by one column.
+/// Extreme points of one column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ranking {
-    /// The column.
+    /// Column name.
     pub column: String,
-    /// How many points have a value there.
+    /// Number of points that have a value in this column.
     pub points: u64,
-    /// The highest, the highest first.
+    /// Points with the highest values, in descending order.
     pub highest: Vec<RankedPoint>,
-    /// The lowest, the lowest first; no point is in both.
+    /// Points with the lowest values, in ascending order. No point is also in `highest`.
     pub lowest: Vec<RankedPoint>,
 }
 
-/// A point with its value.
+/// A point and its value in the ranked column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankedPoint {
-    /// Its number, from 0.
+    /// Point number, from 0.
     pub point: u64,
-    /// Its values, an axis each.
+    /// Values of the point, one per axis.
     pub values: Vec<String>,
-    /// What it has in the column.
+    /// Value in the ranked column.
     pub value: f64,
 }

@@ -1,4 +1,4 @@
-//! The tick's bill: how often the timer's tick came, what each cost, and what that makes a day.
+//! The tick bill: how often the timer tick came, its cost per tick, and its cost per day.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,72 +7,73 @@ use crate::machine::TickMode;
 use crate::statement::Part;
 use crate::{Cpu, Intervals, Nanos};
 
-/// What the timer's tick did and cost during a recording.
+/// Number and cost of timer ticks during a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickBill {
-    /// What it was made from, and so what it can tell.
+    /// Data from which the bill was computed. It determines what the bill can contain.
     pub basis: Basis,
-    /// Frequency that the kernel was built for, in Hz.
+    /// Tick frequency that the kernel was built for, in Hz.
     pub hz_configured: Option<u32>,
-    /// Frequency in which the kernel tells programs of CPU time (`USER_HZ`, `AT_CLKTCK`), in Hz.
-    /// It says nothing about the tick.
+    /// Unit in which the kernel reports CPU time to programs (`USER_HZ`, `AT_CLKTCK`), in Hz. It is
+    /// unrelated to the tick's frequency.
     pub user_hz: Option<u32>,
-    /// How the tick behaves by the machine's settings.
+    /// Tick behaviour according to the machine's settings.
     pub mode: Option<TickMode>,
-    /// The boot parameters that concern the tick, as they were typed.
+    /// Boot parameters that affect the tick, as given.
     pub parameters: Vec<String>,
-    /// What was counted on each CPU.
+    /// Ticks of each CPU.
     pub cpus: Vec<CpuTicks>,
-    /// What the ticks cost, where single intervals or sums of them were seen.
+    /// Cost of the ticks, if their intervals, or sums of them, were recorded.
     pub cost: Option<TickCost>,
-    /// What it makes for many machines like this one, where that was asked for.
+    /// Extrapolation to many machines like this one, if requested.
     #[serde(default)]
     pub fleet: Option<Fleet>,
 }
 
 impl TickBill {
-    /// Ticks on all CPUs, and the time over which they were counted.
+    /// Ticks of all CPUs, and the time over which they were counted.
     pub fn all(&self) -> Ticks {
         Ticks::sum(self.cpus.iter().map(|cpu| cpu.all))
     }
 }
 
-/// What a bill was made from.
+/// Data from which a bill was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// The single intervals of the tick's own timer function.
+    /// Individual intervals of the tick's timer function.
     Spans,
-    /// Sums of these over windows: nothing that needs the order of two events is known.
+    /// Sums of those intervals over time windows. Nothing that depends on the order of events is
+    /// known.
     Sums,
-    /// Every interrupt of the local timer, since no timer function was seen (without
-    /// high-resolution timers there is none): some may have been no tick.
+    /// All local timer interrupts, because no timer function was observed. Kernels without
+    /// high-resolution timers have none. Some of the interrupts were possibly not ticks.
     Interrupts,
-    /// The kernel's count of the local timer's interrupts: other timers' are among them, so the
-    /// ticks are at most so many.
+    /// The kernel's count of local timer interrupts. It includes other timers, so it is an upper
+    /// bound for the ticks.
     Counters,
 }
 
-/// A number of ticks, and the time in which they came.
+/// A number of ticks, and the time over which they were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ticks {
-    /// How many.
+    /// Number of ticks.
     pub count: u64,
-    /// In how much time.
+    /// Time over which they were counted.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
 impl Ticks {
-    /// Ticks a second; `None` where there was no time.
+    /// Ticks per second; `None` if the time is zero.
     pub fn rate(&self) -> Option<f64> {
         (self.time > Nanos::ZERO).then(|| self.count as f64 / self.time.as_secs_f64())
     }
 
-    /// All of these together.
+    /// Sum of counts and times.
     pub fn sum(all: impl Iterator<Item = Self>) -> Self {
         all.fold(Self::default(), |sum, ticks| Self {
-            // A statement in a file can hold any number.
+            // Saturating: a statement in a file can hold any number.
             count: sum.count.saturating_add(ticks.count),
             time: sum.time + ticks.time,
         })
@@ -82,97 +83,98 @@ impl Ticks {
 /// The ticks of one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTicks {
-    /// Which CPU.
+    /// CPU.
     pub cpu: Cpu,
-    /// All of them.
+    /// All ticks.
     pub all: Ticks,
-    /// Those that came while a program or the kernel ran.
+    /// Ticks while a program or the kernel was running.
     pub busy: Option<Ticks>,
-    /// Those that came while a probe of ticktax kept the CPU from idling.
+    /// Ticks while a probe of ticktax kept the CPU from idling.
     pub probed: Option<Ticks>,
-    /// Those that came while there was nothing to run.
+    /// Ticks while there was nothing to run.
     pub idle: Option<Ticks>,
-    /// How fast they followed each other while the CPU did not idle.
+    /// Tick frequency while the CPU was not idle.
     pub frequency: Option<Frequency>,
-    /// How often the kernel stopped the tick, by its own account.
+    /// Times that the kernel stopped the tick, according to the kernel.
     pub stopped: Option<u64>,
-    /// Pauses of at least two ticks in which the CPU idled.
+    /// Pauses between ticks of at least two tick periods in which the CPU idled.
     pub pauses: u64,
-    /// The ticks that these pauses saved.
+    /// Ticks avoided by these pauses.
     pub saved: u64,
-    /// By how much the kernel's count of the local timer's interrupts grew.
+    /// Increase of the kernel's count of local timer interrupts.
     pub interrupts: Option<u64>,
 }
 
 /// A measured frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Frequency {
-    /// In Hz.
+    /// Frequency, in Hz.
     #[serde(rename = "rate_hz")]
     pub hz: f64,
-    /// Half the interval that holds the truth in 95 of 100 recordings, in Hz.
+    /// Half-width of the 95 % confidence interval, in Hz.
     #[serde(rename = "plus_minus_hz")]
     pub plus_minus: f64,
-    /// From how many intervals between two ticks.
+    /// Number of intervals between consecutive ticks that were measured.
     pub intervals: u64,
 }
 
-/// What the ticks cost.
+/// Cost of the ticks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickCost {
-    /// How many ticks, and how long. Of [`Basis::Sums`] the lengths are of the tick's function alone.
+    /// Number and length of the ticks. With [`Basis::Sums`], the lengths cover only the tick's
+    /// function.
     #[serde(flatten)]
     pub ticks: Intervals,
-    /// The time of their interrupts: the tick's function and the interrupt around it, without
-    /// other timers' functions in the same interrupt.
+    /// Time of the tick interrupts: the tick's function and the interrupt around it, without other
+    /// timers' functions in the same interrupt.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// What ran within the interrupt, largest first; sums to `time`.
+    /// Breakdown of `time`, largest first. The parts add up to `time`.
     pub within: Vec<Part>,
-    /// Softirqs that ran as the interrupt returned, by name, largest first: the scheduler's
-    /// balancing, RCU's callbacks, timers that were due.
+    /// Softirqs that ran on return from the interrupt, by name, largest first: load balancing, RCU
+    /// callbacks, expired timers.
     pub softirqs: Vec<Part>,
-    /// Getting into and out of the kernel, as a spinning probe saw it around single ticks.
+    /// Cost of kernel entry and exit around single ticks, as measured by a spin probe.
     pub around: Option<Around>,
-    /// The time of the ticks and of these softirqs, in seconds a second of the machine, all CPUs
-    /// together: the number of cores that they keep busy.
+    /// CPU time of the ticks and these softirqs per second, summed over all CPUs: the number of
+    /// cores that they keep busy.
     pub cores: Estimate,
 }
 
 impl TickCost {
-    /// The time of the softirqs.
+    /// Total time of the softirqs.
     pub fn softirq_time(&self) -> Nanos {
         self.softirqs.iter().map(|part| part.time).sum()
     }
 }
 
-/// Getting into and out of the kernel around ticks that had a gap of the probe for themselves.
+/// Cost of kernel entry and exit around ticks that were the only event in a probe gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Around {
-    /// How many such gaps.
+    /// Number of such gaps.
     pub count: u64,
-    /// The median.
+    /// Median.
     #[serde(rename = "median_ns")]
     pub median: Nanos,
-    /// The time that 99 of 100 stay below; `None` of too few to tell (299).
+    /// 99th percentile; `None` below 299 gaps, which are too few to bound it.
     #[serde(default, rename = "p99_ns")]
     pub p99: Option<Nanos>,
 }
 
-/// A number with the interval that holds the truth in 95 of 100 recordings.
+/// A number with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
-    /// The number.
+    /// Value.
     pub value: f64,
-    /// The interval's half; `None` where there was too little to tell it.
+    /// Half-width of the 95 % confidence interval; `None` if there was too little data.
     pub plus_minus: Option<f64>,
 }
 
 impl Estimate {
-    /// Seconds in a day, which turn cores into CPU seconds a day.
+    /// Seconds per day, to convert cores to CPU seconds per day.
     pub const DAY: f64 = 86_400.0;
 
-    /// This, `factor` times.
+    /// The estimate multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self {
@@ -185,9 +187,9 @@ impl Estimate {
 /// An extrapolation to many machines like this one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fleet {
-    /// How many guests there are on a host.
+    /// Number of guests on a host.
     pub guests: u32,
-    /// What the ticks of all of them cost, in cores of the host.
+    /// Cost of the ticks of all guests, in cores of the host.
     pub cores: Estimate,
 }
 
@@ -197,7 +199,7 @@ mod tests {
     use crate::Nanos;
 
     #[test]
-    fn sums_of_any_numbers_do_not_overflow() {
+    fn sums_saturate() {
         let most = Ticks {
             count: u64::MAX,
             time: Nanos(i64::MAX),

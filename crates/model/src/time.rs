@@ -1,4 +1,5 @@
-//! Time as the whole project counts it: signed nanoseconds, never a bare integer.
+//! Time as the whole project counts it: signed nanoseconds in a dedicated type, never a bare
+//! integer.
 
 use std::fmt;
 use std::iter::Sum;
@@ -8,12 +9,11 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A point in time or a length of time, in nanoseconds.
+/// A point in time or a duration, in nanoseconds.
 ///
-/// A point is on `CLOCK_MONOTONIC` of the machine that was observed (of the virtual machine, of the
-/// simulated one). The value is signed because the books subtract: an account may be overdrawn by a
-/// sampled clock, and a statement that hid it would lie. The range is ±292 years; a sum beyond it
-/// is the longest time.
+/// Points in time are on `CLOCK_MONOTONIC` of the observed machine, which can be a guest or
+/// simulated. The value is signed because accounts subtract: a sampled clock can overdraw an
+/// account, and hiding that would misreport it. The range is ±292 years, and arithmetic saturates.
 #[derive(
     Clone,
     Copy,
@@ -32,39 +32,38 @@ use serde::{Deserialize, Serialize};
 pub struct Nanos(pub i64);
 
 impl Nanos {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The latest time that can be told.
+    /// The largest representable time.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// A number of whole microseconds. A time that is too long, here and below, becomes the
-    /// longest.
+    /// Converts whole microseconds. This and the other conversions saturate.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// A number of whole milliseconds.
+    /// Converts whole milliseconds.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// A number of whole seconds.
+    /// Converts whole seconds.
     pub const fn from_secs(secs: i64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// A number of whole days.
+    /// Converts whole days.
     pub const fn from_days(days: i64) -> Self {
         Self::from_secs(days.saturating_mul(86_400))
     }
 
-    /// Whether it is no time at all.
+    /// Whether it is zero.
     pub const fn is_zero(&self) -> bool {
         self.0 == 0
     }
 
-    /// As it can be parsed again, rounded nowhere: `1.5ms`, `0s`. Negative times, which no option
-    /// takes, have a sign.
+    /// Formats the exact value so that it can be parsed again: `1.5ms`, `0s`. A negative time has a
+    /// sign, although no option accepts one.
     pub fn exact(self) -> String {
         let size = self.0.unsigned_abs();
         let fits = |(_, scale): &&(&str, u64)| size >= *scale;
@@ -81,12 +80,12 @@ impl Nanos {
         format!("{sign}{whole}.{}{unit}", part.trim_end_matches('0'))
     }
 
-    /// Seconds, for people and for floating-point arithmetic. Exact up to 2^53 ns (104 days).
+    /// Seconds, for display and floating-point arithmetic. Exact up to 2^53 ns (104 days).
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The share that this time is of `whole`; 0 when `whole` is nothing.
+    /// This time as a share of `whole`; 0 if `whole` is zero.
     pub fn share_of(self, whole: Self) -> f64 {
         if whole.0 == 0 {
             0.0
@@ -95,23 +94,23 @@ impl Nanos {
         }
     }
 
-    /// This, `factor` times, without what is left of a ns.
+    /// This time multiplied by `factor`, truncated to whole nanoseconds.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "what is too long is the longest time"
+        reason = "a float-to-integer cast saturates, as intended"
     )]
     pub fn times(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor) as i64)
     }
 
-    /// The time that two intervals, each given as (start, end), have in common.
+    /// Length of the overlap of two intervals, each given as (start, end).
     pub fn overlap(a: (Self, Self), b: (Self, Self)) -> Self {
         Self((a.1.min(b.1).0 - a.0.max(b.0).0).max(0))
     }
 }
 
-/// The units that [`Nanos::exact`] writes, the longest first.
+/// Units that [`Nanos::exact`] uses, longest first.
 const EXACT_UNITS: [(&str, u64); 4] = [
     ("s", 1_000_000_000),
     ("ms", 1_000_000),
@@ -119,7 +118,7 @@ const EXACT_UNITS: [(&str, u64); 4] = [
     ("ns", 1),
 ];
 
-/// The units that a duration is written in, and how many ns each is.
+/// Units accepted in durations, with their length in ns.
 const UNITS: [(&str, i64); 9] = [
     ("ns", 1),
     ("us", 1_000),
@@ -132,13 +131,13 @@ const UNITS: [(&str, i64); 9] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// Why a text is not a duration.
+/// A text that is not a valid duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid duration `{0}`: write 20s, 500ms, 3m or 1h30m")]
 pub struct DurationError(String);
 
-/// A duration of 0 or more as people write it: `20s`, `27.5us`, `1h30m`. Digits below a ns are left
-/// out. An error where there is no unit, or where it is longer than 292 years.
+/// Parses a duration of 0 or more: `20s`, `27.5us`, `1h30m`. Digits below 1 ns are dropped. A
+/// number without a unit and a duration above 292 years are errors.
 impl FromStr for Nanos {
     type Err = DurationError;
 
@@ -157,7 +156,7 @@ impl FromStr for Nanos {
     }
 }
 
-/// The first number with its unit, in ns, and what follows.
+/// The first number and its unit in ns, and the rest of the text.
 fn first_part(text: &str) -> Option<(i64, &str)> {
     let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit())?;
     let (number, tail) = text.split_at(digits);
@@ -166,7 +165,7 @@ fn first_part(text: &str) -> Option<(i64, &str)> {
     let (unit, tail) = tail.split_at(letters.unwrap_or(tail.len()));
     let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    // Digit by digit, so that no time is rounded on its way through a binary fraction.
+    // Integer arithmetic, so that no time is rounded through a binary fraction.
     let mut value = whole.parse::<i64>().ok()?.checked_mul(*scale)?;
     let (mut above, mut below) = (0_i64, 1_i64);
     for digit in part.chars() {
@@ -225,10 +224,10 @@ impl<'a> Sum<&'a Nanos> for Nanos {
     }
 }
 
-/// As a person reads it: three significant digits and a unit from `ns` to `s`.
+/// Formatting for people: three significant digits and a unit from `ns` to `s`.
 impl Nanos {
-    /// The time to two digits, with its unit: as much as a bucket of a
-    /// [`Histogram`](crate::Histogram) tells of a quantile.
+    /// Formats the time with two significant digits and a unit. That is the precision of a quantile
+    /// of a [`Histogram`](crate::Histogram).
     pub fn rough(self) -> String {
         const UNITS: [(u64, &str); 4] = [
             (1_000_000_000, "s"),
@@ -252,7 +251,7 @@ impl fmt::Display for Nanos {
         const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")];
         let ns = self.0 as f64;
         let size = ns.abs();
-        // The next unit begins where three digits would round up into it.
+        // Moves to the next unit as soon as three digits would round up to it.
         let (scale, unit) = UNITS
             .iter()
             .copied()
@@ -275,7 +274,7 @@ mod tests {
     use super::Nanos;
 
     #[test]
-    fn a_number_of_units_that_is_too_large_is_the_longest_time() {
+    fn conversions_saturate() {
         for longest in [
             Nanos::from_micros(i64::MAX),
             Nanos::from_millis(i64::MAX),
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed_and_malformed_ones_rejected() {
         for (text, ns) in [
             ("20s", 20_000_000_000),
             ("500ms", 500_000_000),
@@ -358,8 +357,8 @@ mod tests {
             "9000000d",
         ] {
             let error = text.parse::<Nanos>().unwrap_err().to_string();
-            let wanted = format!("invalid duration `{text}`: write 20s, 500ms, 3m or 1h30m");
-            assert_eq!(error, wanted);
+            let expected = format!("invalid duration `{text}`: write 20s, 500ms, 3m or 1h30m");
+            assert_eq!(error, expected);
         }
     }
 
@@ -383,10 +382,13 @@ mod tests {
     }
 
     #[test]
-    fn overlap_of_intervals_that_do_not_touch_is_nothing() {
-        let at = |a, b| (Nanos(a), Nanos(b));
-        assert_eq!(Nanos::overlap(at(0, 10), at(10, 20)), Nanos::ZERO);
-        assert_eq!(Nanos::overlap(at(0, 10), at(4, 6)), Nanos(2));
-        assert_eq!(Nanos::overlap(at(4, 20), at(0, 6)), Nanos(2));
+    fn overlap_is_zero_for_disjoint_intervals() {
+        let interval = |a, b| (Nanos(a), Nanos(b));
+        assert_eq!(
+            Nanos::overlap(interval(0, 10), interval(10, 20)),
+            Nanos::ZERO
+        );
+        assert_eq!(Nanos::overlap(interval(0, 10), interval(4, 6)), Nanos(2));
+        assert_eq!(Nanos::overlap(interval(4, 20), interval(0, 6)), Nanos(2));
     }
 }

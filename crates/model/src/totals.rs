@@ -1,5 +1,5 @@
-//! What has been counted since an agent began: whose time it was on each CPU, how long intervals were, and
-//! what counting cost. Every number here only grows, but for those that say otherwise.
+//! Running totals of an agent since it started: CPU time by account, lengths of intervals, and the
+//! cost of counting. Unless stated otherwise, every number only grows.
 
 mod incidents;
 
@@ -13,56 +13,56 @@ use crate::{Cpu, Histogram, Nanos};
 
 pub use incidents::IncidentTotals;
 
-/// Whose time: an account on one CPU. Programs of one name are one account, whatever their processes.
+/// An account on one CPU. Programs with the same name share one account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountKey {
-    /// Its class.
+    /// Class of the account.
     pub class: Class,
-    /// The name that a person would use: a program's, an interrupt's, a kernel thread's without its number.
+    /// Readable name: of a program, an interrupt, or a kernel thread without its number.
     pub name: Arc<str>,
-    /// The CPU.
+    /// CPU.
     pub cpu: Cpu,
 }
 
-/// Time, and the intervals that it came in.
+/// Total time of a set of intervals, and the distribution of their lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntervalSum {
-    /// Own time: without what interrupted the intervals.
+    /// Own time: the intervals without their interruptions.
     pub time: Nanos,
-    /// How many intervals.
+    /// Number of intervals.
     pub count: u64,
-    /// The intervals by their length on the wall, interruptions included.
+    /// Wall-clock lengths of the intervals, interruptions included.
     pub histogram: Histogram,
 }
 
 impl IntervalSum {
-    /// Adds one interval of this length, of which `time` counts.
+    /// Adds one interval of wall-clock length `length` and own time `time`.
     pub fn record(&mut self, time: Nanos, length: Nanos) {
         self.time += time;
         self.count += 1;
         self.histogram.record(length);
     }
 
-    /// Adds many.
+    /// Adds several intervals.
     pub fn add(&mut self, time: Nanos, count: u64, histogram: &Histogram) {
         self.time += time;
         self.count += count;
         self.histogram.merge(histogram);
     }
 
-    /// Adds all that `other` has.
+    /// Adds the intervals of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.add(other.time, other.count, &other.histogram);
     }
 }
 
-/// Accounts with their sums.
+/// Accounts and their sums.
 pub type AccountSums = BTreeMap<AccountKey, IntervalSum>;
 
-/// Everything that was counted.
+/// All totals of an agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// Version of the program that counts.
+    /// Version of ticktax.
     pub tool_version: String,
     /// Host name.
     pub host: String,
@@ -72,56 +72,57 @@ pub struct Totals {
     pub arch: String,
     /// Frequency that the kernel's tick was built for, in Hz.
     pub hz_configured: Option<u32>,
-    /// When it began, in ms since 1970 on the wall clock.
+    /// Start, in ms since 1970 by the wall clock.
     pub began_unix_ms: i64,
-    /// Until when rows are in it, in the same.
+    /// Time up to the last included row, in ms since 1970 by the wall clock.
     pub updated_unix_ms: i64,
-    /// Whose time it was.
+    /// CPU time by account.
     pub accounts: AccountSums,
-    /// Programs that wanted to run and were not allowed to, by name. It is no CPU's time.
+    /// Throttled time by program: runnable, but held back by a quota. It is not CPU time.
     pub throttled: BTreeMap<Arc<str>, IntervalSum>,
-    /// The tick's own function, by CPU.
+    /// The tick's timer function, by CPU.
     pub ticks: BTreeMap<Cpu, IntervalSum>,
-    /// Time that the hypervisor took, by its own clock, by CPU number. It lies within the accounts.
+    /// Stolen time reported by the hypervisor, by CPU number. It is contained in the accounts.
     pub steal: BTreeMap<u32, Nanos>,
-    /// Time lost to the scarcity of a resource, on the whole machine, by the kernel's clocks.
+    /// Pressure stall information of the whole machine, by resource.
     pub pressure: BTreeMap<String, Pressure>,
-    /// What was lost, by CPU; its time is unexplained.
+    /// Lost events, by CPU. Their time is unexplained.
     pub lost: Vec<Loss>,
-    /// How many things cannot be seen on this machine. It is a number that may fall.
+    /// Number of limitations on this machine. It can fall.
     pub limitations: usize,
-    /// What counting cost.
+    /// Cost of counting.
     pub own: OwnCost,
-    /// What became of facts files, where they are written.
+    /// Facts files, if they are being written.
     pub facts: Option<FactsCount>,
-    /// What a flight recorder caught, where one runs beside the sums.
+    /// Incidents, if a flight recorder runs along with the sums.
     pub incidents: Option<IncidentTotals>,
 }
 
-/// What an agent itself used.
+/// Resources that an agent itself used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnCost {
     /// CPU time of all its threads.
     pub cpu: Nanos,
-    /// The most memory that it held, in bytes.
+    /// Peak memory, in bytes.
     pub memory_bytes: u64,
     /// Tracepoint hits.
     pub events: u64,
-    /// Intervals whose source there was no room for: they are in accounts called `others`.
+    /// Intervals that were counted in an account called `others` because the table of sources was
+    /// full.
     pub folded: u64,
 }
 
-/// What became of facts files.
+/// Counts of facts files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FactsCount {
-    /// Rows that are in files.
+    /// Rows written to files.
     pub rows: u64,
-    /// Files that were written.
+    /// Files written.
     pub files: u64,
-    /// Attempts that failed.
+    /// Failed attempts to write.
     pub errors: u64,
-    /// Rows that could not be written for so long that they were given up.
+    /// Rows dropped because they could not be written for too long.
     pub dropped: u64,
-    /// Bytes on the disk now. It is a number that may fall.
+    /// Current size on disk, in bytes. It can fall.
     pub bytes: u64,
 }

@@ -1,7 +1,7 @@
-//! Trials: what became of a command, or of a running process, under one setting and under another.
+//! Trials: A/B tests of settings on a command or a running process.
 //!
-//! A [`Trial`] is what was planned and what was measured. A [`TrialStatement`] is that and what follows
-//! from it. Two lists of numbers from somewhere else are judged in the same words ([`NumbersComparison`]).
+//! A [`Trial`] holds the plan and the measurements. A [`TrialStatement`] adds the conclusions. Two
+//! lists of numbers from another tool are judged the same way ([`NumbersComparison`]).
 
 mod comparison;
 mod fail_if;
@@ -18,80 +18,82 @@ pub use comparison::{ArmFigures, Check, Comparison, Effect, Predicted, Scale, Ve
 pub use fail_if::{Bound, FailIf, FailIfError, FailIfResult, Outcome, Relation};
 pub use numbers::{Numbers, NumbersComparison};
 
-/// What was tried and what it measured.
+/// The plan and the measurements of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
-    /// Version of the program that ran it.
+    /// Version of ticktax that ran it.
     pub tool_version: String,
-    /// The machine.
+    /// Machine.
     pub machine: Machine,
-    /// Start, as seconds since 1970 on the wall clock.
+    /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// What was run in each arm, or watched: a command with its arguments, or a process.
+    /// Subject: a command with its arguments that was run in each arm, or a process that was
+    /// watched.
     pub subject: String,
-    /// The settings that are compared, two at least. The first is the one that the others stand beside.
+    /// Arms: the settings being compared, at least two. The others are compared with the first.
     pub arms: Vec<Arm>,
-    /// What was measured of each run.
+    /// Metrics measured in each run.
     pub metrics: Vec<Metric>,
-    /// How it was planned.
+    /// Design of the trial.
     pub design: Design,
-    /// Every run, in the order of time.
+    /// All runs, in time order.
     pub runs: Vec<TrialRun>,
-    /// Whether it was ended before its last block.
+    /// Whether it was stopped before its last block.
     pub interrupted: bool,
 }
 
-/// One of the settings that are compared.
+/// An arm: one of the settings being compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {
-    /// What it is called: `A`, `B`, ….
+    /// Label: `A`, `B`, ….
     pub label: String,
-    /// What is set in it.
+    /// Values that it sets.
     pub settings: Vec<ArmSetting>,
 }
 
 /// A setting of an arm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmSetting {
-    /// The knob's name.
+    /// Name of the setting.
     pub knob: String,
-    /// Of what: the words that [`UndoneSetting`] has for it.
+    /// Object of the setting, in the words of [`UndoneSetting`].
     pub target: String,
-    /// Its value.
+    /// Value.
     pub value: String,
 }
 
-/// How a trial was planned.
+/// The design of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
-    /// Blocks. Each has every arm twice, mirrored (`A B B A`), so that a machine that slows down
-    /// steadily slows all arms alike.
+    /// Number of blocks. Each block contains every arm twice in mirrored order (`A B B A`), so that
+    /// a machine that slows down steadily affects all arms equally.
     pub blocks: u64,
-    /// Of what the order of the arms in each block was drawn.
+    /// Seed for the random order of the arms in each block.
     pub seed: u64,
-    /// Runs of each arm before any that counts.
+    /// Number of warm-up runs per arm.
     pub warm_ups: u64,
-    /// Runs of the first arm, one after the other, before the blocks, by which the machine's own noise is known.
+    /// Number of consecutive runs of the first arm before the blocks, which measure the machine's
+    /// own noise.
     pub noise_runs: u64,
-    /// The time between a setting and the run that follows.
+    /// Time between changing a setting and the next run.
     #[serde(rename = "settle_ns")]
     pub settle: Nanos,
-    /// The largest effect that counts as none, as a share of the first arm.
+    /// Largest effect that counts as no difference, as a share of the first arm.
     #[serde(rename = "difference_share")]
     pub difference: f64,
 }
 
-/// What is measured of each run.
+/// A quantity measured in each run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
-    /// Its name, as it is typed: `time`.
+    /// Name on the command line, such as `time`.
     pub id: String,
-    /// The unit of its values.
+    /// Unit of its values.
     pub unit: Unit,
-    /// Which way is better.
+    /// Direction of improvement.
     pub better: Better,
-    /// Where its values come from.
+    /// Source of its values.
     pub origin: Origin,
 }
 
@@ -101,35 +103,35 @@ pub struct Metric {
 pub enum Unit {
     /// Nanoseconds.
     Ns,
-    /// Seconds, as other tools write them.
+    /// Seconds, the unit of some other tools.
     S,
     /// A share, 0 to 1.
     Share,
-    /// How often in a second.
+    /// Events per second.
     Hz,
-    /// How often in a minute.
+    /// Events per minute.
     PerMinute,
-    /// None, or none that is known.
+    /// No unit, or an unknown one.
     None,
 }
 
-/// Which way a metric is better.
+/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Less of it: a time, a share that was lost.
+    /// Lower is better: times and losses.
     Lower,
-    /// More of it: a rate.
+    /// Higher is better: rates.
     Higher,
-    /// Nobody said.
+    /// Unknown.
     Unknown,
 }
 
 impl Better {
-    /// Every one.
+    /// All directions.
     pub const ALL: [Self; 3] = [Self::Lower, Self::Higher, Self::Unknown];
 
-    /// What it is of, for the help.
+    /// Kind of metric with this direction, for help texts.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Lower => "Times, and what is lost",
@@ -138,7 +140,7 @@ impl Better {
         }
     }
 
-    /// The word for it.
+    /// Name of the direction.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lower => "lower",
@@ -148,25 +150,25 @@ impl Better {
     }
 }
 
-/// Where the values of a metric come from.
+/// Source of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The command's own time, as whoever waits for it is told.
+    /// Run time of the command, as reported to the process that waits for it.
     Command,
-    /// An audit of it.
+    /// An audit of the command.
     Audit,
     /// A file of numbers.
     File,
 }
 
-/// What a run was for.
+/// Purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunPurpose {
-    /// To fill caches: nothing is made of it.
+    /// To fill caches. Its results are not used.
     WarmUp,
-    /// To know the machine's own noise: the first arm beside itself.
+    /// To measure the machine's own noise by comparing the first arm with itself.
     Noise,
     /// To be compared.
     Measured,
@@ -175,50 +177,52 @@ pub enum RunPurpose {
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialRun {
-    /// What it was for.
+    /// Purpose.
     pub purpose: RunPurpose,
-    /// Its block, from 0; 0 as well for what is in no block.
+    /// Block number, from 0; also 0 for a run outside the blocks.
     pub block: u64,
-    /// Its place in the block, from 0; for what is in no block, its place among the runs of its purpose.
+    /// Position in the block, from 0. For a run outside the blocks, its position among the runs
+    /// with the same purpose.
     pub position: u64,
-    /// Its arm, by its place among the arms.
+    /// Index of its arm.
     pub arm: usize,
-    /// When it began, since the trial did.
+    /// Start, relative to the start of the trial.
     #[serde(rename = "began_ns")]
     pub began: Nanos,
-    /// Whether the command succeeded. What a failed one measured is kept, and compared with nothing.
+    /// Whether the command succeeded. Values of a failed run are kept but not compared.
     pub succeeded: bool,
-    /// A value for each metric, in their order and units; `None` where it could not be measured.
+    /// Value of each metric, in the order and units of the metrics; `None` if it could not be
+    /// measured.
     pub values: Vec<Option<f64>>,
 }
 
-/// How many runs of an arm succeeded.
+/// Number of successful runs of an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmSuccess {
-    /// The arm, by its place among the arms.
+    /// Index of the arm.
     pub arm: usize,
-    /// Its runs in blocks.
+    /// Runs in blocks.
     pub runs: u64,
-    /// Those of them that succeeded.
+    /// Successful runs in blocks.
     pub succeeded: u64,
-    /// The probability that chance makes as large a difference of successes from the first arm (Fisher's
-    /// exact test, two-sided); `None` of the first arm, and where none failed.
+    /// Probability that chance alone produces such a difference in success from the first arm
+    /// (Fisher's exact test, two-sided). `None` for the first arm, and if no run failed.
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
 }
 
-/// A trial, judged.
+/// A trial and its conclusions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialStatement {
-    /// What was tried and measured.
+    /// Plan and measurements.
     #[serde(flatten)]
     pub trial: Trial,
-    /// How many runs of each arm succeeded, in the order of the arms.
+    /// Successful runs, in the order of the arms.
     pub successes: Vec<ArmSuccess>,
-    /// Each metric of each other arm beside the first: by arm, then by metric, in their orders.
+    /// Comparisons of every other arm with the first, ordered by arm, then by metric.
     pub comparisons: Vec<Comparison>,
-    /// What `--fail-if` asked, and what became of it: of each other arm.
+    /// Results of the `--fail-if` conditions for every arm but the first.
     pub fail_if: Vec<FailIfResult>,
-    /// What became of each setting that was changed, once the last run was over.
+    /// Result of restoring each changed setting after the last run.
     pub restored: Vec<UndoneSetting>,
 }

@@ -1,9 +1,9 @@
-//! Points in time as the calendar has them: Gregorian, in UTC.
+//! Calendar dates and times: Gregorian, in UTC.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A day and a time of day.
+/// A date and a time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Utc {
     /// The year.
@@ -22,14 +22,14 @@ pub struct Utc {
     pub millis: i64,
 }
 
-/// Days from 1 March of the year 0 to 1 January 1970. Years begin in March here, so that the day that a leap year
-/// adds comes last.
+/// Days from 1 March of year 0 to 1 January 1970. Years start in March here, which puts the leap
+/// day at the end.
 const EPOCH: i64 = 719_468;
-/// Days of an era: the 400 years after which the calendar repeats.
+/// Days in an era: 400 years, after which the calendar repeats.
 const ERA: i64 = 146_097;
 
 impl Utc {
-    /// The time so many ms since 1970.
+    /// Converts ms since 1970.
     pub fn from_unix_ms(at: i64) -> Self {
         let (second, millis) = (at.div_euclid(1_000), at.rem_euclid(1_000));
         let (days, second) = (second.div_euclid(86_400), second.rem_euclid(86_400));
@@ -69,7 +69,7 @@ impl Utc {
         (days * 86_400 + second) * 1_000 + self.millis
     }
 
-    /// As names of files have it, in the basic format of ISO 8601: `20261122T021031.123Z`.
+    /// Formats the time for file names, in the ISO 8601 basic format: `20261122T021031.123Z`.
     pub fn basic(self) -> String {
         format!(
             "{:04}{:02}{:02}T{:02}{:02}{:02}.{:03}Z",
@@ -77,7 +77,7 @@ impl Utc {
         )
     }
 
-    /// The time that [`Utc::basic`] writes so.
+    /// The inverse of [`Utc::basic`].
     pub fn from_basic(text: &str) -> Option<Self> {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
         let (clock, millis) = time.split_once('.')?;
@@ -96,19 +96,19 @@ impl Utc {
         .checked()
     }
 
-    /// The same, where the calendar has it.
+    /// The date and time, if they exist in the calendar.
     fn checked(self) -> Option<Self> {
         (Self::from_unix_ms(self.unix_ms()) == self).then_some(self)
     }
 }
 
-/// A number of at most four digits, without a sign.
+/// An unsigned number of at most four digits.
 fn number(text: &str) -> Option<i64> {
-    let digits = text.len() <= 4 && text.bytes().all(|it| it.is_ascii_digit());
+    let digits = text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
 }
 
-/// As a person reads it, to the ms: `2026-11-22 02:10:31.123 UTC`.
+/// For people, to the millisecond: `2026-11-22 02:10:31.123 UTC`.
 impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -119,12 +119,13 @@ impl fmt::Display for Utc {
     }
 }
 
-/// A text that is no date.
+/// A text that is not a date.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid date `{0}`: write 2026-11-22, or 2026-11-22T02:10 in UTC")]
 pub struct UtcError(String);
 
-/// A date, with a time of day or without: `2026-11-22`, `2026-11-22T02:10` or `2026-11-22 02:10:31`, in UTC.
+/// Parses a date with an optional time of day, in UTC: `2026-11-22`, `2026-11-22T02:10` or
+/// `2026-11-22 02:10:31`.
 impl FromStr for Utc {
     type Err = UtcError;
 
@@ -154,7 +155,7 @@ mod tests {
     use super::Utc;
 
     #[test]
-    fn dates_are_the_calendars() {
+    fn known_dates_convert_both_ways() {
         for (unix, text) in [
             (0, "1970-01-01 00:00:00.000 UTC"),
             (951_782_400_000, "2000-02-29 00:00:00.000 UTC"),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_of_800_years_reads_back() {
+    fn every_day_of_800_years_round_trips() {
         for day in -146_097..146_097 {
             let at = day * 86_400_000;
             assert_eq!(Utc::from_unix_ms(at).unix_ms(), at);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_read_as_people_write_them_and_others_refused() {
+    fn dates_are_parsed_and_malformed_ones_rejected() {
         let read = |text: &str| text.parse::<Utc>().map(|utc| utc.to_string());
         for (text, date) in [
             ("2026-11-22", "2026-11-22 00:00:00.000 UTC"),

@@ -1,4 +1,5 @@
-//! The program whose time is asked for: what a recording keeps of it, and what a statement says.
+//! The victim: the program that an analysis is about, as a recording stores it and as a statement
+//! describes it.
 
 use std::fmt;
 
@@ -19,42 +20,42 @@ use crate::policy::SpecialPolicy;
 use crate::real_time::{RealTimeHeld, RealTimeLimit};
 use crate::{Cpu, CpuList, Kind, Lengths, Moment, Nanos};
 
-/// What is appended to a wait's cause when it ended on another CPU than it began on.
+/// Suffix of a wait's detail if the wait ended on another CPU than it started on.
 pub const MOVED: &str = ", moved";
 
-/// What ticktax itself is called where it ran instead of a program.
+/// Name of ticktax where it ran instead of a program.
 pub const TOOL: &str = "ticktax";
-/// And its probes.
+/// Name of ticktax's probes where they ran instead of a program.
 pub const PROBE: &str = "ticktax's probe";
 
-/// Why a thread was off its CPU: the `detail` of a recording's waits.
+/// Reason why a thread was off its CPU. It is the `detail` of a recording's wait rows.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum OffCpuReason {
-    /// It may run since something woke it.
+    /// Runnable since a wake-up.
     Woken,
-    /// It may run, and gave way to another.
+    /// Runnable, but preempted.
     Preempted,
-    /// The CPU quota of its cgroup is used up.
+    /// Throttled: the CPU quota of its cgroup was used up.
     Throttled,
-    /// It waits for something, and a signal would wake it: input, a timer, a futex.
+    /// Blocked in an interruptible sleep: on input, a timer, a futex.
     Sleeping,
-    /// It waits for a disk.
+    /// Blocked on a disk.
     Disk,
-    /// It waits for something else that no signal interrupts: mostly a lock of the kernel's.
+    /// Blocked in another uninterruptible sleep, usually on a kernel lock.
     Lock,
-    /// It is stopped or frozen.
+    /// Stopped or frozen.
     Stopped,
-    /// Not known: the kernel did not tell when it left its CPU.
+    /// Unknown: the kernel did not report when the thread left its CPU.
     Missed,
-    /// No time: from here on the thread's number is a new thread's.
+    /// A marker without duration: from here on, the thread id belongs to a new thread.
     Reborn,
 }
 
 impl OffCpuReason {
-    /// Every cause.
+    /// All reasons.
     pub const ALL: [Self; 9] = [
         Self::Woken,
         Self::Preempted,
@@ -67,7 +68,7 @@ impl OffCpuReason {
         Self::Reborn,
     ];
 
-    /// The word for it, as files write it.
+    /// Word used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Woken => "woken",
@@ -82,7 +83,7 @@ impl OffCpuReason {
         }
     }
 
-    /// The cause that a wait's detail names, and whether the thread had moved.
+    /// Parses a wait's detail into the reason and whether the thread moved to another CPU.
     pub fn from_detail(detail: &str) -> Option<(Self, bool)> {
         let (name, moved) = match detail.strip_suffix(MOVED) {
             Some(name) => (name, true),
@@ -93,39 +94,39 @@ impl OffCpuReason {
     }
 }
 
-/// The accounts of a victim, in the order in which a statement lists them. Every moment of each of
-/// its threads is in exactly one.
+/// The states of a victim's threads, in the order in which a statement lists them. Each thread is
+/// in exactly one state at any time.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadState {
-    /// On a CPU, and really running.
+    /// On a CPU and running.
     Running,
-    /// On a CPU, in a page fault.
+    /// On a CPU, serving a page fault.
     PageFault,
-    /// On a CPU, reclaiming memory because there was none left.
+    /// On a CPU, reclaiming memory because it is short.
     Reclaim,
-    /// On a CPU that ran interrupts, softirqs or NMIs meanwhile.
+    /// On a CPU, interrupted by an interrupt, softirq or NMI.
     Interrupted,
-    /// Able to run, and waiting for a CPU.
+    /// Runnable, waiting for a CPU.
     Waiting,
-    /// Able to run, and not allowed to by the quota of its cgroup.
+    /// Runnable, but throttled by the quota of its cgroup.
     Throttled,
-    /// Waiting for something: input, a timer, a futex.
+    /// Blocked on input, a timer, a futex or the like.
     Sleeping,
-    /// Waiting for a disk.
+    /// Blocked on a disk.
     Disk,
-    /// Waiting for a lock of the kernel's, or for something else that no signal interrupts.
+    /// Blocked on a kernel lock, or in another uninterruptible sleep.
     Lock,
     /// Stopped or frozen.
     Stopped,
-    /// Not seen: events were lost, or it was on a CPU that was not watched.
+    /// Unknown: events were lost, or the thread ran on a CPU that was not watched.
     Unseen,
 }
 
 impl ThreadState {
-    /// Every account.
+    /// All states.
     pub const ALL: [Self; 11] = [
         Self::Running,
         Self::PageFault,
@@ -140,7 +141,7 @@ impl ThreadState {
         Self::Unseen,
     ];
 
-    /// Whether the program wanted to run meanwhile.
+    /// Whether the thread is runnable in this state.
     pub const fn is_wanted(self) -> bool {
         matches!(
             self,
@@ -155,8 +156,8 @@ impl ThreadState {
 }
 
 impl From<OffCpuReason> for ThreadState {
-    fn from(absence: OffCpuReason) -> Self {
-        match absence {
+    fn from(reason: OffCpuReason) -> Self {
+        match reason {
             OffCpuReason::Woken | OffCpuReason::Preempted => Self::Waiting,
             OffCpuReason::Throttled => Self::Throttled,
             OffCpuReason::Sleeping | OffCpuReason::Reborn => Self::Sleeping,
@@ -168,172 +169,175 @@ impl From<OffCpuReason> for ThreadState {
     }
 }
 
-/// What happened to a victim.
+/// The analysis of a victim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VictimStatement {
-    /// How it was named.
+    /// How the victim was specified.
     pub target: Target,
-    /// The name of its program, or of its cgroup.
+    /// Name of its program or cgroup.
     pub name: String,
-    /// Its process id, where it is one process.
+    /// Process id, if it is one process.
     pub pid: Option<i32>,
-    /// Whether it is known to have ended.
+    /// Whether it is known to have exited.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
-    /// What the tracer saw of its threads; `None` where they could not be followed.
+    /// Times of its threads; `None` if the tracer could not follow them.
     pub threads: Option<ThreadTimes>,
-    /// What the kernel's own counters say that it used meanwhile.
+    /// Resource usage during the recording, according to the kernel's counters.
     pub usage: Option<Usage>,
-    /// The counters of its cgroup's CPU quota, for the time of the audit.
+    /// Counters of its cgroup's CPU quota, for the time of the audit.
     pub throttling: Option<Throttling>,
-    /// What the hypervisor's clock says that it took from all CPUs meanwhile, whatever ran there; `None`
-    /// where there is no such clock, or one that has never run.
+    /// Stolen time of all CPUs during the recording, according to the hypervisor's steal clock;
+    /// `None` without such a clock, or if it never advanced.
     #[serde(rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// Its frames, where it is a process one of whose threads wakes at regular times.
+    /// Its frames, if it is a process with a thread that wakes periodically.
     #[serde(default)]
     pub frames: Option<Box<ProgramFrames>>,
 }
 
-/// What became of the frames of a program that was watched.
+/// The frames of a watched program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramFrames {
-    /// The name of the thread with the clearest rhythm.
+    /// Name of the thread with the clearest period.
     pub thread: String,
-    /// Its number.
+    /// Thread id.
     pub tid: i32,
-    /// The frames.
+    /// Frame statistics.
     pub figures: Figures,
-    /// What held up those that were late; `None` where none was, or that was not asked for.
+    /// Causes of late frames; `None` if no frame was late or causes were not requested.
     #[serde(default)]
     pub late: Option<LateFrames>,
 }
 
-/// The lives of a victim's threads, within the books.
+/// The times of a victim's threads while the accounts were open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadTimes {
-    /// How many processes were seen.
+    /// Number of processes.
     pub processes: u64,
-    /// How many threads.
+    /// Number of threads.
     pub threads: u64,
-    /// From the first moment of each thread to its last, added up.
+    /// Sum of the threads' lifetimes in the recording.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// The sum of the accounts, computed from them.
+    /// Sum of all states.
     #[serde(rename = "accounted_ns")]
     pub accounted: Nanos,
-    /// Threads whose own sum differs from their elapsed time, and by how much.
+    /// Threads whose states do not add up to their lifetime, with the difference.
     #[serde(rename = "off_ns")]
     pub off: Vec<(i32, Nanos)>,
-    /// The accounts that have any time, in the order of [`ThreadState`].
+    /// States with any time, in the order of [`ThreadState`].
     pub accounts: Vec<StateAccount>,
-    /// From a wake-up until the thread ran.
+    /// Wake-up latency.
     pub latency: Option<Latency>,
-    /// The histogram of that; empty buckets are left out.
+    /// Histogram of the wake-up latency, without empty buckets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_buckets: Vec<Bucket>,
-    /// Waits that ended on another CPU than the thread had run on before.
+    /// Waits that ended on another CPU than the one on which the thread last ran.
     pub migrations: u64,
-    /// Who ran on the CPU that it waited for, the costliest first.
+    /// Programs and kernel activities that ran on the CPU that the victim waited for, largest total
+    /// first.
     pub behind: Vec<Interferer>,
-    /// The CPUs on which it waited behind others for a hundredth of that time or more.
+    /// CPUs on which it spent at least 1 % of its waiting time behind others.
     #[serde(default, skip_serializing_if = "CpuList::is_empty")]
     pub waited_on: CpuList,
-    /// What interrupted it, the costliest first.
+    /// Activities that interrupted it, largest total first.
     pub interrupted_by: Vec<Interferer>,
-    /// The longest delays, longest first.
+    /// Longest delays, longest first.
     pub delays: Vec<Delay>,
-    /// Waits for a CPU on which nobody went before its real-time threads, and what kept these from it.
+    /// Waits of its real-time threads while nothing of higher priority was runnable, with the limit
+    /// that held them back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
 }
 
 impl ThreadTimes {
-    /// Whether every nanosecond of every thread is in exactly one account.
+    /// Whether every nanosecond of every thread is in exactly one state.
     pub fn balances(&self) -> bool {
         self.off.is_empty() && self.elapsed == self.accounted
     }
 }
 
-/// One account of a victim.
+/// The total time of a victim in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StateAccount {
-    /// Which.
+    /// State.
     pub state: ThreadState,
-    /// Time, of all threads together.
+    /// Total time of all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// How many intervals.
+    /// Number of intervals.
     pub count: u64,
-    /// The longest.
+    /// Longest interval.
     #[serde(rename = "max_ns")]
     pub max: Option<Nanos>,
 }
 
-/// How late threads ran after they were woken.
+/// Wake-up latency of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
-    /// How many wake-ups.
+    /// Number of wake-ups.
     pub count: u64,
-    /// From a wake-up until the thread ran.
+    /// Time from a wake-up until the thread ran.
     #[serde(flatten)]
     pub lengths: Lengths,
 }
 
-/// Who had the time that a victim wanted.
+/// A program or kernel activity that used time in which the victim was runnable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interferer {
-    /// A program, a thread of the kernel, an interrupt; `idle` for a CPU that ran nothing, and
-    /// `idle, moved` where the thread then ran on another.
+    /// Name of a program, kernel thread or interrupt. `idle` is a CPU that ran nothing; `idle,
+    /// moved` the same if the thread then ran on another CPU.
     pub name: String,
-    /// What the CPU was doing.
+    /// Kind of activity on the CPU.
     pub kind: Kind,
-    /// Its process id, where it is a program.
+    /// Process id, if it is a program.
     pub pid: Option<i32>,
-    /// The program that it is a thread of, where it is a program's.
+    /// Program name, if it is a thread of a program.
     #[serde(default)]
     pub program: Option<String>,
-    /// How many of its threads these are.
+    /// Number of its threads counted here.
     #[serde(default)]
     pub threads: u64,
-    /// Whether it is the watched program itself: another of its threads, or a child of it.
+    /// Whether it is the watched program: another of its threads, or one of its child processes.
     #[serde(default)]
     pub own: bool,
-    /// For how long.
+    /// Total time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// In how many intervals.
+    /// Number of intervals.
     pub count: u64,
-    /// The longest.
+    /// Longest interval.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Of an idle CPU that was waited for: whether the thread then ran on another one, so that this is
-    /// what moving it took.
+    /// For an idle CPU: whether the thread then ran on another CPU, so that the time is the cost of
+    /// migration.
     #[serde(default)]
     pub moved: bool,
-    /// The period in which the threads run that had most of this, ns, where a beat of theirs was found, none of
-    /// them had the CPU for as long at a time, and most of this they had when they beat.
+    /// Period in ns of the threads that caused most of this time. Given only if these threads are
+    /// periodic and most of the time fell into their periodic runs. No single run of theirs may be
+    /// as long as the period.
     #[serde(default, rename = "period_ns", skip_serializing_if = "Option::is_none")]
     pub period: Option<f64>,
-    /// How its process is scheduled, where that is not by the ordinary rules, and the same for each of its threads that
-    /// others waited for.
+    /// Scheduling policy of its process if not the default, and shared by all its threads that
+    /// others waited behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<SpecialPolicy>,
 }
 
-/// What kind of delay.
+/// Kind of delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DelayKind {
     /// The thread was woken and waited for a CPU.
     Woken,
-    /// The thread gave way to another.
+    /// The thread was preempted.
     Preempted,
-    /// The thread's CPU ran interrupts.
+    /// The thread's CPU handled interrupts.
     Interrupted,
-    /// The CPU quota of the thread's cgroup was used up.
+    /// The quota of the thread's cgroup was used up.
     Throttled,
-    /// The thread's cgroup had got CPU time again, and the thread waited for a CPU.
+    /// The thread's cgroup was unthrottled, and the thread waited for a CPU.
     Unthrottled,
 }
 
@@ -349,45 +353,46 @@ impl fmt::Display for DelayKind {
     }
 }
 
-/// A stretch for which a thread wanted to run and did not.
+/// An interval in which a thread was runnable but did not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delay {
-    /// What kind.
+    /// Kind.
     pub kind: DelayKind,
-    /// The thread's name.
+    /// Thread name.
     pub thread: String,
-    /// Its number.
+    /// Thread id.
     pub tid: i32,
-    /// The CPU that it then ran on.
+    /// CPU on which the thread ran after the delay.
     pub cpu: Cpu,
-    /// The CPU that it waited for at first, where that is known to be another: what ran there is what it
-    /// waited behind.
+    /// CPU that the thread waited for first, if it is known to be another. The thread waited behind
+    /// the activities of that CPU.
     #[serde(default)]
     pub waited_on: Option<Cpu>,
-    /// When, since the recording began.
+    /// Start, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// How long.
+    /// Length.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// What the CPU that it waited for did meanwhile, in order; or by who it was, the costliest first, where it was
-    /// too much to list in order.
+    /// Activities of the CPU that the thread waited for, in order. If there are too many to list,
+    /// they are grouped by source, largest total first.
     pub timeline: Vec<Episode>,
-    /// How many further episodes there were.
+    /// Number of other episodes.
     pub more: u64,
-    /// What had woken the thread, where it was woken and the kernel reported by what.
+    /// Source of the wake-up, if the thread was woken and the kernel reported it.
     #[serde(default)]
     pub woken_by: Option<String>,
-    /// Who had that CPU meanwhile, each program as one, the costliest first.
+    /// Programs and kernel activities that ran during the delay, one entry per program, largest
+    /// total first.
     #[serde(default)]
     pub lost_to: Vec<LostTo>,
-    /// What kept a real-time thread from that CPU, where nobody who had it goes before such a thread.
+    /// Limit that held back a real-time thread, if nothing of higher priority used the CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<RealTimeLimit>,
 }
 
 impl Delay {
-    /// Where to look for it: on the CPU that the thread waited for.
+    /// The delay's place in the recording, on the CPU that the thread waited for.
     pub fn moment(&self) -> Moment {
         Moment {
             at: self.at,
@@ -397,40 +402,40 @@ impl Delay {
     }
 }
 
-/// What a program, a thread of the kernel or an interrupt had of a delay.
+/// The share of a program, kernel thread or interrupt in a delay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostTo {
-    /// The name of the program, the thread of the kernel or the interrupt.
+    /// Name of the program, kernel thread or interrupt.
     pub name: String,
-    /// What kind of source that is; a CPU that ran nothing is idle.
+    /// Kind of activity; idle for a CPU that ran nothing.
     pub kind: Kind,
-    /// Its processes, where it is a program.
+    /// Processes, if it is a program.
     pub pids: Vec<i32>,
-    /// For how long.
+    /// Total time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// In how many stretches.
+    /// Number of intervals.
     pub count: u64,
 }
 
-/// An episode of a delay.
+/// One activity of the CPU during a delay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Episode {
-    /// When, since the delay began.
+    /// Start, relative to the start of the delay.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// How long, as far as it lies in the delay.
+    /// Length within the delay.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// How many times, where a delay had too many to list each.
+    /// Number of occurrences, if the delay had too many to list separately.
     pub count: u64,
-    /// Who ran.
+    /// Name of the source.
     pub name: String,
-    /// What the CPU was doing.
+    /// Kind of activity.
     pub kind: Kind,
-    /// The process, where it was a program's.
+    /// Process id, if it is a program.
     pub pid: Option<i32>,
-    /// The program that it is a thread of, where it was a program's.
+    /// Program name, if it is a thread of a program.
     #[serde(default)]
     pub program: Option<String>,
 }
@@ -440,7 +445,7 @@ mod tests {
     use super::{MOVED, OffCpuReason};
 
     #[test]
-    fn a_detail_reads_back_as_what_it_was_written_for() {
+    fn wait_details_round_trip() {
         for cause in OffCpuReason::ALL {
             assert_eq!(
                 OffCpuReason::from_detail(cause.name()),

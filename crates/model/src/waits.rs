@@ -1,4 +1,4 @@
-//! Who waited for a CPU behind whom, of all threads of a machine.
+//! Run-queue waits of all threads of a machine, and the threads that ran in the meantime.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 use crate::real_time::RealTimeHeld;
 use crate::{Kind, Nanos};
 
-/// How long threads were able to run and did not, and who had their CPU meanwhile. Times of several
-/// threads are added up, so they may be longer than the recording.
+/// Time in which threads were runnable but did not run, and the threads that occupied their CPUs.
+/// Times are summed over threads, so they can exceed the length of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitStatement {
-    /// All waiting.
+    /// Total waiting time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// How many waits.
+    /// Number of waits.
     pub count: u64,
-    /// Whether waits of threads that were preempted are among them. Where events were lost, only those
-    /// that began with a wake-up are.
+    /// Whether waits after a preemption are included. If events were lost, only waits that began
+    /// with a wake-up are counted.
     pub preempted: bool,
-    /// The programs that waited longest, all processes of one name together.
+    /// Programs that waited longest. Processes with the same name are merged.
     pub programs: Vec<WaitingProgram>,
-    /// How many more programs waited.
+    /// Number of other programs that waited.
     pub programs_left_out: u64,
-    /// Whom others waited for, the costliest first: each process, and each thread of the kernel, by
-    /// itself.
+    /// Processes and kernel threads that others waited behind, in descending order of the waiting
+    /// they caused. Each process and each kernel thread is listed separately.
     pub behind: Vec<WaitedFor>,
-    /// Real-time threads that the kernel kept from a CPU on which nobody went before them. Where the CPU idled
-    /// meanwhile, that is no waiting for a CPU, and in none of the times above.
+    /// Real-time threads that the kernel held back although no higher-priority thread was runnable.
+    /// If the CPU idled in that time, it was not a wait for a CPU and is not in the times above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub real_time: Vec<RealTimeHeld>,
 }
@@ -34,38 +34,39 @@ pub struct WaitStatement {
 /// A program that waited for a CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingProgram {
-    /// Its name.
+    /// Program name.
     pub name: String,
     /// Its processes.
     pub pids: Vec<i32>,
-    /// Those of them that had ended when the recording did.
+    /// Processes in `pids` that exited before the recording ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<i32>,
-    /// For how long, of all its threads.
+    /// Total waiting time, summed over all threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// How often.
+    /// Number of waits.
     pub count: u64,
-    /// The longest.
+    /// Longest wait.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// When that began, after the recording's begin.
+    /// Start of the longest wait, relative to the start of the recording.
     #[serde(rename = "max_at_ns")]
     pub max_at: Nanos,
-    /// Who had the CPU meanwhile, the one with the most first; not every one.
+    /// Programs and kernel threads that ran during the waits, in descending order of time; not all
+    /// of them.
     pub behind: Vec<WaitedFor>,
 }
 
-/// Who ran while others waited.
+/// A program or kernel activity that ran while others waited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitedFor {
-    /// A program, or a thread of the kernel.
+    /// Name of the program or kernel activity.
     pub name: String,
-    /// What the CPU was doing.
+    /// Kind of activity on the CPU.
     pub kind: Kind,
-    /// Its processes, where it is a program.
+    /// Processes, if it is a program.
     pub pids: Vec<i32>,
-    /// For how long others waited while it ran, added up.
+    /// Total time that others waited behind it, summed over the waiting threads.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }

@@ -1,4 +1,5 @@
-//! What independent counters say about how much of a machine was seen, and what is proven by it.
+//! Independent counters that show how much of the machine's activity was traced, and the proofs
+//! that rest on them.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +8,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::Cpu;
 
-/// The kernel's own counters of what the tracer should have been told, from the opening of the books
-/// until they were read at the end, just before or just after the books ended; what was reported is of the same time.
+/// The kernel's own counters of events that the tracer should have received. They cover the time
+/// from the start of the accounts to a final reading just before or after their end. The tracer's
+/// counts are for the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Witnesses {
-    /// Context switches; `None` where not every CPU was watched.
+    /// Context switches; `None` if not every CPU was watched.
     pub switches: Option<SwitchWitness>,
-    /// Runs of the tracer's programs that the kernel skipped, because the program was running on
-    /// that CPU already; `None` where the kernel does not say.
+    /// Times that the kernel skipped one of the tracer's BPF programs because it was already
+    /// running on that CPU; `None` if the kernel does not count them.
     pub programs_skipped: Option<u64>,
-    /// What the kernel counted for each spinning probe's thread while it measured, by CPU.
+    /// Counters of each spin probe's thread while it measured, by CPU.
     pub probes: BTreeMap<u32, ProbeWitness>,
 }
 
-/// Context switches of all CPUs, by the kernel's counter and by the tracer.
+/// Context switches of all CPUs, counted by the kernel and by the tracer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwitchWitness {
-    /// By `/proc/stat` (`ctxt`).
+    /// Count in `/proc/stat` (`ctxt`).
     pub counted: u64,
-    /// By the tracer: `sched_switch` events.
+    /// `sched_switch` events that the tracer received.
     pub reported: u64,
-    /// By how much the two may differ because they were not read at one moment.
+    /// Maximum difference that is explained by the two counts being read at slightly different
+    /// times.
     pub margin: u64,
 }
 
 impl SwitchWitness {
-    /// Switches that were counted and not reported, at least: those beyond the margin.
+    /// Lower bound of the switches that the kernel did not report: the difference beyond the
+    /// margin.
     pub fn unreported(self) -> u64 {
         self.counted
             .saturating_sub(self.reported)
@@ -40,82 +44,81 @@ impl SwitchWitness {
     }
 }
 
-/// What the kernel counted for a probe's thread (`getrusage`, `RUSAGE_THREAD`).
+/// The kernel's counters of a probe's thread (`getrusage`, `RUSAGE_THREAD`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeWitness {
-    /// Times that the thread was switched away from.
+    /// Context switches away from the thread.
     pub switches: u64,
-    /// Its page faults.
+    /// Page faults of the thread.
     pub faults: u64,
 }
 
-/// What an empty gap of the spinning probe proves on one CPU.
+/// The evidential value of empty gaps of the spin probe on one CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuProof {
-    /// Which CPU.
+    /// CPU.
     pub cpu: Cpu,
-    /// What it proves.
+    /// Strength of the proof.
     pub proof: Proof,
-    /// Why it proves no more.
+    /// Reasons why the proof is not stronger.
     pub doubts: Vec<Doubt>,
 }
 
-/// What an empty gap proves.
+/// Strength of the proof that an empty gap gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
-    /// The kernel ran nothing in it: every way in was watched, and every witness agrees.
+    /// Proven: every kernel entry was watched, and all counters agree.
     Proven,
-    /// The same, or it holds one of at most so many entries that were not seen. The longest so many
-    /// are taken for these.
+    /// Proven except for at most this many unseen kernel entries on the CPU. The analysis
+    /// attributes that many of the longest gaps to them.
     Bounded(u64),
-    /// Nothing.
+    /// Not proven.
     Unproven,
-    /// The recording has no witnesses, as those of earlier versions: every way in was watched, and
-    /// that is all that is known.
+    /// The recording has no independent counters, like recordings of earlier versions. Every kernel
+    /// entry was watched, but nothing confirms it.
     Unwitnessed,
 }
 
-/// Something that takes from a proof.
+/// A fact that weakens a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Doubt {
-    /// Not every way into the kernel was watched.
+    /// Some kernel entries were not watched.
     EntriesNotWatched,
     /// Events were lost.
     EventsLost {
-        /// How many.
+        /// Number of events.
         events: u64,
     },
-    /// Intervals are summed, or came too late, and have no place in time.
+    /// Intervals were only summed, or arrived too late, so their position in time is unknown.
     NoTimes,
-    /// The clocks of probe and tracer are tied too loosely to tell what is in a gap.
+    /// The clocks of probe and tracer are not aligned closely enough to match entries with gaps.
     ClocksApart,
-    /// The probe was switched away from more often than the tracer was told.
+    /// The probe was switched out more often than the tracer received switch events.
     SwitchesNotReported {
-        /// By so much.
+        /// Number of missing switch events.
         count: u64,
     },
     /// The probe had page faults.
     PageFaults {
-        /// How many.
+        /// Number of page faults.
         count: u64,
     },
-    /// Interrupts came that have no tracepoint.
+    /// Interrupts without a tracepoint occurred.
     InterruptsNotTraced {
-        /// How many.
+        /// Number of interrupts.
         count: u64,
     },
-    /// The kernel skipped runs of the tracer's programs, on this CPU or another.
+    /// The kernel skipped runs of the tracer's BPF programs, on this CPU or another.
     ProgramsSkipped {
-        /// How many.
+        /// Number of skipped runs.
         count: u64,
     },
 }
 
 impl Doubt {
-    /// The most entries into the kernel that were not seen because of it; `None` where there is no
-    /// telling.
+    /// Upper bound of the unseen kernel entries that this allows; `None` for unlimited.
     pub const fn unseen(self) -> Option<u64> {
         match self {
             Self::EntriesNotWatched
@@ -131,7 +134,7 @@ impl Doubt {
 }
 
 impl Proof {
-    /// What is proven where there are these doubts.
+    /// The proof that remains given these doubts.
     pub fn by(doubts: &[Doubt]) -> Self {
         let unseen: Option<u64> = doubts.iter().copied().map(Doubt::unseen).sum();
         match unseen {
@@ -147,7 +150,7 @@ mod tests {
     use super::{Doubt, Proof, SwitchWitness};
 
     #[test]
-    fn a_proof_is_as_good_as_its_doubts_allow() {
+    fn doubts_bound_or_void_a_proof() {
         let (faults, interrupts) = (
             Doubt::PageFaults { count: 2 },
             Doubt::InterruptsNotTraced { count: 3 },
@@ -165,7 +168,10 @@ mod tests {
             reported: 100,
             margin: 7,
         };
-        let of = |counted| switches(counted).unreported();
-        assert_eq!([of(90), of(107), of(110)], [0, 0, 3]);
+        let unreported = |counted| switches(counted).unreported();
+        assert_eq!(
+            [unreported(90), unreported(107), unreported(110)],
+            [0, 0, 3]
+        );
     }
 }

@@ -1,124 +1,125 @@
-//! What a recorded machine had to do, apart from the kernel that it ran on: what a model needs to
-//! run it again under other settings.
+//! The workload of a recorded machine, independent of its kernel: the input with which the model
+//! runs it again under other settings.
 
 use crate::autogroup::Autogroup;
 use crate::pace::PaceRule;
 use crate::policy::SpecialPolicy;
 use crate::{Cpu, Nanos};
 
-/// What a machine had to do.
+/// The workload of a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workload {
-    /// For how long it was recorded.
+    /// Length of the recording.
     pub elapsed: Nanos,
-    /// Its CPUs, in order.
+    /// CPUs, in order.
     pub cpus: Vec<Cpu>,
-    /// What a tick cost.
+    /// Cost of a tick.
     pub tick: TickLoad,
-    /// The mean time of a local timer's interrupt that was no tick.
+    /// Mean time of a local timer interrupt that was not a tick.
     pub timer: Nanos,
-    /// The program whose frames are asked about, where one has a rhythm.
+    /// The program whose frames are analysed, if a program has a periodic loop.
     pub paced: Option<PacedLoad>,
-    /// Threads, those that ran longest first; the paced one is not among them.
+    /// Threads, in descending order of CPU time, without the paced one.
     pub threads: Vec<ThreadLoad>,
-    /// What interrupted, but for the local timer.
+    /// Interrupts other than the local timer's.
     pub interrupts: Vec<InterruptLoad>,
-    /// What could not be told, and how it was taken instead, in whole sentences.
+    /// Assumptions made for what the recording does not contain, as complete sentences.
     pub assumed: Vec<String>,
 }
 
-/// Ticks as they were recorded.
+/// Recorded ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickLoad {
-    /// How many came, on all CPUs.
+    /// Number of ticks on all CPUs.
     pub count: u64,
-    /// The mean time of a tick's interrupt.
+    /// Mean time of a tick's interrupt.
     pub interrupt: Nanos,
-    /// The mean time of the softirqs that ran as it returned.
+    /// Mean time of the softirqs that ran on return from it.
     pub softirqs: Nanos,
 }
 
-/// A program that works a frame, and sleeps until the next is due.
+/// A program that works for one frame, then sleeps until the next frame is due.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacedLoad {
-    /// The name of its process.
+    /// Process name.
     pub program: String,
-    /// The name of the thread.
+    /// Thread name.
     pub thread: String,
-    /// Its process id.
+    /// Process id.
     pub pid: i32,
-    /// The CPU that it ran on, if it was a single one.
+    /// CPU on which it ran, if it used only one.
     pub cpu: Option<Cpu>,
-    /// How it was scheduled, where that was not by the ordinary rules.
+    /// Scheduling policy, if not the default.
     pub policy: Option<SpecialPolicy>,
-    /// The kernel's group by session that it was in.
+    /// Autogroup of the process.
     pub autogroup: Option<Autogroup>,
-    /// From one frame to the next.
+    /// Frame period.
     pub period: Nanos,
-    /// By what rule frames are due, as its wakeups tell.
+    /// Rule that sets when frames are due, inferred from the wake-ups.
     pub rule: PaceRule,
-    /// Its frames, in order.
+    /// Frames, in order.
     pub frames: Vec<PacedFrame>,
 }
 
 /// A frame of a paced program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedFrame {
-    /// CPU time of its work.
+    /// CPU time of the frame's work.
     pub work: Nanos,
-    /// How much later than due it came on its CPU, without the interrupt of its timer and without
-    /// waiting for others to leave the CPU; none where it did not sleep.
+    /// Delay between the due time and the start, excluding the timer interrupt and run-queue wait;
+    /// `None` if the program did not sleep.
     pub late: Option<Nanos>,
 }
 
-/// A thread that works and waits. The threads that are too small to be kept apart are one a CPU.
+/// A thread that alternates between work and waiting. Threads too small to model separately are
+/// merged into one thread per CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadLoad {
-    /// Its name.
+    /// Thread name.
     pub name: String,
-    /// Whether it is the kernel's.
+    /// Whether it is a kernel thread.
     pub kernel: bool,
-    /// The CPU that it ran on, if it was a single one.
+    /// CPU on which it ran, if it used only one.
     pub cpu: Option<Cpu>,
-    /// How it was scheduled, where that was not by the ordinary rules.
+    /// Scheduling policy, if not the default.
     pub policy: Option<SpecialPolicy>,
-    /// The kernel's group by session that it was in.
+    /// Autogroup of the thread.
     pub autogroup: Option<Autogroup>,
-    /// What it did, in order.
+    /// Bursts, in order.
     pub bursts: Vec<Burst>,
 }
 
 impl ThreadLoad {
-    /// CPU time of all its bursts.
+    /// Total CPU time of all bursts.
     pub fn work(&self) -> Nanos {
         self.bursts.iter().map(|burst| burst.work).sum()
     }
 }
 
-/// A wait, and the work after it.
+/// A wait followed by work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
-    /// For how long it waited.
+    /// Length of the wait.
     pub away: Nanos,
-    /// Whether a timer of the kernel's ended that, rather than something else.
+    /// Whether a kernel timer ended the wait.
     pub by_timer: bool,
-    /// CPU time that it then used.
+    /// CPU time used after the wait.
     pub work: Nanos,
 }
 
-/// An interrupt on one CPU, with the softirqs that ran as it returned.
+/// An interrupt on one CPU, with the softirqs that ran on its return.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterruptLoad {
-    /// Its name.
+    /// Interrupt name.
     pub name: String,
-    /// Where.
+    /// CPU.
     pub cpu: Cpu,
-    /// Each time that it came: the time of the interrupt, and of the softirqs.
+    /// Cost of each occurrence: time of the interrupt, and of its softirqs.
     pub costs: Vec<(Nanos, Nanos)>,
 }
 
 impl InterruptLoad {
-    /// The time of all of it.
+    /// Total time of all occurrences.
     pub fn time(&self) -> Nanos {
         self.costs.iter().map(|(irq, soft)| *irq + *soft).sum()
     }

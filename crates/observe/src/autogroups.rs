@@ -1,28 +1,29 @@
-//! In which of the kernel's groups by session programs are, while a session goes on.
+//! Tracks the autogroups of programs during a session.
 
 use std::collections::BTreeSet;
 
 use ticktax_host::Proc;
 use ticktax_model::autogroup::ProcessAutogroup;
 
-/// The groups of all processes that were there at the begin, or at the end, or were started.
+/// The autogroups of all processes that existed at the start or the end, or were started by the
+/// session.
 #[derive(Debug)]
 pub(crate) struct Autogroups(Option<Vec<ProcessAutogroup>>);
 
 impl Autogroups {
-    /// Those of the begin.
+    /// Reads the autogroups at the start.
     pub(crate) fn at_begin(proc: &Proc) -> Self {
         Self(proc.autogroups())
     }
 
-    /// Takes note of a process that was just started.
+    /// Adds a process that was just started.
     pub(crate) fn started(&mut self, proc: &Proc, pid: i32) {
         if let Some(known) = self.0.as_mut().filter(|known| !known.is_empty()) {
             known.extend(proc.autogroup(pid));
         }
     }
 
-    /// With those that came since.
+    /// Adds the processes that appeared since the start, and returns all.
     pub(crate) fn at_end(self, proc: &Proc) -> Option<Vec<ProcessAutogroup>> {
         let mut known = self.0?;
         let pids: BTreeSet<i32> = known.iter().map(|process| process.pid).collect();

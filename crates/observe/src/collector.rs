@@ -1,10 +1,12 @@
-//! The thread that empties the buffers: where it runs, and with what priority.
+//! The thread that empties the buffers: where it runs and at which priority.
 //!
-//! It keeps off the CPUs that the watched program runs on, as long as it may use another, and it has
-//! the priority of any program: buffers hold seconds of ten thousand events a second, so that nothing is
-//! lost while it waits. Only where it has once been woken far too late, or where buffers fill fast, it
-//! asks for more; what it had is said in the header. The flight recorder's thread is one while it keeps a
-//! window, and what it was otherwise.
+//! It avoids the CPUs that the watched program uses, if it may use another one. It starts at normal
+//! priority: the buffers hold seconds of ten thousand events per second, so nothing is lost while
+//! it waits. It requests a higher priority only after it was woken far too late, or when the
+//! buffers fill quickly. The header reports the result.
+//!
+//! The flight recorder's thread behaves like this while it keeps a window, and is a normal thread
+//! otherwise.
 
 use std::time::Duration;
 
@@ -14,27 +16,28 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 use ticktax_probes::clock::now;
 use ticktax_trace::Tracer;
 
-/// A thread that slept longer than asked by this was not served in time.
+/// A thread that slept this much longer than requested had to wait too long for a CPU.
 const LATE: Nanos = Nanos::from_millis(100);
 
-/// Rows of one turn from which on buffers might be full before the next one: a quarter of a CPU's.
+/// Rows per turn above which buffers might be full before the next one: a quarter of a CPU's
+/// buffer.
 const MANY: usize = 1 << 14;
 
-/// The nice values that it asks for, one after the other, as long as it is not served in time.
+/// Nice values to request, one after the other, while the thread runs too late.
 const STEPS: [i32; 2] = [-10, -20];
 
-/// Turns from one look at where the program runs to the next: a second.
+/// Turns between two checks of where the program runs: one second.
 const TURNS: u32 = 20;
 
-/// Where and how the calling thread runs while it collects. Dropping it gives back what it was.
+/// Affinity and priority of the calling thread while it collects. Dropping it restores both.
 #[derive(Debug)]
 pub(crate) struct Collector {
     tid: Pid,
-    /// Where it might run before.
+    /// The CPUs it could use before.
     allowed: CpuSet,
-    /// The CPUs that it keeps off.
+    /// The CPUs it avoids.
     kept_off: CpuList,
-    /// Whether those were all that the program ran on, at each look; `None` before the first.
+    /// Whether it avoided all CPUs of the program at each check; `None` before the first.
     apart: Option<bool>,
     nice_before: i32,
     nice: i32,
@@ -42,7 +45,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// The calling thread, which runs wherever it may and as it did.
+    /// Starts with the calling thread's current affinity and priority.
     pub(crate) fn new() -> Self {
         let tid = gettid();
         let nice = Tracer::own_nice();
@@ -57,30 +60,30 @@ impl Collector {
         }
     }
 
-    /// Sleeps for so long, and has itself served sooner from then on where it is woken too late.
+    /// Sleeps for `time`, and raises the priority if it is woken too late.
     pub(crate) fn sleep(&mut self, time: Duration) {
         let asked = now() + Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / 2));
         std::thread::sleep(time);
         if now() - asked > LATE {
-            self.hurry();
+            self.raise_priority();
         }
     }
 
-    /// Has itself served sooner from now on where something was `due` by more than `slack` ago.
+    /// Raises the priority if something was `due` more than `slack` ago.
     pub(crate) fn was_due(&mut self, due: Nanos, slack: Nanos) {
         if now() - due > slack {
-            self.hurry();
+            self.raise_priority();
         }
     }
 
-    /// Takes note of how many rows a turn brought.
+    /// Raises the priority if a turn read very many rows.
     pub(crate) fn drained(&mut self, rows: usize) {
         if rows > MANY {
-            self.hurry();
+            self.raise_priority();
         }
     }
 
-    fn hurry(&mut self) {
+    fn raise_priority(&mut self) {
         if let Some(&next) = STEPS.iter().find(|&&step| step < self.nice)
             && Tracer::set_own_nice(next)
         {
@@ -88,15 +91,15 @@ impl Collector {
         }
     }
 
-    /// Whether it is time to look where the program runs.
+    /// Whether it is time to check where the program runs.
     pub(crate) fn is_due(&mut self) -> bool {
         let due = self.turn.is_multiple_of(TURNS);
         self.turn = self.turn.wrapping_add(1);
         due
     }
 
-    /// Keeps off these CPUs, the first of them first: off as many as leave one to run on. None says
-    /// nothing about where the program runs, and changes nothing.
+    /// Avoids these CPUs, in this order, as long as one CPU remains to run on. An empty list means
+    /// that nothing is known about the program, and changes nothing.
     pub(crate) fn keep_off(&mut self, cpus: &[Cpu]) {
         if cpus.is_empty() {
             return;
@@ -119,12 +122,12 @@ impl Collector {
         self.apart = Some(self.apart.unwrap_or(true) && kept);
     }
 
-    /// Whether it kept off all CPUs of the program, at each look.
+    /// Whether it avoided all CPUs of the program at each check.
     pub(crate) fn is_apart(&self) -> bool {
         self.apart == Some(true)
     }
 
-    /// The nice value that it has come to.
+    /// The current nice value.
     pub(crate) fn nice(&self) -> i32 {
         self.nice
     }
@@ -132,7 +135,7 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // Whatever is refused stays as it is until the process ends, soon.
+        // If restoring is denied, the settings stay until the process ends, which is soon.
         if !self.kept_off.is_empty() {
             let _ = sched_setaffinity(self.tid, &self.allowed);
         }
@@ -153,7 +156,7 @@ fn set_cpus(set: &CpuSet) -> CpuList {
 fn cpu_set(cpus: &CpuList) -> CpuSet {
     let mut set = CpuSet::new();
     for cpu in cpus.iter() {
-        // One beyond what a set holds is none that this thread could run on.
+        // A CPU beyond the capacity of a set is not one that this thread could use.
         let _ = set.set(cpu.index());
     }
     set
@@ -174,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_off_what_it_can_and_goes_back_at_the_end() {
+    fn a_collector_avoids_cpus_and_restores_its_affinity() {
         let before = allowed();
         let all: Vec<Cpu> = before.iter().collect();
         let mut collector = Collector::new();
         collector.keep_off(&all[..1]);
         assert_eq!(collector.is_apart(), all.len() > 1);
         assert_eq!(allowed().contains(all[0]), all.len() == 1);
-        // Of all it has to share one: the last.
+        // With all CPUs to avoid it must share one: the last.
         collector.keep_off(&all);
         assert!(!collector.is_apart());
         assert_eq!(allowed(), all[all.len() - 1..].iter().copied().collect());
@@ -193,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_asks_for_more_and_gives_it_back() {
+    fn a_late_collector_raises_its_priority_and_restores_it() {
         let before = Tracer::own_nice();
         let mut collector = Collector::new();
         collector.was_due(now(), Nanos::from_secs(60));
         assert_eq!(collector.nice(), before);
         collector.was_due(now() - Nanos::from_secs(2), Nanos::from_secs(1));
-        // It takes a right that not every caller has.
+        // Raising the priority needs a right that not every caller has.
         let nice = collector.nice();
         assert!(nice <= before);
         assert_eq!(Tracer::own_nice(), nice);
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_no_machine_has_is_kept_off_for_nothing() {
+    fn avoiding_an_unknown_cpu_changes_nothing() {
         let before = allowed();
         let mut collector = Collector::new();
         collector.keep_off(&[Cpu(1_000_000)]);

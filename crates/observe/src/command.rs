@@ -1,4 +1,4 @@
-//! The command that is audited.
+//! The command to audit.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,8 +14,8 @@ use ticktax_model::recording::CommandReport;
 
 use crate::error::ObserveError;
 
-/// How long a command that was told to end may take before it is left alone.
-const PATIENCE: u32 = 40;
+/// Number of checks whether a signalled command has ended, before it is left alone.
+const CHECKS: u32 = 40;
 const MOMENT: Duration = Duration::from_millis(25);
 
 /// A command that has been started.
@@ -30,12 +30,11 @@ pub(crate) struct Audited {
 enum End {
     NotYet,
     Known(ExitStatus),
-    /// Its exit status was already collected.
+    /// Another part of the process has already collected its exit status.
     Unknown,
 }
 
 impl Audited {
-    /// Starts the command.
     pub(crate) fn start(argv: &[OsString]) -> Result<Self, ObserveError> {
         let refused = |command: String, kind| ObserveError::Command { command, kind };
         let Some((program, arguments)) = argv.split_first() else {
@@ -54,18 +53,16 @@ impl Audited {
         })
     }
 
-    /// Its process.
     pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(-1)
     }
 
-    /// The program's name, without its folder.
+    /// The program's name without its folder.
     pub(crate) fn name(&self) -> String {
         let program = self.argv.first().map_or("", String::as_str);
         program.rsplit('/').next().unwrap_or(program).to_owned()
     }
 
-    /// Whether it has ended.
     pub(crate) fn ended(&mut self) -> bool {
         if matches!(self.end, End::NotYet) {
             self.end = match self.child.try_wait() {
@@ -77,29 +74,31 @@ impl Audited {
         !matches!(self.end, End::NotYet)
     }
 
-    /// Passes on the signal that ended the audit, unless the command ends of itself: a Ctrl-C at
-    /// the terminal has reached it already. One that goes on all the same is left alone.
+    /// Forwards the signal that ended the audit, unless the command ends anyway: a Ctrl-C at the
+    /// terminal reaches the command too. If the command continues after the signal, it is left
+    /// alone.
     pub(crate) fn interrupt(&mut self, signal: i32) {
-        if self.ends_soon() {
+        if self.ends_in_time() {
             return;
         }
         if let (Ok(signal), Ok(pid)) = (Signal::try_from(signal), i32::try_from(self.child.id())) {
-            // Only this process waits for the child, so its PID is not reused; it may have ended.
+            // Only this process waits for the child, so its PID is not reused. It may have ended
+            // already.
             let _ = kill(Pid::from_raw(pid), signal);
-            self.ends_soon();
+            self.ends_in_time();
         }
     }
 
-    fn ends_soon(&mut self) -> bool {
-        (0..PATIENCE).any(|turn| {
-            if turn > 0 {
+    fn ends_in_time(&mut self) -> bool {
+        (0..CHECKS).any(|attempt| {
+            if attempt > 0 {
                 thread::sleep(MOMENT);
             }
             self.ended()
         })
     }
 
-    /// What became of it.
+    /// Its arguments, PID and exit status.
     pub(crate) fn report(&mut self) -> CommandReport {
         self.ended();
         let code = |status: ExitStatus| {

@@ -1,4 +1,4 @@
-//! Why nothing can be observed.
+//! Reasons why observation fails.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,93 +7,93 @@ use ticktax_model::{CpuList, Nanos};
 use ticktax_probes::ProbeError;
 use ticktax_trace::TraceError;
 
-/// Why a session cannot begin. Each text is one line for a person.
+/// Why a session cannot start. Each message is one line for a person.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// `/sys` does not say which CPUs there are.
+    /// `/sys` does not list the CPUs.
     #[error("cannot read which CPUs are online: mount /sys")]
     OnlineUnknown,
     /// The list of CPUs is empty.
     #[error("no CPU was named: choose from {online}")]
     NoCpu {
-        /// Those that are online.
+        /// The online CPUs.
         online: CpuList,
     },
-    /// Some of the CPUs are not there.
+    /// Some of the CPUs are not online.
     #[error(
         "{} {missing} {} not online here: choose from {online}",
         if missing.len() == 1 { "CPU" } else { "CPUs" },
         if missing.len() == 1 { "is" } else { "are" }
     )]
     Offline {
-        /// Those that were named and are not online.
+        /// The requested CPUs that are not online.
         missing: CpuList,
-        /// Those that are.
+        /// The online CPUs.
         online: CpuList,
     },
-    /// The process is not there, or has ended.
+    /// The process does not exist or has ended.
     #[error("no process {pid}; `pgrep NAME` finds the PIDs of a program")]
     NoProcess {
-        /// Its number, as it was named.
+        /// The requested process ID.
         pid: i32,
     },
     /// No process has this name.
     #[error("no process is named `{name}`: `ps -e` lists the names, of at most 15 characters")]
     NoProcessNamed {
-        /// The name.
+        /// The requested name.
         name: String,
     },
-    /// Frames are asked for of a name that several processes have.
+    /// A frame trigger names a program that several processes have.
     #[error(
         "several processes are named `{name}`, and a frame trigger is about one: give one of the PIDs \
          that `pgrep -x {name}` prints, as frame:pid=N"
     )]
     SeveralNamed {
-        /// The name.
+        /// The requested name.
         name: String,
     },
-    /// The folder is no cgroup's.
+    /// The folder is not a cgroup.
     #[error("{} is not a cgroup: name its folder below /sys/fs/cgroup", folder.display())]
     NoCgroup {
-        /// The folder.
+        /// The requested folder.
         folder: PathBuf,
     },
     /// The plan needs the tracer, and it does not load.
     #[error("cannot watch {program}: {why}")]
     NoTracer {
-        /// Who was to be watched, as it was named.
+        /// The program to watch, as the user named it.
         program: String,
-        /// Why, and what would help.
+        /// Why it does not load, and what would help.
         why: TraceError,
     },
-    /// A paced loop would be over before it has worked once.
+    /// A paced loop would end before its first frame is due.
     #[error(
         "{length} is over before the first frame is due, after {period}: run for longer, or raise \
          the rate"
     )]
     NoFrame {
-        /// How long it was to run.
+        /// Requested length.
         length: Nanos,
-        /// From one frame to the next.
+        /// Time between frames.
         period: Nanos,
     },
-    /// More triggers than the kernel's programs look at.
+    /// More triggers than the kernel programs support.
     #[error("these are {count} triggers: name {max} at most")]
     TooManyTriggers {
-        /// How many were named.
+        /// Number of requested triggers.
         count: usize,
-        /// The most there is room for.
+        /// Maximum number of triggers.
         max: usize,
     },
-    /// This process has no room for another file descriptor.
+    /// This process has no file descriptor left.
     #[error("no file descriptor is left: raise the limit (ulimit -n)")]
     NoDescriptor,
-    /// Nothing to compare, or too much.
+    /// No variants to compare, or too many.
     #[error("these are {count} variants: name 1 to {max}")]
     Variants {
-        /// How many were named.
+        /// Number of requested variants.
         count: usize,
-        /// The most that are compared.
+        /// Maximum number of variants.
         max: usize,
     },
     /// A probe or a paced loop could not be started.
@@ -102,9 +102,9 @@ pub enum ObserveError {
     /// The command could not be started.
     #[error("cannot run `{command}`: {}", in_words(*kind))]
     Command {
-        /// What was to be run.
+        /// The requested command.
         command: String,
-        /// Why it cannot.
+        /// The operating system's reason.
         kind: io::ErrorKind,
     },
 }

@@ -1,5 +1,3 @@
-//! The events of an observation.
-
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
 use ticktax_model::recording::{Header, Level, Row};
@@ -7,71 +5,72 @@ use ticktax_model::{CpuList, Nanos, SourceTable};
 
 use crate::error::ObserveError;
 
-/// Something that is observed step by step: a [`crate::Session`] or a [`crate::PacedLoop`].
+/// An observation that proceeds step by step: a [`crate::Session`] or a [`crate::PacedLoop`].
 pub trait Observation {
-    /// The next step; waits for it where there is none yet, some 50 ms at most. Once it has ended, it
-    /// is [`Event::Ended`] again and again.
+    /// Returns the next step, waiting for at most about 50 ms. After the end it returns
+    /// [`Event::Ended`] again and again.
     ///
     /// # Errors
-    /// What is observed cannot go on, and has left nothing to report.
+    /// If the observation cannot continue and has nothing to report.
     fn next_event(&mut self) -> Result<Event<'_>, ObserveError>;
 
-    /// Ends it with the next call of [`Observation::next_event`], because of `signal` where there was
-    /// one.
+    /// Makes the next call of [`Observation::next_event`] end the observation. `signal` is the
+    /// signal that caused it, if any.
     fn stop(&mut self, signal: Option<i32>);
 
-    /// The sources that the rows so far name.
+    /// The sources of the rows so far.
     fn sources(&self) -> &SourceTable;
 }
 
 /// One step of an observation.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Comes first and once, of a session: everything runs.
+    /// The first event of a session: everything is running.
     Started(&'a Started),
-    /// What was recorded since the last batch. Rows of one CPU come in the order in which they
-    /// ended; rows of different CPUs come in any order.
+    /// The rows recorded since the last batch. Rows of one CPU are ordered by their end; rows of
+    /// different CPUs come in any order.
     Rows {
-        /// The sources that the rows name; it only grows.
+        /// The sources of the rows. The table only grows.
         sources: &'a SourceTable,
-        /// At least one.
+        /// Never empty.
         rows: &'a [Row],
     },
-    /// Comes after each look at the buffers: once an interval of the plan, twenty times a second by default.
+    /// Follows each read of the buffers: once per interval of the plan, by default 20 times per
+    /// second.
     Progress(Progress),
-    /// Comes last: everything about the recording but its rows.
+    /// The last event: everything about the recording except its rows.
     Ended(Box<Header>),
 }
 
-/// What is known before the first row.
+/// Facts known before the first row.
 #[derive(Debug)]
 pub struct Started {
-    /// The machine, as it was before anything was started.
+    /// The machine, before anything was started.
     pub machine: Machine,
-    /// The CPUs that are watched from the beginning.
+    /// The CPUs watched from the start.
     pub cpus: CpuList,
-    /// How long they will be, where the plan says so.
+    /// Planned length of the session, if any.
     pub length: Option<Nanos>,
     /// Whether a command was started, which may write to the same terminal.
     pub command: bool,
-    /// How much can be seen.
+    /// The capability level.
     pub level: Level,
-    /// Why it is no more, where the tracer does not load.
+    /// Why the tracer did not load, if it did not.
     pub no_tracer: Option<String>,
-    /// What the tracer cannot see on this kernel.
+    /// The tracer's blind spots on this kernel.
     pub limitations: Vec<Limitation>,
-    /// The process whose time is asked for, where it is one that was there.
+    /// The watched process, if it existed at the start.
     pub process: Option<i32>,
     /// From when on the watched program is followed, on `CLOCK_MONOTONIC`; `None` where nobody's
     /// time is asked for. Rows that ended before are not about it.
     pub victim_begin: Option<Nanos>,
 }
 
-/// How far a session has come.
+/// Progress of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// When the watching began, on `CLOCK_MONOTONIC`.
+    /// When watching started, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,
-    /// How long it has been going on.
+    /// Time since then.
     pub elapsed: Nanos,
 }

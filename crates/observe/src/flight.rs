@@ -1,10 +1,12 @@
-//! The flight recorder: sums all the time, and everything around what lasted too long.
+//! The flight recorder: continuous sums, and full detail around delays that were too long.
 //!
-//! [`Recorder::start`] begins, and [`Recorder::next_event`] is then called again and again: it sleeps
-//! until a window of sums is due, or the kernel or a probe notices a trigger. The ring of every span and edge is not
-//! read before; then the seconds around the trigger become a [`FrozenWindow`], and recording goes on
-//! meanwhile and afterwards. Where further triggers make that longer, it is handed out as it is as often as some of
-//! them have been waiting for as long as one alone would, and whole at its end.
+//! After [`Recorder::start`], call [`Recorder::next_event`] repeatedly. It sleeps until a window of
+//! sums is due, or until the kernel or a probe reports a trigger. Only then is the ring of spans
+//! and edges read. The seconds around the trigger become a [`FrozenWindow`], while recording
+//! continues.
+//!
+//! Further triggers extend the window. So that none is reported late, the window is also emitted in
+//! intermediate states, and completely at its end.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -43,71 +45,72 @@ use grow::{Loading, Past};
 use rules::{Fired, Rules};
 use window::{Margins, Window};
 
-/// After a moment, all programs that were at work then have ended: as long as this, unless the hypervisor
+/// All programs that were running at some moment have ended this much later, unless the hypervisor
 /// stopped a CPU.
 const SETTLE: Nanos = Nanos::from_millis(20);
 
-/// How often a ring is read while a window is open: so many times before it comes round.
+/// Number of reads of a ring before it wraps, while a window is open.
 const READINGS: i64 = 4;
 
-/// The shortest time from one of these readings to the next.
+/// Minimum interval between two of these reads.
 const SHORTEST: Nanos = Nanos::from_millis(10);
 
-/// Windows of sums from one time that names of programs are forgotten to the next.
+/// Number of windows of sums before program names are forgotten.
 const FORGET: u64 = 6;
 
-/// Ends the waiting of [`Recorder::next_event`], from any thread.
+/// Ends the wait in [`Recorder::next_event`], from any thread.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<EventFd>);
 
 impl Waker {
-    /// Has [`Recorder::next_event`] return at once.
+    /// Makes [`Recorder::next_event`] return immediately.
     pub fn wake(&self) {
-        // It fails only where it has been woken very often already.
+        // Fails only if very many wake-ups are already pending.
         let _ = self.0.write(1);
     }
 }
 
-/// A flight recorder of this machine. Dropping it takes the tracer out of the kernel; nothing stays there
-/// when the process is killed either.
+/// A flight recorder of this machine. The tracer is unloaded when this is dropped or the process is
+/// killed.
 ///
-/// It belongs to the thread that starts it: what that thread uses is its cost.
+/// The recorder belongs to the thread that starts it: that thread's CPU time is the recorder's
+/// cost.
 pub struct Recorder {
     proc: Proc,
     plan: RecorderPlan,
     watched: CpuList,
-    /// The CPUs that there may ever be.
+    /// Length of a table indexed by CPU number.
     room: usize,
     past: Past,
     larger: Option<Loading>,
     started: RecorderStarted,
-    told: bool,
-    /// `None` once it has ended.
+    start_reported: bool,
+    /// `None` after the end.
     tracer: Option<Tracer>,
     triggers: Triggers,
     wake: Waker,
     rules: Rules,
-    /// Those whose frames triggers are about.
+    /// The programs with frame triggers.
     programs: Programs,
-    /// Where a trigger is about gaps.
+    /// Present if there are gap triggers.
     gaps: Option<GapWatch>,
-    /// Gaps that probes before these did not hand over.
+    /// Gaps suppressed by earlier probes.
     gaps_suppressed: u64,
     next_minute: Nanos,
-    /// What is being kept.
+    /// The window being kept, and its events so far.
     open: Option<(Window, Capture)>,
     next_reading: Nanos,
-    /// What this thread is while a window is kept, until it has been dealt with.
+    /// Affinity and priority of this thread while a window is being kept and handled.
     collector: Option<Collector>,
-    /// Triggers that belong to no window yet.
+    /// Triggers that are not part of a window yet.
     waiting: VecDeque<Trigger>,
-    /// No window begins before the end of the last one.
+    /// No window starts before the end of the last one.
     not_before: Nanos,
     next_sums: Nanos,
-    /// When the table that is to be handed out was left.
+    /// When recording switched away from the table that is to be emitted.
     switched: Option<Nanos>,
     windows: u64,
-    /// Since when it is to end.
+    /// When [`Recorder::stop`] was called.
     stopped: Option<Nanos>,
     last: RecorderStatus,
     last_counted: Counted,
@@ -116,13 +119,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Loads the tracer and begins to record.
+    /// Loads the tracer and starts recording.
     ///
     /// # Errors
-    /// When the plan does not fit this machine, or the tracer does not load.
+    /// If the plan does not fit this machine or the tracer does not load.
     pub fn start(plan: RecorderPlan) -> Result<Self, ObserveError> {
         let proc = Proc::default();
-        let settings = Settings::of(
+        let settings = Settings::new(
             Plan {
                 cpus: plan.cpus.clone(),
                 ..Plan::default()
@@ -130,8 +133,8 @@ impl Recorder {
             &proc,
         )?;
         let cpus = (&settings.watched, &settings.online);
-        let mut rules = Rules::of(&plan.triggers, cpus, &proc)?;
-        let mut programs = Programs::of(&plan.triggers, &proc)?;
+        let mut rules = Rules::from_triggers(&plan.triggers, cpus, &proc)?;
+        let mut programs = Programs::from_triggers(&plan.triggers, &proc)?;
         let cpu_before = own_thread_cpu_time();
         let room = proc.room_for_cpus();
         let per_cpu = sizes::records_per_cpu(&proc, settings.online.len(), room, &plan);
@@ -143,7 +146,7 @@ impl Recorder {
         let wake = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
             .map_err(|_| ObserveError::NoDescriptor)?;
         let wake = Waker(Arc::new(wake));
-        let gaps = rules.probe(plan.probe, ring(&wake))?;
+        let gaps = rules.probe(plan.probe, wake_up_call(&wake))?;
         tracer.start_flight(&settings.watched, &settings.online);
         let begin = now();
         rules.begin(&mut tracer).map_err(refused)?;
@@ -170,7 +173,7 @@ impl Recorder {
             room,
             past: Past::default(),
             larger: None,
-            told: false,
+            start_reported: false,
             tracer: Some(tracer),
             triggers,
             wake,
@@ -198,17 +201,17 @@ impl Recorder {
         })
     }
 
-    /// What [`RecorderEvent::Started`] tells, or told.
+    /// The facts in [`RecorderEvent::Started`].
     pub fn started(&self) -> &RecorderStarted {
         &self.started
     }
 
-    /// Ends the waiting of [`Recorder::next_event`].
+    /// A handle that ends the wait in [`Recorder::next_event`].
     pub fn waker(&self) -> Waker {
         self.wake.clone()
     }
 
-    /// How it stands; what it came to where it has ended.
+    /// The current status; after the end, the final one.
     pub fn status(&self) -> RecorderStatus {
         let Some(tracer) = &self.tracer else {
             return self.last;
@@ -219,27 +222,27 @@ impl Recorder {
             ring_records: tracer.ring_len(),
             reach: tracer.ring_reach(),
             cpu: own_thread_cpu_time() - self.cpu_before,
-            // The rings and tables are mapped, so they are among it.
+            // Includes the rings and tables, because they are mapped.
             memory_bytes: own_peak_memory(),
         }
     }
 
-    /// What the tracer has counted so far, or had when the recorder ended.
+    /// The tracer's counters so far, or at the end of the recorder.
     pub fn counted(&self) -> Counted {
         let tracer = self.tracer.as_ref();
         tracer.map_or_else(
             || self.last_counted.clone(),
-            |tracer| self.past.and(tracer.counted()),
+            |tracer| self.past.plus(tracer.counted()),
         )
     }
 
-    /// The time on each CPU that all sums together are of; empty before the recorder has ended.
+    /// The time on each CPU that all sums cover. Empty until the recorder has ended.
     pub fn books(&self) -> &[Books] {
         &self.books
     }
 
-    /// Freezes the ring because somebody asked for it: [`TriggerKind::Signal`] or [`TriggerKind::Mark`], with
-    /// the words that came with it.
+    /// Freezes the ring on request: [`TriggerKind::Signal`] or [`TriggerKind::Mark`], with a
+    /// comment.
     pub fn trigger(&mut self, kind: TriggerKind, words: &str) {
         self.waiting.push_back(Trigger {
             kind,
@@ -253,16 +256,17 @@ impl Recorder {
         });
     }
 
-    /// Replaces what freezes the ring.
+    /// Replaces the triggers.
     ///
     /// # Errors
-    /// When a trigger names what is not there, or they are too many; those before stay then.
+    /// If a trigger names something that does not exist, or there are too many. The previous
+    /// triggers stay in effect then.
     pub fn set_triggers(&mut self, triggers: &[TriggerSpec]) -> Result<(), ObserveError> {
         let cpus = (&self.watched, &self.started.cpus);
-        let mut rules = Rules::of(triggers, cpus, &self.proc)?;
-        let mut programs = Programs::of(triggers, &self.proc)?;
+        let mut rules = Rules::from_triggers(triggers, cpus, &self.proc)?;
+        let mut programs = Programs::from_triggers(triggers, &self.proc)?;
         programs.begin(now());
-        let gaps = rules.probe(self.plan.probe, ring(&self.wake))?;
+        let gaps = rules.probe(self.plan.probe, wake_up_call(&self.wake))?;
         if let Some(tracer) = &mut self.tracer {
             let begun = rules.begin(tracer);
             begun.map_err(|why| ObserveError::NoTracer {
@@ -281,7 +285,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// How the triggers stand whose thresholds are percentiles.
+    /// Status of the triggers with percentile thresholds.
     pub fn percentiles(&self) -> Vec<PercentileStatus> {
         self.rules.percentiles().collect()
     }
@@ -298,16 +302,17 @@ impl Recorder {
         }
     }
 
-    /// Ends it: what is open is handed out as it is, then the last sums.
+    /// Ends the recorder: emits the open window in its current state, then the last sums.
     pub fn stop(&mut self) {
         self.stopped.get_or_insert_with(now);
     }
 
-    /// The next step; waits for it for `timeout` at most.
+    /// Returns the next step, waiting for at most `timeout`.
     pub fn next_event(&mut self, timeout: Duration) -> RecorderEvent<'_> {
-        if !self.told {
-            self.told = true;
-            // Not before: whoever drives it may become another user first, which all threads do together.
+        if !self.start_reported {
+            self.start_reported = true;
+            // Not earlier, because the caller may change its user first, which changes it for all
+            // threads at once.
             if let Some(gaps) = &mut self.gaps {
                 gaps.begin();
             }
@@ -344,7 +349,7 @@ impl Recorder {
         }
     }
 
-    /// Where a window is open, a ring must not come round while this thread waits for a CPU.
+    /// While a window is open, the ring must not wrap while this thread waits for a CPU.
     fn was_due(&mut self, due: Nanos) {
         if let (Some(_), Some(tracer), Some(collector)) =
             (&self.open, &self.tracer, &mut self.collector)
@@ -353,12 +358,12 @@ impl Recorder {
         }
     }
 
-    /// Whether somebody woke it since this was last asked.
+    /// Whether it was woken since the last call.
     fn was_woken(&self) -> bool {
         self.wake.0.read().is_ok()
     }
 
-    /// When there is something to do, unless something triggers before.
+    /// The time of the next action, unless something triggers earlier.
     fn next_step(&self) -> Nanos {
         let mut sums = self.switched.map_or(self.next_sums, |time| time + SETTLE);
         if self.rules.learns() {
@@ -376,7 +381,7 @@ impl Recorder {
         }
     }
 
-    /// Puts what triggered into the window that is open, or has it wait for the next.
+    /// Adds new triggers to the open window, or queues them for the next.
     fn take_triggers(&mut self) {
         let Some(tracer) = &mut self.tracer else {
             return;
@@ -416,25 +421,26 @@ impl Recorder {
             self.waiting.retain(|trigger| !window.add(trigger));
         }
         if let Some(stopped) = self.stopped {
-            // On a busy machine there is always one more.
+            // A busy machine could produce new ones forever.
             self.waiting.retain(|trigger| trigger.time <= stopped);
         }
     }
 
-    /// Sets thresholds that are percentiles, once in a minute.
+    /// Updates percentile thresholds once per minute.
     fn turn_minute(&mut self, time: Nanos) {
         if time < self.next_minute {
             return;
         }
         self.next_minute = time + self.plan.minute;
         if let Some(tracer) = &mut self.tracer {
-            // Where the kernel cannot be told, what it was told before holds, and the next minute tries again.
+            // If the kernel cannot be updated, the previous thresholds stay until the next minute.
             let _ = self.rules.turn(tracer, self.gaps.as_ref());
         }
     }
 
-    /// Opens a window where something triggered, reads the ring where it is time, and hands the window out
-    /// once it is over, or before where more triggers made it longer than the first of them can wait.
+    /// Opens a window after a trigger, and reads the ring when it is time. Emits the window when it
+    /// is over, or earlier if further triggers have extended it beyond what the first ones can
+    /// wait.
     fn turn_window(&mut self, time: Nanos) -> Option<FrozenWindow> {
         let tracer = self.tracer.as_mut()?;
         if self.open.is_none()
@@ -445,7 +451,7 @@ impl Recorder {
                 after: self.plan.after,
                 longest: self.plan.longest,
             };
-            // It has a window's work before it, which is not to be done where somebody is late already.
+            // Handling a window is work, which must not be done on a CPU that is already late.
             let mut collector = Collector::new();
             collector.keep_off(first.cpu.as_slice());
             self.collector = Some(collector);
@@ -477,13 +483,13 @@ impl Recorder {
         seen
     }
 
-    /// Has the tables of sums take turns, and hands out the one that was left.
+    /// Switches between the tables of sums, and emits the inactive one.
     fn turn_sums(&mut self, time: Nanos) -> Option<SumsWindow> {
         self.tracer.as_ref()?;
         match self.switched {
             _ if self.stopped.is_some() => self.close_sums(),
             None if time >= self.next_sums => {
-                // What was missed, while the machine was suspended or too busy, is one long window.
+                // After a suspend or an overload, the missed windows become one long window.
                 self.next_sums = time + self.plan.window;
                 let grown = self.grow();
                 if grown.is_none() {
@@ -514,7 +520,7 @@ impl Recorder {
         })
     }
 
-    /// The last sums, with what each CPU is in the middle of.
+    /// The last sums, with the intervals still open on each CPU.
     fn close_sums(&mut self) -> Option<SumsWindow> {
         let sums = self.close_tracer()?;
         self.books = std::mem::take(&mut self.past.books);
@@ -522,10 +528,10 @@ impl Recorder {
         Some(sums)
     }
 
-    /// The last sums of the tracer at work.
+    /// The last sums of the current tracer.
     fn close_tracer(&mut self) -> Option<SumsWindow> {
         let tracer = self.tracer.as_mut()?;
-        // The books of a CPU that was taken offline end with the last event seen there.
+        // The accounting of a CPU that went offline ends with its last event.
         let online = self.proc.online();
         let online = online.as_ref().unwrap_or(&self.started.cpus);
         let (mut sources, mut rows) = (SourceTable::default(), Vec::new());
@@ -542,7 +548,7 @@ impl Recorder {
         })
     }
 
-    /// Takes the tracer out of the kernel, and says what it came to.
+    /// Unloads the tracer and returns the final status.
     fn end(&mut self) -> RecorderStatus {
         self.stop_probes();
         self.last = self.status();
@@ -552,13 +558,13 @@ impl Recorder {
     }
 }
 
-/// What a probe's thread calls.
-fn ring(wake: &Waker) -> impl Fn() + Clone + Send + 'static {
+/// The wake-up call for a probe's thread.
+fn wake_up_call(wake: &Waker) -> impl Fn() + Clone + Send + 'static {
     let wake = wake.clone();
     move || wake.wake()
 }
 
-/// From one reading of the rings to the next, while they are read.
+/// Interval between two reads of the rings.
 fn reading_interval(tracer: &Tracer) -> Nanos {
     let reach = tracer.ring_reach().unwrap_or(Nanos::from_secs(READINGS));
     Nanos(reach.0 / READINGS).max(SHORTEST)

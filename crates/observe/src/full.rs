@@ -1,8 +1,8 @@
-//! CPUs that are full already, on which a probe would take time from programs.
+//! Finds CPUs that are already full, on which a probe would take time from programs.
 //!
-//! A probe at the lowest priority takes only what nobody else wants, but for one case: where the kernel shares CPU
-//! time between sessions first (autogroup), its priority counts within its own session alone, and beside another
-//! session's program it has half of a CPU.
+//! A probe at the lowest priority normally takes only time that no program wants. The exception is
+//! autogroup scheduling: it divides CPU time between sessions first, so a priority counts only
+//! within its session. Next to another session's program, the probe would get half of a CPU.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -12,13 +12,13 @@ use ticktax_host::Proc;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_probes::clock::now;
 
-/// For so long CPUs are looked at; the kernel counts their idling in steps of 10 ms.
+/// Measuring time. The kernel counts idle time in steps of 10 ms.
 const LOOK: Duration = Duration::from_millis(200);
-/// A CPU that idled for a smaller share of that is full.
+/// A CPU with a smaller idle share is full.
 const SPARE: f64 = 0.1;
 
-/// Those of `cpus` that are full, where a probe of this process would have a share of them all the same. Takes
-/// [`LOOK`] where that may be.
+/// Returns the full ones among `cpus`, if a probe of this process would get a share of them. Takes
+/// [`LOOK`] if that is possible.
 pub(crate) fn full_cpus(proc: &Proc, cpus: &CpuList) -> CpuList {
     if !proc.shares_by_session(nix::unistd::getpid().as_raw()) {
         return CpuList::default();
@@ -28,16 +28,16 @@ pub(crate) fn full_cpus(proc: &Proc, cpus: &CpuList) -> CpuList {
     full(&before, &proc.idle_times(), now() - begin, cpus)
 }
 
-/// Those of `cpus` that idled for less than [`SPARE`] of this time between two readings. One that was not read is
-/// not full.
+/// The ones among `cpus` that idled for less than [`SPARE`] of the `time` between two readings. A
+/// CPU without readings is not full.
 fn full(
     before: &BTreeMap<u32, Nanos>,
     after: &BTreeMap<u32, Nanos>,
     time: Nanos,
     cpus: &CpuList,
 ) -> CpuList {
-    let idled = |cpu: u32| Some(*after.get(&cpu)? - *before.get(&cpu)?);
-    let is_full = |cpu: u32| idled(cpu).is_some_and(|idle| idle.share_of(time) < SPARE);
+    let idle_time = |cpu: u32| Some(*after.get(&cpu)? - *before.get(&cpu)?);
+    let is_full = |cpu: u32| idle_time(cpu).is_some_and(|idle| idle.share_of(time) < SPARE);
     cpus.iter().filter(|cpu| is_full(cpu.0)).collect()
 }
 

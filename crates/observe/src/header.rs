@@ -1,4 +1,4 @@
-//! The header of a live recording: what is known besides the rows, and what is not.
+//! The header of a live recording: everything except the rows, including what could not be seen.
 
 use ticktax_host::{Proc, untraced_interrupts};
 use ticktax_model::hook::Hook;
@@ -14,7 +14,7 @@ use crate::plan::{ProbeChoice, Settings};
 use crate::probe::ProbeResults;
 use crate::victim::Watched;
 
-/// What is at hand when the watching ends.
+/// Inputs for the header at the end of a session.
 pub(super) struct End<'a> {
     pub(super) proc: &'a Proc,
     pub(super) settings: &'a Settings,
@@ -26,7 +26,7 @@ pub(super) struct End<'a> {
     pub(super) unprobed: CpuList,
     pub(super) full: CpuList,
     pub(super) results: ProbeResults,
-    /// Context switches by the kernel's counter and by the tracer.
+    /// Context switches counted by the kernel and by the tracer.
     pub(super) switches: Option<SwitchWitness>,
 }
 
@@ -87,7 +87,7 @@ impl End<'_> {
         let cpus: Vec<Cpu> = self.settings.online.iter().collect();
         let mut header = self.header(Level::Proc, coverage, cost, &Closing::default());
         let (begin, end) = (header.before.at, header.after.at);
-        // Without root the books are those that the kernel keeps itself.
+        // Without the tracer, the accounts are the kernel's own.
         let counted = |cpu: &Cpu| {
             let counters = [&header.before, &header.after];
             counters
@@ -102,7 +102,7 @@ impl End<'_> {
         header
     }
 
-    /// Those of the audited CPUs that are online still.
+    /// The audited CPUs that are still online.
     fn present(&self, online: &CpuList) -> CpuList {
         self.settings
             .online
@@ -111,7 +111,7 @@ impl End<'_> {
             .collect()
     }
 
-    /// The header but for what depends on the level.
+    /// The header, except for what depends on the capability level.
     fn header(
         self,
         level: Level,
@@ -126,7 +126,7 @@ impl End<'_> {
         let unseen = self.unseen(closing);
         let no_room = Limitation::ThreadsNotFollowed { threads };
         if threads > 0 && unseen.as_ref() != Some(&no_room) {
-            // The victim has room for one reason.
+            // The victim's header holds only one reason.
             coverage.limitations.push(no_room);
         }
         let (world, hidden) = ticktax_host::world(&self.machine);
@@ -145,13 +145,13 @@ impl End<'_> {
         }
     }
 
-    /// The victim's threads that there was no room to follow.
+    /// The victim's threads that did not fit into the map of followed threads.
     fn without_room(&self, closing: &Closing) -> u64 {
         let victim = self.victim.as_ref();
         closing.unfollowed + victim.map_or(0, Watched::without_room)
     }
 
-    /// Why a part of a victim's time may not have been seen.
+    /// Why a part of the victim's time may be missing.
     fn unseen(&self, closing: &Closing) -> Option<Limitation> {
         let unwatched = |cpu: &Cpu| !self.settings.watched.contains(*cpu);
         let online = self.proc.online().unwrap_or_default();
@@ -171,11 +171,11 @@ impl End<'_> {
         (count > 0).then_some(Limitation::SwitchesMissed { count })
     }
 
-    /// What a reader should know at any level.
+    /// Limitations at either capability level.
     fn limitations(&self, online: &CpuList) -> Vec<Limitation> {
         let mut limitations = self.machine.configured.unread.clone();
-        let left = |cpu: &Cpu| !online.contains(*cpu);
-        let cpus: CpuList = self.settings.online.iter().filter(left).collect();
+        let went_offline = |cpu: &Cpu| !online.contains(*cpu);
+        let cpus: CpuList = self.settings.online.iter().filter(went_offline).collect();
         if !cpus.is_empty() {
             limitations.push(Limitation::CpusWentOffline { cpus });
         }
@@ -211,7 +211,7 @@ impl End<'_> {
     }
 }
 
-/// Clocks that did not run on, which times and periods depend on.
+/// Clock changes that affect times and periods.
 pub(crate) fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limitation> {
     let Some(changes) = after.clocks_since(before) else {
         return Vec::new();
@@ -228,7 +228,7 @@ pub(crate) fn clock_limitations(before: &Counters, after: &Counters) -> Vec<Limi
     limitations
 }
 
-/// What a reader should know of a run of the tracer.
+/// Limitations of a run of the tracer.
 fn kernel_limitations(closing: &Closing, header: &Header) -> Vec<Limitation> {
     let mut limitations = Vec::new();
     let mut plugged_in = Vec::new();
@@ -297,12 +297,12 @@ mod tests {
         }
     }
 
-    /// No machine.
-    fn nowhere() -> Proc {
+    /// A machine without any files.
+    fn empty_proc() -> Proc {
         Proc::at(Path::new("/nonexistent"))
     }
 
-    /// The end of a session in which nothing was seen.
+    /// The end of a session that saw nothing.
     fn end<'a>(proc: &'a Proc, settings: &'a Settings) -> End<'a> {
         End {
             proc,
@@ -320,9 +320,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_leaves_or_cannot_be_made_to_switch_is_named() {
+    fn offline_and_late_cpus_are_reported() {
         let settings = settings("0-2");
-        let proc = nowhere();
+        let proc = empty_proc();
         let end = End {
             machine: Machine {
                 online: "0".parse().unwrap(),
@@ -344,11 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_spinning_probe_sees_is_named_without_one() {
+    fn without_a_spin_probe_the_missing_gaps_are_reported() {
         let limitations = |probe| {
             let mut settings = settings("0");
             settings.plan.probe = probe;
-            end(&nowhere(), &settings).limitations(&"0".parse().unwrap())
+            end(&empty_proc(), &settings).limitations(&"0".parse().unwrap())
         };
         let missing = |reason| [Limitation::OutsideNotSeparated { reason }];
         assert_eq!(limitations(ProbeChoice::Spin), []);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_did_not_run_on_are_told() {
+    fn clock_changes_are_reported() {
         let reading = |wall: i64, boot: i64| Counters {
             clocks: Some(ClockOffsets {
                 wall: Nanos::from_millis(wall),
@@ -365,26 +365,29 @@ mod tests {
             }),
             ..Counters::default()
         };
-        let told = |after: Counters| clock_limitations(&reading(1_000_000, 0), &after);
-        assert!(told(reading(1_000_000, 0)).is_empty());
-        assert!(told(Counters::default()).is_empty());
-        // Asleep for two seconds: the time of day went on by itself.
-        let asleep = told(reading(1_002_000, 2_000));
+        let limitations = |after: Counters| clock_limitations(&reading(1_000_000, 0), &after);
+        assert!(limitations(reading(1_000_000, 0)).is_empty());
+        assert!(limitations(Counters::default()).is_empty());
+        // Suspended for two seconds: the wall clock continued as it should.
+        let asleep = limitations(reading(1_002_000, 2_000));
         let time = Nanos::from_secs(2);
         assert_eq!(asleep, [Limitation::Suspended { time }]);
         let by = -Nanos::from_millis(500);
-        assert_eq!(told(reading(999_500, 0)), [Limitation::ClockSet { by }]);
-        assert_eq!(told(reading(1_000_500, 2_000)).len(), 2);
+        assert_eq!(
+            limitations(reading(999_500, 0)),
+            [Limitation::ClockSet { by }]
+        );
+        assert_eq!(limitations(reading(1_000_500, 2_000)).len(), 2);
     }
 
     #[test]
-    fn a_cpu_that_is_plugged_in_is_named() {
+    fn a_hotplugged_cpu_is_reported() {
         let mut header = End {
             machine: Machine {
                 online: "0".parse().unwrap(),
                 ..Machine::default()
             },
-            ..end(&nowhere(), &settings("0"))
+            ..end(&empty_proc(), &settings("0"))
         }
         .header(
             Level::Kernel,

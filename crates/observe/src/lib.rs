@@ -1,21 +1,23 @@
-//! One live observation of this machine: the tracer, the probes and `/proc`, started, drained and
-//! closed together.
+//! Live observation of this machine: starts, drains and closes the tracer, the probes and `/proc`
+//! together.
 //!
-//! A [`Plan`] says what to watch and how; [`Session::start`] begins, and
-//! [`Session::next_event`] is then called until the session has ended: [`Event::Started`],
-//! [`Event::Rows`] and [`Event::Progress`] by turns, and [`Event::Ended`] with the recording's
-//! header. Nothing here calls back into its user, prints, reads the environment or handles
-//! signals: the caller decides what becomes of the rows, and ends a session early with
+//! A [`Plan`] says what to watch and how. [`Session::start`] starts a session. Call
+//! [`Session::next_event`] until the session ends: it returns [`Event::Started`], then
+//! [`Event::Rows`] and [`Event::Progress`] in alternation, and finally [`Event::Ended`] with the
+//! recording's header. This crate never calls back, prints, reads the environment or handles
+//! signals. The caller decides what happens to the rows, and can end a session early with
 //! [`Session::stop`].
 //!
-//! A [`Recorder`] watches without end, and hands out sums and what happened around a trigger.
+//! A [`Recorder`] watches without a time limit. It emits sums, and everything that happened around
+//! a trigger.
 //!
-//! A [`PacedLoop`] is driven in the same way ([`Observation`]): it runs a loop of its own in place of
-//! watching others. [`PacedTurns`] runs variants of one by turns.
+//! A [`PacedLoop`] is driven the same way ([`Observation`]), but runs its own loop instead of
+//! watching other programs. [`PacedTurns`] runs variants of a loop in interleaved trials.
 
 #![forbid(unsafe_code)]
 
 mod autogroups;
+mod cgroups;
 mod collector;
 mod command;
 mod error;

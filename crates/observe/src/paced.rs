@@ -1,4 +1,4 @@
-//! A loop of our own: running it, and reading every clock that tells what it cost.
+//! Runs a loop of our own and reads all clocks that show what it cost.
 
 use std::thread;
 use std::time::Duration;
@@ -22,37 +22,37 @@ use crate::event::{Event, Observation, Progress};
 use crate::running::length_not_kept;
 use crate::session::unix_time;
 
-/// How often frames are read. A loop of a thousand frames a second has 50 by then.
+/// Interval at which frames are read. A loop of a thousand frames per second has produced 50 by
+/// then.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often a loop that gets ready, or is about to end, is looked at.
+/// Interval at which a loop that is starting or about to end is checked.
 const SETTLING: Duration = Duration::from_millis(1);
 
-/// For how long the last frames of a loop may be late before it is told to stop: the longest period, and a while.
+/// Maximum lateness of a loop's last frames before it is stopped: the longest period plus a margin.
 const LATEST: Nanos = Nanos::from_secs(2);
 
-/// A loop to run, and for how long.
+/// A paced loop to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopPlan {
-    /// What it does.
+    /// The loop.
     pub spec: LoopSpec,
-    /// Where; `None`: on the last CPU that this process may run on, which interrupts and daemons
-    /// leave alone most.
+    /// The loop's CPU. `None` means the last CPU this process may use, which tends to have the
+    /// fewest interrupts and daemons.
     pub cpu: Option<Cpu>,
-    /// The scheduling policy to ask for.
+    /// Requested scheduling policy.
     pub policy: SchedulingPolicy,
-    /// How long.
+    /// Length of the run.
     pub length: Nanos,
-    /// How late after it is due a step's frame may begin before the step is overshot, where that is
-    /// asked for.
+    /// Lateness of a frame above which its step counts as overshot, if that is requested.
     pub overshot_from: Option<Nanos>,
 }
 
 impl LoopPlan {
-    /// Refuses what no loop can keep in its length; starts nothing.
+    /// Rejects a loop that cannot work within its length. Starts nothing.
     ///
     /// # Errors
-    /// The length holds no frame, or the work no period.
+    /// If the length contains no frame, or the work exceeds the period.
     pub fn check(&self) -> Result<(), ObserveError> {
         let Self { length, spec, .. } = *self;
         let LoopSpec { period, work, .. } = spec;
@@ -78,7 +78,7 @@ impl LoopPlan {
     }
 }
 
-/// The last CPU that this process may run on.
+/// The last CPU that this process may use.
 fn last_cpu() -> Result<Cpu, ObserveError> {
     let online = ticktax_probes::online_cpus()?;
     let allowed = ticktax_probes::allowed_cpus();
@@ -87,22 +87,23 @@ fn last_cpu() -> Result<Cpu, ObserveError> {
     Ok(last.ok_or(ProbeError::NoCpu { online })?)
 }
 
-/// Room for two seconds of frames: the reader may be late by that much on a busy machine.
+/// Room for two seconds of frames: on a busy machine the reader may be that late.
 fn ring_capacity(period: Nanos) -> usize {
     let frames = 2_000_000_000 / period.0.max(1);
     usize::try_from(frames).unwrap_or(0).clamp(1 << 8, 1 << 18)
 }
 
-/// A loop of our own that runs, and the kernel's clocks beside it. Its rows are its frames, in order,
-/// and its header has what it was asked for, got and cost ([`Header::paced_loop`]).
+/// A running loop of our own, with the kernel's clocks. Its rows are its frames, in order. Its
+/// header has the requested settings, the settings in effect, and the cost
+/// ([`Header::paced_loop`]).
 pub struct PacedLoop {
     plan: LoopPlan,
     cpu: Cpu,
     proc: Proc,
     machine: Machine,
-    /// `None` once it has ended.
+    /// `None` after the end.
     probe: Option<PaceProbe>,
-    /// This thread, kept off the loop's CPU where there is another.
+    /// This thread, which avoids the loop's CPU if it can.
     collector: Collector,
     tid: i32,
     began_unix: i64,
@@ -120,11 +121,11 @@ pub struct PacedLoop {
 }
 
 impl PacedLoop {
-    /// Starts the loop, and returns once it waits for its first frame.
+    /// Starts the loop and returns when it is waiting for its first frame.
     ///
     /// # Errors
-    /// When [`LoopPlan::check`] fails, or the loop does not start: a CPU that is not online or not
-    /// allowed, a priority out of range.
+    /// If [`LoopPlan::check`] fails or the loop does not start. Its CPU may be offline or not
+    /// allowed, or its priority out of range.
     pub fn start(plan: LoopPlan) -> Result<Self, ObserveError> {
         plan.check()?;
         let settings = plan.settings()?;
@@ -138,8 +139,8 @@ impl PacedLoop {
         let mut collector = Collector::new();
         collector.keep_off(&[settings.cpu]);
         let tid = probe.tid().unwrap_or_default();
-        // Reading what the kernel counts takes milliseconds, which on the loop's own CPU would make its
-        // first frames late.
+        // Reading the kernel's counters takes milliseconds. On the loop's CPU that would delay its
+        // first frames.
         let before = Snapshot::take(&proc, settings.cpu, tid);
         probe.end_after(plan.length);
         probe.begin();
@@ -166,12 +167,13 @@ impl PacedLoop {
         })
     }
 
-    /// The machine, as it was before the loop began.
+    /// The machine, before the loop started.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Waits until it is time, reads the frames, and ends the loop where it is over. Its own thread knows its end.
+    /// Waits for the next interval, reads the frames, and closes the loop if it has ended. The
+    /// loop's own thread ends it on time.
     fn turn(&mut self) -> Result<(), ObserveError> {
         let left = || self.begin + self.plan.length - now();
         if self.looked && !self.stopped {
@@ -198,8 +200,8 @@ impl PacedLoop {
     }
 
     fn end(&mut self, mut probe: PaceProbe) -> Result<(), ObserveError> {
-        // Its frames are over, so that reading does not delay one, and it has not ended: its own files
-        // would be gone.
+        // Halted first, so that reading delays no frame. Not yet ended, because the thread's files
+        // would disappear.
         probe.halt();
         let after = Snapshot::take(&self.proc, self.cpu, self.tid);
         let row = row(self.cpu, self.source);
@@ -281,12 +283,12 @@ impl Observation for PacedLoop {
     }
 }
 
-/// Makes rows of frames.
+/// Converts a frame to a row.
 fn row(cpu: Cpu, source: SourceId) -> impl Fn(Frame) -> Row {
     move |frame| Row::Frame(PacedFrame::new(&frame, cpu, source))
 }
 
-/// What the kernel's clocks say at one moment.
+/// The kernel's clocks at one moment.
 struct Snapshot {
     counters: Counters,
     thread: Option<Usage>,
@@ -304,8 +306,8 @@ impl Snapshot {
         }
     }
 
-    /// What the clocks of the loop's thread and of its CPU say. The thread did nothing before its loop began
-    /// and after that ended, `ran` later, however long before and after that they were read.
+    /// Readings of the clocks of the loop's thread and CPU. The thread did nothing outside the
+    /// loop, so its clocks cover exactly `ran`, even though they were read before and after that.
     fn readings_since(&self, before: &Self, cpu: Cpu, ran: Nanos) -> Vec<CpuReading> {
         let between = self.counters.at - before.counters.at;
         let mut readings = Vec::new();
@@ -330,13 +332,14 @@ impl Snapshot {
         readings
     }
 
-    /// How often the loop was woken, which ran for so long.
+    /// Number of wake-ups of the loop, which ran for `ran`.
     fn wakeups_since(&self, before: &Self, ran: Nanos) -> Option<Wakeups> {
         let used = self.thread.as_ref()?.since(before.thread.as_ref()?);
         let exits = self.idle_exits.zip(before.idle_exits);
         Some(Wakeups {
             elapsed: ran,
-            // It is woken as often as it gives its CPU away; the last time was after its last frame.
+            // Each voluntary switch is followed by a wake-up, except for the one after the last
+            // frame.
             count: used.voluntary.saturating_sub(1),
             ended_idle: exits.map(|(after, before)| EndedIdle {
                 count: after.saturating_sub(before),
@@ -373,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_hands_out_its_frames_and_then_what_it_cost() {
+    fn a_loop_emits_its_frames_and_then_its_cost() {
         let mut paced = PacedLoop::start(plan(Nanos::from_secs(1))).unwrap();
         let (mut due, mut looks) = (Vec::new(), 0);
         let header = loop {
@@ -391,13 +394,15 @@ mod tests {
         assert!(!due.is_empty() && looks > 1, "{looks}");
         assert!(due.is_sorted());
         let run = header.paced_loop().unwrap();
-        // Its frames are due within its length. Where the last of them was late, and the loop longer, it says so.
+        // Its frames are due within its length. If the last one was late and the loop longer, it
+        // reports so.
         let last = due.last().copied().unwrap_or_default();
         assert!(last - due[0] < Nanos::from_millis(995));
         let kept = Nanos((run.elapsed - Nanos::from_secs(1)).0.abs()) <= Nanos::from_millis(20);
         let mut limitations = header.coverage.limitations.iter();
-        let said = limitations.any(|it| matches!(it, Limitation::LengthNotKept { .. }));
-        assert_ne!(kept, said, "{}", run.elapsed);
+        let reported =
+            limitations.any(|limitation| matches!(limitation, Limitation::LengthNotKept { .. }));
+        assert_ne!(kept, reported, "{}", run.elapsed);
         assert_eq!(run.report.frames_lost, 0);
         assert!(run.readings[0].time >= Nanos::from_millis(1));
         assert_eq!(run.error, None);
@@ -405,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_is_stopped_ends_at_once() {
+    fn a_stopped_loop_ends_at_once() {
         let mut paced = PacedLoop::start(plan(Nanos::from_secs(3600))).unwrap();
         paced.stop(None);
         let header = loop {
@@ -417,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_loop_can_keep_is_refused_before_it_starts() {
+    fn an_impossible_loop_is_rejected_before_it_starts() {
         let error = plan(Nanos::from_millis(5)).check().unwrap_err();
         assert!(error.to_string().contains("before the first frame is due"));
         let mut busy = plan(Nanos::from_secs(1));

@@ -1,4 +1,4 @@
-//! What to observe, and what that means on this machine.
+//! A session's plan, and its application to this machine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,42 +12,42 @@ use ticktax_trace::Output;
 
 use crate::error::ObserveError;
 
-/// What to observe, and how.
+/// The plan of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Which CPUs; `None`: all that are online, and the tracer also watches those that are plugged
-    /// in later.
+    /// The CPUs. `None` means all that are online; the tracer also watches CPUs plugged in later.
     pub cpus: Option<CpuList>,
-    /// How long; `None`: until the program ends, or [`crate::Session::stop`].
+    /// The length. `None` means until the program ends or [`crate::Session::stop`] is called.
     pub length: Option<Nanos>,
-    /// What the tracer hands out.
+    /// The tracer's output.
     pub keep: Keep,
     /// The probe that runs on each CPU.
     pub probe: ProbeChoice,
-    /// Whether a spinning probe is left out on CPUs that are full as it starts, where the kernel shares CPU time
-    /// by session first: there it would have a share of them.
+    /// Whether to omit a spinning probe on CPUs that are full at the start, if the kernel divides
+    /// CPU time by session (autogroup). The probe would get a share of such a CPU.
     pub spare_full: bool,
-    /// The probe's scheduling policy; `None`: idle for a spinning probe, the ordinary one for a sleeping
-    /// one. A soaker always runs at the lowest.
+    /// The probe's scheduling policy. `None` means idle for a spinning probe, and normal for a
+    /// sleeping one. A soaker always runs at the lowest.
     pub policy: Option<SchedulingPolicy>,
-    /// Whose time is asked for. Sums have no place in time, so with [`Keep::Sums`] nobody is
-    /// followed, and the header says so.
+    /// The program to watch. Sums have no times, so with [`Keep::Sums`] no program is followed, and
+    /// the header notes that.
     pub program: Option<Program>,
-    /// Whether the use of each of the program's threads is read from `/proc` as well, at both ends
-    /// and once a second.
+    /// Whether to read the resource use of each of the program's threads from `/proc` too, at both
+    /// ends and once per second.
     pub thread_usage: bool,
-    /// How often the buffers are emptied. At 50 ms they hold ten times what 500,000 events a second bring;
-    /// sums need no hurry, because what finds no room there is summed.
+    /// Interval at which the buffers are emptied. At 50 ms they have ten times the room that
+    /// 500,000 events per second need. Sums need no short interval, because spans that do not fit
+    /// are summed.
     pub interval: Duration,
-    /// How often sums are handed out, with [`Keep::Sums`].
+    /// Interval at which sums are emitted, with [`Keep::Sums`].
     pub window: Nanos,
-    /// What has to be seen: with [`Level::Kernel`] a session does not start unless the tracer
-    /// loads.
+    /// The required capability level. With [`Level::Kernel`] a session does not start unless the
+    /// tracer loads.
     pub needs: Level,
 }
 
 impl Default for Plan {
-    /// Every span of every CPU until it is stopped, without a probe, at whatever level there is.
+    /// Every span of every CPU until it is stopped, without a probe, at any capability level.
     fn default() -> Self {
         Self {
             cpus: None,
@@ -66,17 +66,16 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Fails as [`crate::Session::start`] would where the plan does not fit this machine; starts
-    /// nothing.
+    /// Checks whether the plan fits this machine. Starts nothing.
     ///
     /// # Errors
-    /// The same as of [`crate::Session::start`].
+    /// The same as [`crate::Session::start`].
     pub fn check(&self) -> Result<(), ObserveError> {
-        Settings::of(self.clone(), &Proc::default()).map(drop)
+        Settings::new(self.clone(), &Proc::default()).map(drop)
     }
 }
 
-/// Which probe runs beside the tracer.
+/// The probe that runs in addition to the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeChoice {
     /// A loop on each CPU that notes every gap.
@@ -85,7 +84,7 @@ pub enum ProbeChoice {
     Sleep,
     /// A loop on each CPU that counts the work it gets done with unused CPU time.
     Soak,
-    /// None.
+    /// No probe.
     None,
 }
 
@@ -93,7 +92,7 @@ impl ProbeChoice {
     /// Every choice.
     pub const ALL: [Self; 4] = [Self::Spin, Self::Sleep, Self::Soak, Self::None];
 
-    /// Its word.
+    /// The name used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spin => "spin",
@@ -103,7 +102,7 @@ impl ProbeChoice {
         }
     }
 
-    /// What it is, for help.
+    /// Description for the help text.
     pub fn about(self) -> &'static str {
         match self {
             Self::Spin => "A loop on each CPU that notes every gap",
@@ -116,13 +115,13 @@ impl ProbeChoice {
     }
 }
 
-/// What the tracer hands out.
+/// The tracer's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Every span.
     Spans,
-    /// Sums and histograms by source, once a second, and the spans from
-    /// [`Sum::TIMED_FROM`](ticktax_model::recording::Sum::TIMED_FROM) on.
+    /// Sums and histograms by source, once per second, and spans of at least
+    /// [`Sum::TIMED_FROM`](ticktax_model::recording::Sum::TIMED_FROM).
     Sums,
 }
 
@@ -130,7 +129,7 @@ impl Keep {
     /// Every choice.
     pub const ALL: [Self; 2] = [Self::Spans, Self::Sums];
 
-    /// Its word.
+    /// The name used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Spans => "spans",
@@ -138,7 +137,7 @@ impl Keep {
         }
     }
 
-    /// What it is, for help.
+    /// Description for the help text.
     pub fn about(self) -> &'static str {
         match self {
             Self::Spans => "Every span",
@@ -146,9 +145,9 @@ impl Keep {
         }
     }
 
-    /// Spans that a CPU's buffer holds, 4 MiB: an eighth of a second at 500,000 spans a second.
+    /// Spans in a CPU's buffer, 4 MiB: an eighth of a second at 500,000 spans per second.
     const SPANS_PER_CPU: u32 = 1 << 16;
-    /// Sources that the table of sums holds, each counted once a CPU: 10 MiB.
+    /// Capacity of the table of sums: sources, each counted once per CPU. 10 MiB.
     const SUMS: u32 = 1 << 14;
 
     pub(crate) fn output(self) -> Output {
@@ -163,28 +162,28 @@ impl Keep {
     }
 }
 
-/// Whose time is asked for.
+/// The program to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// A command, which the session starts once everything watches; the session ends with it. Its
-    /// exit code is known only where SIGCHLD is not ignored.
+    /// A command, which the session starts once everything is being watched. The session ends with
+    /// it. Its exit code is known only if SIGCHLD is not ignored.
     Command(Vec<OsString>),
-    /// A process, by its number or that of one of its threads, and what it starts. The session
-    /// ends with it.
+    /// A process, given by its ID or that of one of its threads, and everything it starts. The
+    /// session ends with it.
     Process(i32),
-    /// One thread, by its number; the session ends with its process.
+    /// A single thread, given by its ID. The session ends with its process.
     Thread(i32),
-    /// Several processes, each by its number or that of one of its threads, and what they start. The
-    /// session ends with the last of them.
+    /// Several processes, each given by its ID or that of one of its threads, and everything they
+    /// start. The session ends with the last of them.
     Processes(Vec<i32>),
-    /// The processes of this name that are there when the session starts.
+    /// The processes with this name when the session starts.
     Named(String),
-    /// Everything in a cgroup and in those below it, by its folder.
+    /// Everything in the cgroup with this folder and in those below it.
     Cgroup(PathBuf),
 }
 
 impl Program {
-    /// As it was named.
+    /// The program as shown to the user.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Command(argv) => argv.first().map_or_else(String::new, |program| {
@@ -198,7 +197,7 @@ impl Program {
         }
     }
 
-    /// Whether a thread of its processes is one that is watched.
+    /// Whether a thread of the program's processes is one of the watched threads.
     pub(crate) fn has_thread(&self, tid: i32) -> bool {
         match self {
             Self::Thread(only) => *only == tid,
@@ -206,13 +205,14 @@ impl Program {
         }
     }
 
-    /// The same by the numbers of processes that are there; fails where one is not.
+    /// Replaces thread IDs and names with the IDs of existing processes. Fails if one does not
+    /// exist.
     fn resolved(self, proc: &Proc) -> Result<Self, ObserveError> {
         let process = |pid: i32| {
             let found = proc.process_of(pid).filter(|&pid| proc.is_alive(pid));
             found.ok_or(ObserveError::NoProcess { pid })
         };
-        let of_pids = |pids: Vec<i32>| match &*pids {
+        let from_pids = |pids: Vec<i32>| match &*pids {
             [pid] => Self::Process(*pid),
             _ => Self::Processes(pids),
         };
@@ -227,11 +227,11 @@ impl Program {
                         found.push(pid);
                     }
                 }
-                Ok(of_pids(found))
+                Ok(from_pids(found))
             }
             Self::Named(name) => match proc.processes_named(&name) {
                 pids if pids.is_empty() => Err(ObserveError::NoProcessNamed { name }),
-                pids => Ok(of_pids(pids)),
+                pids => Ok(from_pids(pids)),
             },
             Self::Cgroup(folder) if Proc::processes_in(&folder).is_none() => {
                 Err(ObserveError::NoCgroup { folder })
@@ -241,19 +241,19 @@ impl Program {
     }
 }
 
-/// A plan on this machine.
+/// A plan for this machine.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// CPUs to probe and to open books for at once.
+    /// CPUs to probe and to account for from the start.
     pub(crate) online: CpuList,
-    /// CPUs to trace: those, and where none were named, those that are plugged in later.
+    /// CPUs to trace: the same, plus those that can be plugged in later unless CPUs were named.
     pub(crate) watched: CpuList,
-    /// The plan; its process is one that is there, by the number of its first thread.
+    /// The plan, with existing processes only, given by process ID.
     pub(crate) plan: Plan,
 }
 
 impl Settings {
-    pub(crate) fn of(mut plan: Plan, proc: &Proc) -> Result<Self, ObserveError> {
+    pub(crate) fn new(mut plan: Plan, proc: &Proc) -> Result<Self, ObserveError> {
         let online = proc
             .online()
             .filter(|cpus| !cpus.is_empty())
@@ -279,7 +279,7 @@ impl Settings {
         })
     }
 
-    /// Whether these CPUs were asked for by number.
+    /// Whether the user named these CPUs.
     pub(crate) fn named(&self) -> bool {
         self.plan.cpus.is_some()
     }
@@ -290,7 +290,7 @@ impl Settings {
         program.filter(|_| self.plan.keep == Keep::Spans)
     }
 
-    /// Whether a program's time was asked for, which sums cannot tell.
+    /// Whether a program was requested that sums cannot follow.
     pub(crate) fn unwatched(&self) -> bool {
         self.plan.program.is_some() && self.plan.keep == Keep::Sums
     }
@@ -318,7 +318,7 @@ mod tests {
 
     use super::{Keep, Plan, Program, Settings};
 
-    /// A machine of four CPUs of which two are online, with one process of two threads.
+    /// A machine with four CPUs, two of them online, and one process with two threads.
     fn machine() -> TempDir {
         let root = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
@@ -337,11 +337,11 @@ mod tests {
     }
 
     fn settings(root: &Path, plan: Plan) -> Result<Settings, String> {
-        Settings::of(plan, &Proc::at(root)).map_err(|error| error.to_string())
+        Settings::new(plan, &Proc::at(root)).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn cpus_that_may_be_plugged_in_are_watched_unless_some_were_named() {
+    fn hotpluggable_cpus_are_watched_unless_some_were_named() {
         let root = machine();
         let all = settings(root.path(), Plan::default()).unwrap();
         assert_eq!(all.online.to_string(), "0-1");
@@ -378,32 +378,32 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_named_by_numbers_or_by_their_name() {
+    fn processes_are_found_by_id_or_name() {
         let root = machine();
         let plan = |program| Plan {
             program: Some(program),
             ..Plan::default()
         };
         fs::write(root.path().join("proc/7/comm"), "gamesrv\n").unwrap();
-        let of = |program| {
+        let resolved = |program| {
             let found = settings(root.path(), plan(program))?;
             Ok::<_, String>(found.followed().cloned())
         };
-        // A thread and its process are one.
+        // A thread and its process are the same program.
         assert_eq!(
-            of(Program::Processes(vec![8, 8])),
+            resolved(Program::Processes(vec![8, 8])),
             Ok(Some(Program::Process(7)))
         );
-        let error = of(Program::Processes(vec![8, 9])).unwrap_err();
+        let error = resolved(Program::Processes(vec![8, 9])).unwrap_err();
         assert!(error.contains("no process 9"), "{error}");
-        let error = of(Program::Named("gamesvr".to_owned())).unwrap_err();
+        let error = resolved(Program::Named("gamesvr".to_owned())).unwrap_err();
         assert!(error.contains("`gamesvr`"), "{error}");
-        let named = of(Program::Named("gamesrv".to_owned()));
+        let named = resolved(Program::Named("gamesrv".to_owned()));
         assert_eq!(named, Ok(Some(Program::Process(7))));
     }
 
     #[test]
-    fn sums_follow_nobody() {
+    fn no_program_is_followed_when_summing() {
         let root = machine();
         let plan = Plan {
             program: Some(Program::Command(vec!["true".into()])),
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_no_cgroup_is_refused() {
+    fn a_folder_that_is_not_a_cgroup_is_rejected() {
         let root = machine();
         let plan = Plan {
             program: Some(Program::Cgroup(root.path().to_owned())),

@@ -1,4 +1,4 @@
-//! The probes, and their gaps as rows.
+//! The probes, with their gaps as rows.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use ticktax_probes::{PolicyGrant, ProbeError, SchedulingPolicy};
 
 use crate::plan::ProbeChoice;
 
-/// The spin probe notes gaps from here on. Its loop would allow a little less, but how little
-/// depends on the moment of calibration, and runs should compare.
+/// Shortest gap that the spin probe notes. Its loop could resolve slightly less, but how much
+/// depends on the calibration, and runs must be comparable.
 const SHORTEST_GAP: Nanos = Nanos(100);
 
-/// The probes at work.
+/// The running probes.
 pub(crate) enum Probe {
     Spin {
         probe: SpinProbe,
@@ -31,36 +31,36 @@ pub(crate) enum Probe {
     None,
 }
 
-/// A spin probe's gaps, and what ties its counter to the tracer's clock.
+/// A spin probe's gaps, and the relation between its counter and the tracer's clock.
 pub(crate) struct AlignedGaps {
     clock: Clock,
     alignment: Alignment,
     waiting: Vec<(Cpu, Gap)>,
-    /// When the watching ends: what is later is cut off.
+    /// When watching ends. Later time is cut off.
     end: Nanos,
-    /// Whether the probe was told its end again.
+    /// Whether the probe was given its end time again.
     near_end: bool,
 }
 
-/// By how much before the end the probe is told it again: until then a counter's frequency is off by less than
-/// matters.
+/// Time before the end at which the probe is given its end time again. The error of the counter's
+/// frequency is negligible over this time.
 const NEAR: Nanos = Nanos::from_secs(1);
 
-/// What the probes have to say at the end.
+/// Results of the probes at the end.
 #[derive(Default)]
 pub(crate) struct ProbeResults {
     pub(crate) reports: Vec<ProbeReport>,
     pub(crate) clock: Option<ClockReport>,
     pub(crate) soakers: Vec<SoakReport>,
     pub(crate) lost: Vec<Loss>,
-    /// What the kernel counted for spinning probes, by CPU.
+    /// The kernel's counts for spinning probes, by CPU.
     pub(crate) witnesses: BTreeMap<u32, ProbeWitness>,
-    /// Policies that were not granted.
+    /// Policies that were denied.
     pub(crate) refused: Vec<(Cpu, PolicyGrant)>,
 }
 
 impl Probe {
-    /// Makes the chosen probe ready on `cpus`, to measure from [`Probe::begin`] on.
+    /// Prepares the chosen probe on `cpus`. It measures from [`Probe::begin`] on.
     pub(crate) fn prepare(
         choice: ProbeChoice,
         policy: Option<SchedulingPolicy>,
@@ -103,8 +103,8 @@ impl Probe {
         }
     }
 
-    /// Has it measure until `end`, where there is one, or until it is stopped. A soaker, which reads no clock,
-    /// goes on until it is stopped.
+    /// Starts measuring, until `end` or until it is stopped. A soaker reads no clock and always
+    /// runs until it is stopped.
     pub(crate) fn begin(&mut self, end: Option<Nanos>) {
         match self {
             Self::None => {}
@@ -137,7 +137,7 @@ impl Probe {
             }
             Self::Spin { probe, gaps } => {
                 probe.drain(|cpu, gap| gaps.waiting.push((cpu, gap)));
-                gaps.hand_out(sources, rows);
+                gaps.emit(sources, rows);
                 if !gaps.near_end && gaps.end - now() < NEAR {
                     gaps.near_end = true;
                     probe.end_at(gaps.end);
@@ -146,7 +146,7 @@ impl Probe {
         }
     }
 
-    /// Stops the probes; appends their last gaps to `rows`.
+    /// Stops the probes and appends their last gaps to `rows`.
     pub(crate) fn stop(self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> ProbeResults {
         match self {
             Self::None => ProbeResults::default(),
@@ -173,7 +173,7 @@ impl Probe {
             }
             Self::Spin { probe, mut gaps } => {
                 let reports = probe.stop(|cpu, gap| gaps.waiting.push((cpu, gap)));
-                gaps.hand_out(sources, rows);
+                gaps.emit(sources, rows);
                 let mut results = ProbeResults {
                     clock: Some(clock_report(gaps.clock.check(), &gaps.alignment)),
                     ..ProbeResults::default()
@@ -191,9 +191,9 @@ impl Probe {
 }
 
 impl AlignedGaps {
-    /// Turns the waiting gaps into rows. A comparison of the clocks is made first, so that every
-    /// gap lies between two.
-    fn hand_out(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
+    /// Turns the waiting gaps into rows. Compares the clocks first, so that every gap lies between
+    /// two comparisons.
+    fn emit(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) {
         self.alignment.push(self.clock.anchor());
         let source = gap_source(sources, ProbeKind::Spin);
         for (cpu, gap) in self.waiting.drain(..) {
@@ -205,13 +205,13 @@ impl AlignedGaps {
         }
     }
 
-    /// When the counter read `counter`, or the end, whichever was first.
+    /// The time when the counter was at `counter`, but at most the end of watching.
     fn time_of(&self, counter: u64) -> Nanos {
         self.alignment.to_monotonic(counter).min(self.end)
     }
 }
 
-/// Where a gap from `begin` to `end` ends in what is watched until `last`; `None` where none of it is in that.
+/// Cuts a gap from `begin` to `end` at the end of watching, `last`. `None` if all of it is later.
 fn gap_until(last: Nanos, begin: Nanos, end: Nanos) -> Option<Nanos> {
     (begin < last).then_some(end.min(last))
 }
@@ -223,7 +223,7 @@ impl ProbeResults {
         }
     }
 
-    /// One that ended early did not read its counters, or not on its CPU.
+    /// A probe that ended early did not read its counters, or not on its CPU.
     fn note_witness(&mut self, report: &SpinReport) {
         if report.error.is_none() {
             let witness = ProbeWitness {
@@ -281,7 +281,7 @@ fn clock_report(check: &CounterCheck, alignment: &Alignment) -> ClockReport {
 fn spin_report(report: &SpinReport, gaps: &AlignedGaps) -> ProbeReport {
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a loop takes some tens of ns"
+        reason = "a loop iteration takes tens of ns"
     )]
     let period = Nanos(report.loop_median_ns.round() as i64);
     ProbeReport {
@@ -334,7 +334,7 @@ mod tests {
     use super::gap_until;
 
     #[test]
-    fn a_gap_is_cut_at_the_end_of_the_watching() {
+    fn a_gap_is_cut_at_the_end_of_watching() {
         let cut = |begin, end| gap_until(Nanos(1_000), Nanos(begin), Nanos(end));
         assert_eq!(cut(200, 900), Some(Nanos(900)));
         assert_eq!(cut(900, 4_000), Some(Nanos(1_000)));

@@ -1,4 +1,4 @@
-//! All parts of a session that run: in which order they start, are emptied and end.
+//! The running parts of a session: the order in which they start, are drained and end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use ticktax_probes::clock::now;
 use ticktax_trace::{Counted, TraceError, Tracer};
 
 use crate::autogroups::Autogroups;
+use crate::cgroups::Cgroups;
 use crate::collector::Collector;
 use crate::command::Audited;
 use crate::error::ObserveError;
@@ -26,10 +27,10 @@ use crate::session::unix_time;
 use crate::victim::Watched;
 use crate::witness::SwitchReading;
 
-/// By how much the watching may be longer or shorter than asked.
+/// Allowed difference between the observed and the requested length.
 const LENGTH_TOLERANCE: Nanos = Nanos::from_millis(20);
 
-/// Everything that runs.
+/// All running parts of a session.
 pub(crate) struct Running {
     proc: Proc,
     settings: Settings,
@@ -40,26 +41,27 @@ pub(crate) struct Running {
     victim: Option<Watched>,
     command: Option<Audited>,
     began_unix: i64,
-    /// CPU time of this thread before the session began.
+    /// CPU time of this thread before the session started.
     pub(crate) cpu_before: Nanos,
     before: Counters,
     late: CpuList,
-    /// Context switches as the books were opened.
+    /// Context switches when accounting started.
     switches: Option<SwitchReading>,
     unprobed: CpuList,
-    /// Those that are left without a probe because they were full.
+    /// CPUs without a probe because they were full.
     full: CpuList,
     collector: Collector,
     policies: Vec<ThreadPolicy>,
     autogroups: Autogroups,
+    cgroups: Cgroups,
     run_queue: RunQueue,
-    /// When the watching began.
+    /// When watching started.
     begin: Nanos,
-    /// Whether the buffers have been looked at before.
+    /// Whether the buffers have been read before.
     looked: bool,
-    /// Whether it was told to stop.
+    /// Whether [`Running::stop`] was called.
     stopped: bool,
-    /// The signal because of which.
+    /// The signal that caused the stop.
     signal: Option<i32>,
     ended_early: Option<EndedEarly>,
 }
@@ -74,10 +76,11 @@ impl Running {
     ) -> Result<Self, ObserveError> {
         let mut victim = Watched::find(&settings, &proc, tracer.as_mut().ok());
         let full = spare_full(&mut settings, &proc);
-        // Its threads calibrate first.
+        // Start the probe's threads early, because they calibrate first.
         let (mut probe, unprobed) = prepare_probe(&settings, &full)?;
         let policies = proc.special_policies();
         let mut autogroups = Autogroups::at_begin(&proc);
+        let mut cgroups = Cgroups::at_begin(&proc);
         let began_unix = unix_time();
         let cpu_before = own_thread_cpu_time();
         let mut before = proc.counters(now());
@@ -87,8 +90,8 @@ impl Running {
             Ok(tracer) => tracer.start(&settings.watched, &settings.online),
             Err(_) => CpuList::default(),
         };
-        // From here to one length later all is watched that is: books, threads and probes end there by
-        // themselves, whenever this thread has a CPU.
+        // Everything is watched for exactly one length from here. Accounting, threads and probes
+        // then end without any help from this thread, even if it is not running.
         let opened = tracer.as_ref().ok();
         let opened = opened.and_then(|tracer| tracer.opened(&settings.online));
         let begin = opened.unwrap_or_else(now);
@@ -110,8 +113,9 @@ impl Running {
         }
         if let Some(command) = &command {
             autogroups.started(&proc, command.pid());
+            cgroups.started(&proc, command.pid());
         }
-        // After the command has been started, which would inherit where it may run.
+        // After the command has started, because it would inherit the CPU affinity.
         let mut collector = Collector::new();
         if let Some(victim) = &mut victim {
             collector.keep_off(&victim.busiest_cpus());
@@ -135,6 +139,7 @@ impl Running {
             collector,
             policies,
             autogroups,
+            cgroups,
             run_queue: RunQueue::default(),
             begin,
             looked: false,
@@ -166,9 +171,10 @@ impl Running {
         }
     }
 
-    /// Waits until it is time, and empties the buffers. Returns whether time is up, the command or the victim has
-    /// ended, or it was told to stop: then they are emptied by [`Running::finish`], which reads the counters before.
-    /// With many events the former takes seconds, in which this thread's CPU goes on counting.
+    /// Waits for the next interval and empties the buffers. Returns true without emptying them if
+    /// time is up, the command or the victim has ended, or a stop was requested.
+    /// [`Running::finish`] then reads the counters first, because emptying may take seconds, during
+    /// which this thread's CPU time keeps growing.
     pub(crate) fn turn(&mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> bool {
         if self.looked && !self.stopped {
             let left = self.left(now()).and_then(|left| u64::try_from(left.0).ok());
@@ -187,7 +193,7 @@ impl Running {
             self.ended_early = Some(EndedEarly::Interrupted);
             true
         } else if self.ended(time) {
-            // A session without a length is to last until then.
+            // A session without a length is meant to end with its program.
             let early = self.settings.plan.length.is_some();
             self.ended_early = early.then_some(EndedEarly::ProgramEnded);
             true
@@ -205,26 +211,26 @@ impl Running {
         false
     }
 
-    /// What the tracer has counted so far; `None` where there is none.
+    /// The tracer's counters so far; `None` without a tracer.
     pub(crate) fn counted(&self) -> Option<Counted> {
         self.tracer.as_ref().ok().map(Tracer::counted)
     }
 
-    /// Has rows name sources of a new table from now on.
+    /// Makes later rows use a new source table.
     pub(crate) fn forget_sources(&mut self) {
         if let Ok(tracer) = &mut self.tracer {
             tracer.forget_sources();
         }
     }
 
-    /// Gives back what the tracer keeps of threads that have ended, where it is much.
+    /// Frees the tracer's entries of exited threads if there are many.
     pub(crate) fn recycle(&mut self) {
         if let Ok(tracer) = &mut self.tracer {
             tracer.recycle();
         }
     }
 
-    /// Has the next turn be the last one. A `signal` is passed on to the command.
+    /// Makes the next turn the last. A `signal` is forwarded to the command.
     pub(crate) fn stop(&mut self, signal: Option<i32>) {
         self.stopped = true;
         self.signal = self.signal.or(signal);
@@ -235,7 +241,6 @@ impl Running {
         Some(self.begin + length - time)
     }
 
-    /// Whether the time that was asked for has passed.
     fn is_over(&self) -> bool {
         self.left(now()).is_some_and(|left| left <= Nanos::ZERO)
     }
@@ -255,8 +260,8 @@ impl Running {
         command || victim.is_some_and(|victim| victim.ended(time))
     }
 
-    /// Notes how many threads run or wait just now, ticktax's own left out: the one that looks, and
-    /// the probes that spin.
+    /// Counts the threads that are running or waiting, excluding ticktax's own: this thread and the
+    /// spinning probes.
     fn sample(&mut self) {
         let probes = match self.settings.plan.probe {
             ProbeChoice::Spin | ProbeChoice::Soak => {
@@ -269,11 +274,11 @@ impl Running {
         }
     }
 
-    /// Stops the probes, reads the counters again, ends the command where a signal asks for it, and
-    /// closes the books.
+    /// Stops the probes, reads the counters again, forwards a signal to the command, and ends the
+    /// accounting.
     pub(crate) fn finish(mut self, sources: &mut SourceTable, rows: &mut Vec<Row>) -> Header {
-        // Where the books have ended, each moment until the counters are read is in these alone. Where they end
-        // now, they enclose the probes.
+        // If accounting has already ended, read the counters at once: they include all time until
+        // then. If it ends only now, it must include the time to stop the probes.
         let over = self.is_over();
         let mut probe = Some(std::mem::replace(&mut self.probe, Probe::None));
         let mut stop = |probe: Option<Probe>| probe.map(|probe| probe.stop(sources, rows));
@@ -281,7 +286,7 @@ impl Running {
         if let Some(victim) = &mut self.victim {
             victim.look_at_end(now());
         }
-        // Before the tracer leaves the kernel: that sends interrupts of its own.
+        // Before the tracer is unloaded, because that sends interrupts.
         let switches = read_switches(self.tracer.as_ref().ok(), &self.proc, &self.settings);
         let switches = switches.zip(self.switches);
         let mut after = self.proc.counters(now());
@@ -323,6 +328,7 @@ impl Running {
         header.command = command;
         header.policies = with_new(self.policies, Proc::default().special_policies());
         header.autogroups = self.autogroups.at_end(&Proc::default());
+        header.cgroups = self.cgroups.at_end(&Proc::default());
         header.ended_early = self.ended_early;
         if let (Some(asked), None) = (asked, self.ended_early) {
             let watched = header.books.iter().map(Books::elapsed).max();
@@ -333,7 +339,7 @@ impl Running {
     }
 }
 
-/// The policies of these threads, and of those that came later.
+/// Adds the policies of threads that appeared later.
 fn with_new(mut before: Vec<ThreadPolicy>, after: Vec<ThreadPolicy>) -> Vec<ThreadPolicy> {
     let known: BTreeSet<i32> = before.iter().map(|thread| thread.tid).collect();
     let new = after.into_iter();
@@ -341,24 +347,25 @@ fn with_new(mut before: Vec<ThreadPolicy>, after: Vec<ThreadPolicy>) -> Vec<Thre
     before
 }
 
-/// Context switches so far, where all CPUs are watched, as the kernel counts them.
+/// Context switches so far. `None` unless all CPUs are watched and the kernel counts switches.
 fn read_switches(
     tracer: Option<&Tracer>,
     proc: &Proc,
     settings: &Settings,
 ) -> Option<SwitchReading> {
     let online = proc.online()?;
-    let all = online.iter().all(|cpu| settings.watched.contains(cpu));
-    SwitchReading::take(tracer.filter(|_| all)?, proc)
+    let watches_all = online.iter().all(|cpu| settings.watched.contains(cpu));
+    SwitchReading::take(tracer.filter(|_| watches_all)?, proc)
 }
 
-/// Says so where the watching was not as long as asked.
+/// A limitation if the observed length differs from the requested one.
 pub(crate) fn length_not_kept(asked: Nanos, watched: Nanos) -> Option<Limitation> {
     let off = Nanos((watched - asked).0.abs());
     (off > LENGTH_TOLERANCE).then_some(Limitation::LengthNotKept { asked, watched })
 }
 
-/// The CPUs that are to have no probe because they are full. Where all are, there is none.
+/// The CPUs to leave without a probe because they are full. If all CPUs are full, the plan's probe
+/// is disabled.
 fn spare_full(settings: &mut Settings, proc: &Proc) -> CpuList {
     let plan = &mut settings.plan;
     if !plan.spare_full || plan.probe != ProbeChoice::Spin {
@@ -371,8 +378,9 @@ fn spare_full(settings: &mut Settings, proc: &Proc) -> CpuList {
     full
 }
 
-/// Makes the probe ready wherever this process may run, but for CPUs that are `full`. Where it was told on which
-/// CPUs, it is these or none. Returns the CPUs that it may not run on as well.
+/// Prepares the probe on all CPUs that this process is allowed to use, except those that are
+/// `full`. If the user named CPUs, all of them must be usable. Also returns the CPUs that this
+/// process is not allowed to use.
 fn prepare_probe(settings: &Settings, full: &CpuList) -> Result<(Probe, CpuList), ObserveError> {
     let plan = &settings.plan;
     let start = |cpus: &CpuList| Probe::prepare(plan.probe, plan.policy, cpus);

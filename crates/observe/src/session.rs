@@ -1,4 +1,4 @@
-//! The session: tracer and probes side by side, their rows handed out in batches.
+//! The session: runs the tracer and the probes together, and emits their rows in batches.
 
 use nix::time::{ClockId, clock_gettime};
 use ticktax_host::{Proc, own_peak_memory, own_thread_cpu_time};
@@ -12,37 +12,37 @@ use crate::event::{Event, Observation, Progress, Started};
 use crate::plan::{Plan, Program, Settings};
 use crate::running::Running;
 
-/// A live observation of this machine. Dropping it takes the tracer out of the kernel and stops
-/// the probes; a command that it started is left running.
+/// A live observation of this machine. Dropping it unloads the tracer and stops the probes. A
+/// command that it started keeps running.
 ///
-/// A session belongs to the thread that starts it: what that thread uses is the session's cost. As long
-/// as it lasts, that thread keeps off the CPUs of the watched program where it can, and it has itself
-/// served sooner where it does not empty the buffers in time.
+/// A session belongs to the thread that starts it: that thread's CPU time is the session's cost.
+/// During the session the thread avoids the CPUs of the watched program if it can. It raises its
+/// priority if it cannot empty the buffers in time.
 pub struct Session {
     started: Started,
-    told: bool,
-    /// `None` once everything is closed.
+    start_reported: bool,
+    /// `None` after everything is closed.
     running: Option<Box<Running>>,
     progress: Option<Progress>,
-    /// Of what has ended; what is still to be counted of its cost.
+    /// Header of the ended session. While `uncounted`, its cost is still incomplete.
     header: Header,
     uncounted: bool,
-    /// CPU time of this thread before the session began.
+    /// CPU time of this thread before the session started.
     cpu_before: Nanos,
     sources: SourceTable,
     rows: Vec<Row>,
 }
 
 impl Session {
-    /// Starts tracer, probes and command as the plan says. What cannot be seen for want of rights
-    /// is no error unless the plan needs it: [`Started`] and the header say so.
+    /// Starts the tracer, the probes and the command. If rights are missing, [`Started`] and the
+    /// header say what cannot be seen. That is an error only if the plan requires the tracer.
     ///
     /// # Errors
-    /// When the plan does not fit this machine, or something that it asks for cannot be started;
-    /// nothing is left running then.
+    /// If the plan does not fit this machine, or something it requires cannot be started. Nothing
+    /// is left running then.
     pub fn start(plan: Plan) -> Result<Self, ObserveError> {
         let proc = Proc::default();
-        let settings = Settings::of(plan, &proc)?;
+        let settings = Settings::new(plan, &proc)?;
         let machine = proc.machine();
         let (tracer, load) = load_tracer(&settings, &proc);
         let tracer = require(tracer, &settings)?;
@@ -52,7 +52,7 @@ impl Session {
         Ok(Self {
             header: Header::new(World::Live, started.level, version),
             started,
-            told: false,
+            start_reported: false,
             cpu_before: running.cpu_before,
             running: Some(Box::new(running)),
             progress: None,
@@ -62,19 +62,19 @@ impl Session {
         })
     }
 
-    /// What [`Event::Started`] tells, or told.
+    /// The facts in [`Event::Started`].
     pub fn started(&self) -> &Started {
         &self.started
     }
 
-    /// The next step; waits for it where there is none yet, no longer than the plan's interval. Once
-    /// the session has ended, it is [`Event::Ended`] again and again.
+    /// Returns the next step, waiting for at most the plan's interval. After the end it returns
+    /// [`Event::Ended`] again and again.
     ///
-    /// To be called from the thread that started the session, and again soon: with spans
-    /// within half a second, buffers hold no more at 500,000 events a second.
+    /// Call it from the thread that started the session, and call it again soon. At 500,000 events
+    /// per second, the buffers hold half a second of spans.
     pub fn next_event(&mut self) -> Event<'_> {
-        if !self.told {
-            self.told = true;
+        if !self.start_reported {
+            self.start_reported = true;
             return Event::Started(&self.started);
         }
         loop {
@@ -102,33 +102,32 @@ impl Session {
         }
     }
 
-    /// The header, with what the session cost: the caller has taken the last rows by now, and
-    /// that was work, too.
+    /// The header with the session's cost. It includes the caller's work on the last rows.
     fn ended(&mut self) -> &Header {
         if std::mem::take(&mut self.uncounted) {
             self.header.cost.cpu = own_thread_cpu_time() - self.cpu_before;
-            // The tracer's buffers are mapped, so they are among it.
+            // Includes the tracer's buffers, because they are mapped.
             self.header.cost.memory_bytes = own_peak_memory();
         }
         &self.header
     }
 
-    /// Ends the session with the next call of [`Session::next_event`]. A `signal` is passed on to
-    /// the command, unless that ends of itself: a Ctrl-C at the terminal has reached it already.
+    /// Makes the next call of [`Session::next_event`] end the session. A `signal` is forwarded to
+    /// the command unless the command ends anyway: a Ctrl-C at the terminal reaches it too.
     pub fn stop(&mut self, signal: Option<i32>) {
         if let Some(running) = &mut self.running {
             running.stop(signal);
         }
     }
 
-    /// What the tracer has counted so far; `None` where there is none, or the session has ended.
+    /// The tracer's counters so far; `None` without a tracer or after the end.
     pub fn counted(&self) -> Option<Counted> {
         self.running.as_ref()?.counted()
     }
 
-    /// Keeps a session of sums that goes on for days within bounds: what the tracer keeps of threads that
-    /// have ended is given back where it is much, and where more than `most` sources were named, all are
-    /// forgotten. Returns whether they were: rows from then on name sources of a new table.
+    /// Limits the memory of a session of sums that runs for days. Frees the tracer's entries of
+    /// exited threads if there are many. Forgets all sources if there are more than `most`. Returns
+    /// whether it did: later rows use a new source table then.
     pub fn tidy(&mut self, most: usize) -> bool {
         let Some(running) = &mut self.running else {
             return false;
@@ -142,7 +141,7 @@ impl Session {
         many
     }
 
-    /// The sources that the rows so far name.
+    /// The sources of the rows so far.
     pub fn sources(&self) -> &SourceTable {
         &self.sources
     }
@@ -162,7 +161,7 @@ impl Observation for Session {
     }
 }
 
-/// Loads the tracer, and tells how long that took.
+/// Loads the tracer. Also returns how long that took.
 fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>, Nanos) {
     let begin = now();
     let tracer = Tracer::load(
@@ -178,7 +177,7 @@ fn load_tracer(settings: &Settings, proc: &Proc) -> (Result<Tracer, TraceError>,
     (tracer, load)
 }
 
-/// Fails where the plan needs a tracer that did not load.
+/// Fails if the plan requires a tracer that did not load.
 fn require(
     tracer: Result<Tracer, TraceError>,
     settings: &Settings,
@@ -193,7 +192,7 @@ fn require(
     }
 }
 
-/// Seconds since 1970 on the wall clock.
+/// The wall clock in seconds since 1970.
 pub(crate) fn unix_time() -> i64 {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.tv_sec())
 }

@@ -1,4 +1,5 @@
-//! Variants of a paced loop by turns, so that a machine that slows down slows all of them down.
+//! Runs variants of a paced loop in interleaved trials (turns), so that a slowdown of the machine
+//! affects all of them.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine;
@@ -11,24 +12,24 @@ use crate::event::{Event, Observation, Progress};
 use crate::paced::{LoopPlan, PacedLoop};
 use crate::running::length_not_kept;
 
-/// Variants of a loop, and how often each gets its turn.
+/// Variants of a loop, and the number of trials of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnsPlan {
     variants: Vec<LoopSpec>,
-    /// The first, with what all have in common.
+    /// The first variant, with the settings common to all.
     first: LoopPlan,
     rounds: u32,
 }
 
 impl TurnsPlan {
-    /// The most variants of a comparison: more rows are of no use.
+    /// Maximum number of variants in a comparison.
     pub const MAX_VARIANTS: usize = 100;
 
-    /// Every variant `rounds` times, one after the other; each turn is of the length of `plan`, on its
-    /// CPU, under its policy.
+    /// Runs every variant `rounds` times, one after the other. Each trial has the length, CPU and
+    /// policy of `plan`.
     ///
     /// # Errors
-    /// There are none or too many, or one cannot be kept ([`LoopPlan::check`]).
+    /// If the number of variants is 0 or too large, or one cannot work ([`LoopPlan::check`]).
     pub fn new(plan: LoopPlan, variants: Vec<LoopSpec>, rounds: u32) -> Result<Self, ObserveError> {
         if !(1..=Self::MAX_VARIANTS).contains(&variants.len()) {
             return Err(ObserveError::Variants {
@@ -55,27 +56,27 @@ impl TurnsPlan {
         &self.variants
     }
 
-    /// How many turns there are.
+    /// Total number of trials.
     pub fn turns(&self) -> u64 {
         u64::from(self.rounds) * self.variants.len() as u64
     }
 
-    /// How long all turns take.
+    /// Total length of all trials.
     pub fn length(&self) -> Nanos {
         self.begin_of(self.turns())
     }
 
-    /// The turn, from 0, that runs once `elapsed` of [`TurnsPlan::length`] has passed.
+    /// The trial, from 0, that runs when `elapsed` of [`TurnsPlan::length`] has passed.
     pub fn turn_at(&self, elapsed: Nanos) -> u64 {
         let turn = elapsed.0 / self.first.length.0.max(1);
         turn.unsigned_abs().min(self.turns().saturating_sub(1))
     }
 
-    /// What runs in a turn.
+    /// The variant that runs in a trial.
     pub fn variant_of(&self, turn: u64) -> &LoopSpec {
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "a place among the variants"
+            reason = "smaller than the number of variants"
         )]
         &self.variants[(turn % self.variants.len() as u64) as usize]
     }
@@ -93,14 +94,14 @@ impl TurnsPlan {
     }
 }
 
-/// Loops that run by turns. Their rows are the frames of all of them, of a source for each turn
-/// ([`frame_source`]), and the header has how each turn went ([`Header::paced_turns`]).
+/// Interleaved loops. Their rows are the frames of all trials, with one source per trial
+/// ([`frame_source`]). The header has the result of each trial ([`Header::paced_turns`]).
 pub struct PacedTurns {
     plan: TurnsPlan,
     current: PacedLoop,
     turn: u64,
     runs: Vec<LoopRun>,
-    /// The header of the first turn.
+    /// The header of the first trial.
     first: Option<Box<Header>>,
     sources: SourceTable,
     source: SourceId,
@@ -112,10 +113,10 @@ pub struct PacedTurns {
 }
 
 impl PacedTurns {
-    /// Starts the first turn.
+    /// Starts the first trial.
     ///
     /// # Errors
-    /// Its loop does not start.
+    /// If its loop does not start.
     pub fn start(plan: TurnsPlan) -> Result<Self, ObserveError> {
         let current = PacedLoop::start(plan.plan_of(0))?;
         let mut sources = SourceTable::default();
@@ -135,12 +136,12 @@ impl PacedTurns {
         })
     }
 
-    /// The machine, as it was before the first turn began.
+    /// The machine, before the first trial started.
     pub fn machine(&self) -> &Machine {
         self.current.machine()
     }
 
-    /// A turn is over: the next one begins, or all have ended.
+    /// Ends a trial: starts the next one, or ends the comparison.
     fn next_turn(&mut self, mut header: Box<Header>) -> Result<(), ObserveError> {
         let Some(Paced::Loop(run)) = header.paced.take() else {
             unreachable!("the header of a paced loop has its run")
@@ -156,7 +157,7 @@ impl PacedTurns {
             return Ok(());
         }
         let mut limitations = first.coverage.limitations.clone();
-        limitations.retain(|it| !matches!(it, Limitation::LengthNotKept { .. }));
+        limitations.retain(|limitation| !matches!(limitation, Limitation::LengthNotKept { .. }));
         if !failed && !self.stopped {
             let watched = self.runs.iter().map(|run| run.elapsed).sum();
             limitations.extend(length_not_kept(self.plan.length(), watched));
@@ -197,12 +198,12 @@ impl Observation for PacedTurns {
                 Event::Rows { rows, .. } => {
                     let source = self.source;
                     self.rows
-                        .extend(rows.iter().map(|row| of_turn(row, source)));
+                        .extend(rows.iter().map(|row| with_source(row, source)));
                     None
                 }
                 Event::Progress(progress) => {
                     let begin = *self.begin.get_or_insert(progress.begin);
-                    // What a turn lasts longer than it should is not the next one's.
+                    // Time that a trial overruns does not count for the next one.
                     let last = self.plan.first.length - Nanos(1);
                     return Ok(Event::Progress(Progress {
                         begin,
@@ -233,8 +234,8 @@ impl Observation for PacedTurns {
     }
 }
 
-/// The same row, of the source of its turn.
-fn of_turn(row: &Row, source: SourceId) -> Row {
+/// The row with the source of its trial.
+fn with_source(row: &Row, source: SourceId) -> Row {
     let mut row = row.clone();
     if let Row::Frame(frame) = &mut row {
         frame.span.source = source;
@@ -274,7 +275,7 @@ mod tests {
         TurnsPlan::new(plan, variants, rounds)
     }
 
-    /// Runs all; the frames of each turn. Stops in the turn `until`.
+    /// Runs all trials, or stops in trial `until`. Returns the number of frames in each trial.
     fn run(plan: &TurnsPlan, until: u64) -> (Box<Header>, BTreeMap<u64, u64>) {
         let mut turns = PacedTurns::start(plan.clone()).unwrap();
         let mut frames = BTreeMap::new();
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn each_variant_gets_its_turns_and_an_interrupted_one_says_so() {
+    fn each_variant_gets_its_trials_and_an_interruption_is_reported() {
         let variants = vec![spec(SleepMethod::Nanosleep), spec(SleepMethod::Timerfd)];
         let plan = plan(variants, 2).unwrap();
         assert_eq!(plan.length(), Nanos::from_millis(240));
@@ -318,10 +319,10 @@ mod tests {
     }
 
     #[test]
-    fn none_and_too_many_are_refused() {
+    fn no_variants_and_too_many_are_rejected() {
         for count in [0, 101] {
             let error = plan(vec![spec(SleepMethod::Spin); count], 1).unwrap_err();
-            assert!(matches!(error, ObserveError::Variants { count: all, .. } if all == count));
+            assert!(matches!(error, ObserveError::Variants { count: found, .. } if found == count));
         }
     }
 }

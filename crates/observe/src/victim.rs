@@ -1,4 +1,4 @@
-//! The program whose time is asked for: finding it, having it followed, noticing its end.
+//! The watched program: finds it, has it followed, and notices its end.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,13 +18,13 @@ use ticktax_trace::Tracer;
 use crate::command::Audited;
 use crate::plan::{Program, Settings};
 
-/// Threads of it that are asked where they run: reading one takes some 20 µs.
+/// Maximum number of threads whose CPU is read. Reading one takes about 20 µs.
 const LOOKED_AT: usize = 32;
 
-/// A CPU with a smaller share of the program's time is none that it runs on.
+/// A CPU with a smaller share of the program's time is ignored.
 const LITTLE: f64 = 0.02;
 
-/// The CPUs by how much of the program's time they had, those with little left out.
+/// The CPUs sorted by the program's time on them, without those with a tiny share.
 fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     let all: Nanos = times.values().copied().sum();
     let mut times: Vec<(Cpu, Nanos)> = times.iter().map(|(&cpu, &time)| (cpu, time)).collect();
@@ -33,10 +33,11 @@ fn busiest(times: &BTreeMap<Cpu, Nanos>) -> Vec<Cpu> {
     times.into_iter().map(|(cpu, _)| cpu).collect()
 }
 
-/// Bytes of a program's name that the kernel shows (`TASK_COMM_LEN`, `include/linux/sched.h`, less the byte that ends it).
+/// Bytes of a program's name that the kernel shows (`TASK_COMM_LEN` in `include/linux/sched.h`,
+/// minus the terminator).
 const SHOWN: usize = 15;
 
-/// A victim that is watched.
+/// The program being watched.
 #[derive(Debug)]
 pub(crate) struct Watched {
     proc: Proc,
@@ -44,22 +45,23 @@ pub(crate) struct Watched {
     name: String,
     pids: Vec<i32>,
     cgroup: Option<PathBuf>,
-    /// What the command's process runs: `taskset` runs another program in its place.
+    /// The executable of the command's process. It changes when, for example, `taskset` executes
+    /// the real program.
     executable: Option<PathBuf>,
-    /// Whether the name was taken at the last look, and may have been the one before.
+    /// Whether the name was read at the last check and may still be the old one.
     is_name_new: bool,
     begin: Nanos,
     followed: bool,
     without_room: u64,
     before: Option<Usage>,
     after: Option<Usage>,
-    /// Of each thread, where that is asked for.
+    /// Use of each thread, if requested.
     threads: Option<Threads>,
-    /// For how long each thread had run when it was last asked where.
+    /// CPU time of each thread at the last check of where it runs.
     ran: BTreeMap<i32, Nanos>,
 }
 
-/// What each thread used, at the begin and when that was last read.
+/// Use of each thread at the start and at the last reading.
 #[derive(Debug, Default)]
 struct Threads {
     before: BTreeMap<i32, Usage>,
@@ -69,29 +71,28 @@ struct Threads {
 }
 
 impl Threads {
-    /// How often it is read, for the case that the program ends: nothing else tells what it used
-    /// then.
+    /// Interval between readings. If the program ends, the last one is all that remains.
     const INTERVAL: Nanos = Nanos::from_secs(1);
 
     fn usages(self) -> ThreadUsages {
-        let both = |(tid, before): (i32, Usage)| {
+        let usage = |(tid, before): (i32, Usage)| {
             let after = *self.after.get(&tid)?;
             Some(ThreadUsage { tid, before, after })
         };
         ThreadUsages {
             begin: self.begin,
             end: self.end,
-            threads: self.before.into_iter().filter_map(both).collect(),
+            threads: self.before.into_iter().filter_map(usage).collect(),
         }
     }
 }
 
 impl Watched {
-    /// How often the threads of a program are listed anew, until all are followed: one that is not
-    /// yet may start another in between.
+    /// Maximum number of times to list the threads until all are followed. A thread that is not
+    /// followed yet may start another.
     const ROUNDS: usize = 20;
 
-    /// Finds the victim, and has `tracer`, which has not been started, follow it.
+    /// Finds the program and makes `tracer` follow it. The tracer must not have been started.
     pub(crate) fn find(
         settings: &Settings,
         proc: &Proc,
@@ -128,9 +129,10 @@ impl Watched {
             Program::Processes(pids) => {
                 watched.name = joint_name(proc, pids);
                 let mut cgroups = pids.iter().map(|&pid| proc.cpu_cgroup(pid));
-                // The quota of one of several cgroups would be taken for that of all.
+                // The quota of one cgroup must not be reported for processes in several.
                 let first = cgroups.next().flatten();
-                watched.cgroup = first.filter(|first| cgroups.all(|it| it.as_ref() == Some(first)));
+                watched.cgroup =
+                    first.filter(|first| cgroups.all(|cgroup| cgroup.as_ref() == Some(first)));
             }
             Program::Named(name) => watched.name.clone_from(name),
             Program::Cgroup(folder) => {
@@ -157,8 +159,8 @@ impl Watched {
         }
     }
 
-    /// The CPUs that it ran on since this was last asked, as far as its first threads tell, the one with
-    /// most of its time first. One with next to nothing of it is left out.
+    /// The CPUs that the program's first threads used since the last call, sorted by time. CPUs
+    /// with a tiny share are left out.
     pub(crate) fn busiest_cpus(&mut self) -> Vec<Cpu> {
         let pids = self.processes();
         let mut left = LOOKED_AT;
@@ -199,7 +201,7 @@ impl Watched {
         }
     }
 
-    /// The books are open since `now`, a moment ago: its times begin there.
+    /// Starts the program's times at `now`, the moment when accounting started.
     pub(crate) fn begin(&mut self, tracer: Option<&mut Tracer>, now: Nanos) {
         self.begin = now;
         let threads = self.threads();
@@ -218,7 +220,7 @@ impl Watched {
         }
     }
 
-    /// What each thread used so far.
+    /// The use of each thread so far.
     fn thread_usage(&self) -> BTreeMap<i32, Usage> {
         if self.threads.is_none() {
             return BTreeMap::new();
@@ -230,14 +232,14 @@ impl Watched {
         self.threads().into_iter().filter_map(usage).collect()
     }
 
-    /// The last look at what it and each of its threads used.
+    /// Makes the last readings of the use of the program and its threads.
     pub(crate) fn look_at_end(&mut self, now: Nanos) {
         self.look_at_threads(now);
         self.look();
     }
 
-    /// Reads what each thread used so far, where that is asked for; what is gone keeps its last
-    /// reading.
+    /// Reads the use of each thread so far, if requested. If all threads are gone, the last reading
+    /// is kept.
     fn look_at_threads(&mut self, now: Nanos) {
         let usage = self.thread_usage();
         if let Some(threads) = self.threads.as_mut().filter(|_| !usage.is_empty()) {
@@ -246,13 +248,13 @@ impl Watched {
         }
     }
 
-    /// The command has been started: it is the victim.
+    /// Sets the started command as the program.
     pub(crate) fn started(&mut self, command: Option<&Audited>, tracer: Option<&mut Tracer>) {
         if let (Program::Command(_), Some(command)) = (&self.program, command) {
             self.pids = vec![command.pid()];
             self.name = command.name();
             self.executable = self.proc.executable(command.pid());
-            // A shell may be another program already.
+            // A shell may already have executed another program.
             self.take_name(command.pid());
             self.before = Some(Usage::default());
         }
@@ -265,14 +267,13 @@ impl Watched {
         self.begin
     }
 
-    /// Whether it has ended.
     pub(crate) fn ended(&mut self, now: Nanos) -> bool {
         let due = |threads: &Threads| now - threads.end >= Threads::INTERVAL;
         if self.threads.as_ref().is_some_and(due) {
             self.look_at_threads(now);
         }
         self.look_at_name();
-        // Nothing else tells what a program used that will have ended.
+        // If the program is not followed, this reading may be the last chance.
         if !self.followed {
             self.look();
         }
@@ -280,12 +281,12 @@ impl Watched {
             Program::Process(pid) => !self.proc.is_alive(*pid),
             Program::Thread(tid) => self.proc.process_of(*tid).is_none(),
             Program::Processes(pids) => !pids.iter().any(|&pid| self.proc.is_alive(pid)),
-            // The command's own end is seen by who started it.
+            // The end of a command is noticed by its parent.
             Program::Command(_) | Program::Named(_) | Program::Cgroup(_) => false,
         }
     }
 
-    /// Takes the name of the program that the command has become, where it has executed another.
+    /// Updates the name if the command has executed another program.
     fn look_at_name(&mut self) {
         let (Program::Command(_), Some(&pid)) = (&self.program, self.pids.first()) else {
             return;
@@ -300,8 +301,8 @@ impl Watched {
         }
     }
 
-    /// Takes the name that a process has now. One that is executing a program has its file before its name
-    /// (`begin_new_exec`, `fs/exec.c`), so it is looked at once more.
+    /// Reads a process's current name. The kernel replaces the executable before the name
+    /// (`begin_new_exec` in `fs/exec.c`), so the name is read once more at the next check.
     fn take_name(&mut self, pid: i32) {
         self.is_name_new = true;
         let now = self.proc.program(pid).unwrap_or_default();
@@ -315,22 +316,22 @@ impl Watched {
         self.after = self.proc.usage(&self.processes()).or(self.after);
     }
 
-    /// Its threads at the beginning that there was no room to follow.
+    /// Threads at the start that did not fit into the map of followed threads.
     pub(crate) fn without_room(&self) -> u64 {
         self.without_room
     }
 
-    /// Its UDP sockets, and what they dropped.
+    /// Its UDP sockets, with their drops.
     pub(crate) fn udp_sockets(&self) -> Vec<UdpSocket> {
         self.proc.udp_sockets(&self.processes())
     }
 
-    /// The counters of its cgroup's quota.
+    /// Counters of its cgroup's quota.
     pub(crate) fn throttling(&self) -> Option<Throttling> {
         throttling(self.cgroup.as_deref()?)
     }
 
-    /// What the header says of it; `incomplete` is why not all of it may have been seen.
+    /// The program's part of the header. `incomplete` says why some of it may be missing.
     pub(crate) fn header(self, incomplete: Option<Limitation>) -> VictimHeader {
         let pid = match &self.program {
             Program::Cgroup(_) | Program::Processes(_) | Program::Named(_) => None,
@@ -356,7 +357,7 @@ impl Watched {
     }
 }
 
-/// The names of several processes, each with how many there are of it.
+/// The names of several processes, with the number of processes for each.
 fn joint_name(proc: &Proc, pids: &[i32]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for &pid in pids {
@@ -371,7 +372,7 @@ fn joint_name(proc: &Proc, pids: &[i32]) -> String {
     counts.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The cgroup that a command will be in.
+/// The cgroup that a command will run in.
 fn own_cgroup(proc: &Proc) -> Option<PathBuf> {
     proc.cpu_cgroup(nix::unistd::getpid().as_raw())
 }
@@ -383,7 +384,7 @@ mod tests {
     use super::busiest;
 
     #[test]
-    fn a_cpu_counts_by_the_time_that_it_gave() {
+    fn cpus_are_sorted_by_the_programs_time() {
         let times = [(0, 1_000), (1, 900_000), (2, 0), (3, 99_000)];
         let times = times.map(|(cpu, ns)| (Cpu(cpu), Nanos(ns))).into();
         assert_eq!(busiest(&times), [Cpu(1), Cpu(3)]);

@@ -1,20 +1,20 @@
-//! What the kernel's own counters say beside the tracer, read at both ends.
+//! The kernel's own counters, read at both ends to cross-check the tracer.
 
 use ticktax_host::Proc;
 use ticktax_model::witness::SwitchWitness;
 use ticktax_trace::Tracer;
 
-/// Context switches so far, by the kernel's counter and by the tracer.
+/// Context switches so far, as counted by the kernel and by the tracer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchReading {
     counted: u64,
     reported: u64,
-    /// Those that were reported while the counter was read.
+    /// Switches reported while the counter was being read.
     margin: u64,
 }
 
 impl SwitchReading {
-    /// Reads both; `None` where the kernel does not say.
+    /// Reads both counts; `None` if the kernel does not provide its own.
     pub(crate) fn take(tracer: &Tracer, proc: &Proc) -> Option<Self> {
         let before = tracer.switches();
         let counted = proc.context_switches()?;
@@ -25,7 +25,7 @@ impl SwitchReading {
         })
     }
 
-    /// What happened from `begin` to here.
+    /// The counts from `begin` to this reading.
     pub(crate) fn since(self, begin: Self) -> SwitchWitness {
         SwitchWitness {
             counted: self.counted - begin.counted,

@@ -1,4 +1,5 @@
-//! A session on this machine, at whatever level it allows: the order of its events, and how it ends.
+//! Tests a session on this machine, at the available capability level: the order of its events, and
+//! how it ends.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -19,7 +20,7 @@ fn finish(session: &mut Session) -> Header {
 }
 
 #[test]
-fn a_session_starts_hands_out_rows_and_ends() {
+fn a_session_starts_emits_rows_and_ends() {
     let mut session = Session::start(Plan {
         length: Some(Nanos::from_millis(200)),
         probe: ProbeChoice::Sleep,
@@ -54,7 +55,7 @@ fn a_session_starts_hands_out_rows_and_ends() {
     assert_eq!(header.ended_early, None);
     assert!(header.cost.cpu > Nanos::ZERO);
     let Event::Ended(again) = session.next_event() else {
-        panic!("what has ended stays so");
+        panic!("an ended session must stay ended");
     };
     assert_eq!(again, header);
 }
@@ -76,11 +77,14 @@ fn a_session_lasts_as_long_as_its_command() {
         (victim.name.as_str(), victim.pid),
         ("sh", Some(command.pid))
     );
-    assert_eq!(header.ended_early, None, "it was to last until then");
+    assert_eq!(
+        header.ended_early, None,
+        "the session was meant to end with its command"
+    );
 }
 
 #[test]
-fn a_signal_that_stops_a_session_is_passed_on_to_its_command() {
+fn a_signal_is_forwarded_to_the_command() {
     let argv = ["sleep", "3600"].map(Into::into).to_vec();
     let mut session = Session::start(Plan {
         program: Some(Program::Command(argv)),
@@ -94,7 +98,7 @@ fn a_signal_that_stops_a_session_is_passed_on_to_its_command() {
 }
 
 #[test]
-fn a_session_ends_with_the_process_that_it_follows() {
+fn a_session_ends_with_the_process_it_follows() {
     let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let pid = i32::try_from(child.id()).unwrap();
     let mut session = Session::start(Plan {
@@ -105,7 +109,7 @@ fn a_session_ends_with_the_process_that_it_follows() {
     })
     .unwrap();
     assert_eq!(session.started().process, Some(pid));
-    // It waits for input until here, and ends with it.
+    // The program waits for input until here, and then ends.
     drop(child.stdin.take());
     let header = finish(&mut session);
     child.wait().unwrap();
@@ -116,7 +120,7 @@ fn a_session_ends_with_the_process_that_it_follows() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_an_error() {
+fn a_missing_command_is_an_error() {
     let started = Session::start(Plan {
         program: Some(Program::Command(vec!["no-such-command-at-all".into()])),
         ..Plan::default()
@@ -140,13 +144,16 @@ fn a_plan_that_needs_the_tracer_does_not_start_without_it() {
     match started {
         Ok(session) => assert_eq!(session.started().level, Level::Kernel),
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.starts_with("cannot watch this machine: "), "{said}");
+            let message = error.to_string();
+            assert!(
+                message.starts_with("cannot watch this machine: "),
+                "{message}"
+            );
         }
     }
 }
 
-/// What the rows say of each CPU's probe: its thread's rows that another's followed, by when they ended.
+/// The times at which a CPU's probe was switched away from, according to the rows.
 #[derive(Default)]
 struct ProbeRows {
     until: Option<Nanos>,
@@ -154,7 +161,7 @@ struct ProbeRows {
 }
 
 #[test]
-fn the_kernel_counts_at_least_as_many_switches_from_a_probe_as_it_reports() {
+fn the_tracer_reports_no_more_probe_switches_than_the_kernel_counts() {
     let mut session = Session::start(Plan {
         length: Some(Nanos::from_millis(1_500)),
         probe: ProbeChoice::Spin,
@@ -188,17 +195,17 @@ fn the_kernel_counts_at_least_as_many_switches_from_a_probe_as_it_reports() {
         let counted = witnesses.probes[&probe.cpu.0].switches;
         let within = |at: &&Nanos| (probe.begin..=probe.end).contains(*at);
         let departures = &cpus[&probe.cpu.0].departures;
-        let told = departures.iter().filter(within).count() as u64;
-        // One may lie between the reading of the counter and the reading of the clock.
+        let reported = departures.iter().filter(within).count() as u64;
+        // One switch may lie between reading the counter and reading the clock.
         assert!(
-            told <= counted + 2,
-            "CPU {}: {told} of {counted}",
+            reported <= counted + 2,
+            "CPU {}: {reported} of {counted}",
             probe.cpu
         );
-        // A kernel that reports next to none of them would prove nothing.
+        // A tracer that reports almost no switches would pass without proving anything.
         assert!(
-            2 * told + 10 >= counted,
-            "CPU {}: {told} of {counted}",
+            2 * reported + 10 >= counted,
+            "CPU {}: {reported} of {counted}",
             probe.cpu
         );
     }

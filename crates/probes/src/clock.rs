@@ -1,9 +1,9 @@
-//! The clocks of a measurement: `CLOCK_MONOTONIC`, and the CPU's counter once it has proven itself.
+//! The clocks of a measurement: `CLOCK_MONOTONIC`, and the CPU's counter if it can be trusted.
 //!
-//! A reading of the counter costs a few nanoseconds and no system call, but it counts ticks of an
-//! unknown length, and on some machines it stops, drifts or differs between CPUs. So it is
-//! [checked](CounterCheck) before it is used; where it fails, `CLOCK_MONOTONIC` is read in its
-//! place and the check says why.
+//! Reading the counter takes a few nanoseconds and no system call. But its ticks have an unknown
+//! length, and on some machines it stops, drifts or differs between CPUs. It is therefore
+//! [checked](CounterCheck) before use. If it fails, `CLOCK_MONOTONIC` is read instead, and the
+//! check records the reason.
 
 mod alignment;
 mod anchor;
@@ -21,17 +21,17 @@ pub use check::CounterCheck;
 pub(crate) use counter::{Counter, FastHardware, Hardware, Monotonic};
 pub use ticktax_model::clock::{CounterSource, CounterVerdict, Distrust};
 
-/// Nanoseconds, and so ticks of `CLOCK_MONOTONIC`, in a second.
+/// Nanoseconds per second, which is the tick rate of `CLOCK_MONOTONIC`.
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The time on `CLOCK_MONOTONIC`, the clock of every time in the program.
+/// Current time on `CLOCK_MONOTONIC`, the clock of all timestamps in ticktax.
 #[inline]
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has CLOCK_MONOTONIC");
     Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// CPU time of the calling thread so far.
+/// CPU time used by the calling thread so far.
 #[inline]
 pub(crate) fn thread_cpu_time() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
@@ -39,7 +39,7 @@ pub(crate) fn thread_cpu_time() -> Nanos {
     Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// The counter that a measurement reads, with its frequency and the evidence for both.
+/// The counter that a measurement reads, its frequency, and the evidence for trusting it.
 #[derive(Debug, Clone)]
 pub struct Clock {
     source: CounterSource,
@@ -50,8 +50,8 @@ pub struct Clock {
 impl Clock {
     /// Checks this machine's counter and measures its frequency. Takes about 50 ms.
     ///
-    /// A counter that fails is no error: the clock then reads `CLOCK_MONOTONIC`, and
-    /// [`Clock::check`] says why.
+    /// An untrusted counter is not an error: the clock then reads `CLOCK_MONOTONIC`, and
+    /// [`Clock::check`] holds the reason.
     pub fn calibrate() -> Self {
         Self::calibrate_under(Path::new("/"))
     }
@@ -70,7 +70,7 @@ impl Clock {
         }
     }
 
-    /// What the examination of the hardware's counter found.
+    /// Result of checking the hardware's counter.
     pub fn check(&self) -> &CounterCheck {
         &self.check
     }
@@ -80,7 +80,7 @@ impl Clock {
         self.source
     }
 
-    /// Ticks in a second of the counter in use. Always above 0.
+    /// Frequency of the counter in use, in Hz. Always above 0.
     pub fn frequency_hz(&self) -> u64 {
         self.frequency_hz
     }
@@ -93,10 +93,10 @@ impl Clock {
         }
     }
 
-    /// Reads the counter and `CLOCK_MONOTONIC` as near to each other as 32 tries allow.
+    /// Reads the counter and `CLOCK_MONOTONIC` together, and keeps the closest pair of 32 tries.
     ///
-    /// Takes some microseconds. A caller pushes one into its [`Alignment`] now and then, at least
-    /// once after the last reading that it wants to convert.
+    /// Takes some microseconds. A caller pushes anchors into its [`Alignment`] now and then, and at
+    /// least once after the last reading to convert.
     pub fn anchor(&self) -> Anchor {
         match self.source {
             CounterSource::Monotonic => Anchor::exact(now()),
@@ -106,17 +106,17 @@ impl Clock {
         }
     }
 
-    /// An alignment that begins now.
+    /// An alignment whose first anchor is the current time.
     pub fn alignment(&self) -> Alignment {
         Alignment::new(self.anchor(), self.frequency_hz)
     }
 
-    /// How long a number of ticks takes, rounded to the nearest nanosecond.
+    /// Converts ticks to a duration, rounded to the nearest nanosecond.
     pub fn to_nanos(&self, ticks: u64) -> Nanos {
         ticks_to_nanos(ticks, self.frequency_hz)
     }
 
-    /// How many ticks pass in a time, rounded up; 0 for a time below 0.
+    /// Converts a duration to ticks, rounded up; 0 for negative durations.
     pub fn to_ticks(&self, time: Nanos) -> u64 {
         let nanos = u128::from(u64::try_from(time.0).unwrap_or(0));
         let ticks = (nanos * u128::from(self.frequency_hz)).div_ceil(u128::from(NANOS_PER_SECOND));
@@ -124,7 +124,7 @@ impl Clock {
     }
 }
 
-/// How long `ticks` of a counter of `frequency_hz` take, to the nearest nanosecond.
+/// Duration of `ticks` of a counter of `frequency_hz`, to the nearest nanosecond.
 fn ticks_to_nanos(ticks: u64, frequency_hz: u64) -> Nanos {
     let frequency = u128::from(frequency_hz.max(1));
     let nanos = (u128::from(ticks) * u128::from(NANOS_PER_SECOND) + frequency / 2) / frequency;
@@ -138,14 +138,14 @@ mod tests {
     use super::{Clock, CounterSource, CounterVerdict, now, ticks_to_nanos};
 
     #[test]
-    fn ticks_and_time_convert_both_ways() {
+    fn ticks_and_nanoseconds_round_trip() {
         let clock = Clock::calibrate();
         for nanos in [0, 1, 30, 100, 1_000_000_007, 86_400_000_000_000] {
-            let there_and_back = clock.to_nanos(clock.to_ticks(Nanos(nanos)));
-            // A tick may be longer than a nanosecond, and the conversion rounds up to whole ticks.
+            let round_trip = clock.to_nanos(clock.to_ticks(Nanos(nanos)));
+            // A tick can be longer than a nanosecond, and the conversion rounds up to whole ticks.
             let tick = ticks_to_nanos(1, clock.frequency_hz()).0;
             assert!(
-                (nanos..=nanos + tick + 1).contains(&there_and_back.0),
+                (nanos..=nanos + tick + 1).contains(&round_trip.0),
                 "{nanos}"
             );
         }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_alignment_of_a_live_clock_holds_a_reading_between_two_times() {
+    fn a_live_reading_aligns_between_its_enclosing_times() {
         let clock = Clock::calibrate();
         let mut alignment = clock.alignment();
         let before = now();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_kernels_word_the_counter_is_not_used() {
+    fn a_counter_that_the_kernel_does_not_describe_is_untrusted() {
         let nowhere = tempfile::tempdir().unwrap();
         let clock = Clock::calibrate_under(nowhere.path());
         if cfg!(target_arch = "x86_64") {

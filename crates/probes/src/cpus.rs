@@ -1,4 +1,4 @@
-//! Which CPUs there are, which a thread may use, and how it is put on one.
+//! Online CPUs, allowed CPUs, and pinning a thread to one.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::ProbeError;
 
-/// What the scheduling calls take for the thread that makes them.
+/// Process id by which scheduling calls mean the calling thread.
 const THIS_THREAD: Pid = Pid::from_raw(0);
 
-/// The CPUs that the kernel runs at present.
+/// The CPUs that are online now.
 ///
 /// # Errors
-/// [`ProbeError::Unreadable`] where `/sys` is not mounted.
+/// [`ProbeError::Unreadable`] if `/sys` is not mounted.
 pub fn online_cpus() -> Result<CpuList, ProbeError> {
     online_under(Path::new("/"))
 }
 
-/// [`online_cpus`], with another place for the root directory.
+/// [`online_cpus`] with a different root directory.
 pub(crate) fn online_under(root: &Path) -> Result<CpuList, ProbeError> {
     let path = root.join("sys/devices/system/cpu/online");
     let unreadable = |why: String| ProbeError::Unreadable {
@@ -32,7 +32,7 @@ pub(crate) fn online_under(root: &Path) -> Result<CpuList, ProbeError> {
         .map_err(|error| unreadable(error.to_string()))
 }
 
-/// Refuses a choice of CPUs that is empty or names one that is not online.
+/// Rejects an empty list of CPUs, and a list with a CPU that is not online.
 pub(crate) fn require_online(cpus: &CpuList, online: &CpuList) -> Result<(), ProbeError> {
     if cpus.is_empty() {
         return Err(ProbeError::NoCpu {
@@ -48,7 +48,7 @@ pub(crate) fn require_online(cpus: &CpuList, online: &CpuList) -> Result<(), Pro
     }
 }
 
-/// The CPUs that the calling thread may run on; none where the kernel does not tell.
+/// CPUs that the calling thread may run on; empty if the kernel does not report them.
 pub fn allowed() -> CpuList {
     let Ok(set) = sched_getaffinity(THIS_THREAD) else {
         return CpuList::default();
@@ -60,11 +60,11 @@ pub fn allowed() -> CpuList {
         .collect()
 }
 
-/// Ties the calling thread to `cpu`.
+/// Pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// [`ProbeError::NotAllowed`] when the kernel refuses, and for CPUs from 1024 on, which the C
-/// libraries' fixed-size CPU set cannot name.
+/// [`ProbeError::NotAllowed`] if the kernel refuses, and for CPU 1024 and above, which the C
+/// libraries' fixed-size CPU set cannot hold.
 pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
     let mut set = CpuSet::new();
     set.set(cpu.index())
@@ -76,7 +76,7 @@ pub(crate) fn pin(cpu: Cpu) -> Result<(), ProbeError> {
         })
 }
 
-/// The CPU that the calling thread runs on. No system call on x86-64: the kernel's vDSO answers.
+/// CPU that the calling thread runs on. On x86-64 the vDSO answers without a system call.
 #[inline]
 pub(crate) fn current() -> Option<Cpu> {
     sched_getcpu()
@@ -94,7 +94,7 @@ mod tests {
     use super::{allowed, current, online_under, pin, require_online};
 
     #[test]
-    fn an_unknown_cpu_is_named_with_those_that_exist() {
+    fn the_error_for_an_unknown_cpu_lists_the_online_cpus() {
         let error = require_online(
             &[Cpu(0), Cpu(7)].into_iter().collect(),
             &"0-1".parse().unwrap(),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_named() {
+    fn the_error_for_a_missing_file_contains_its_path() {
         let error = online_under(Path::new("/nowhere")).unwrap_err().to_string();
         assert!(
             error.starts_with("/nowhere/sys/devices/system/cpu/online could not"),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_thread_runs_where_it_was_put() {
+    fn a_pinned_thread_runs_on_its_cpu() {
         let cpu = allowed().iter().last().unwrap();
         let seen = std::thread::spawn(move || pin(cpu).map(|()| current()))
             .join()
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_beyond_reach_is_refused_in_words() {
+    fn a_cpu_outside_the_set_is_refused_with_a_reason() {
         let error = pin(Cpu(8000)).unwrap_err().to_string();
         assert!(
             error.contains("pinned to CPU 8000 (Invalid argument)"),

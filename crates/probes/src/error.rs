@@ -1,165 +1,165 @@
-//! What can go wrong with a probe, in words for the person who started it.
+//! Errors of probes, worded for the person who started them.
 
 use ticktax_model::pace::SleepMethod;
 use ticktax_model::recording::ProbeFailure;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
-/// Why a probe did not start, or what cut it short.
+/// Why a probe did not start, or why it ended early.
 ///
-/// Each message is one line: what was tried, on what, why it failed, and what to do.
+/// Each message is one line: the action, its object, the reason, and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
     /// The list of CPUs to measure is empty.
     #[error("no CPU was chosen to measure: name at least one of {online}")]
     NoCpu {
-        /// The CPUs that could be chosen.
+        /// CPUs to choose from.
         online: CpuList,
     },
-    /// A CPU was named that the kernel does not run.
+    /// The chosen CPU is not online.
     #[error("CPU {cpu} is not online on this machine (online: {online})")]
     NotOnline {
-        /// The CPU that was named.
+        /// The chosen CPU.
         cpu: Cpu,
-        /// The CPUs that are online.
+        /// CPUs that are online.
         online: CpuList,
     },
-    /// The kernel refused to put a thread on a CPU.
+    /// The kernel refused to pin a thread to a CPU.
     #[error(
         "a thread could not be pinned to CPU {cpu} ({why}): its cpuset or container allows {allowed}, \
          choose from these or start it where CPU {cpu} is allowed"
     )]
     NotAllowed {
-        /// The CPU that was refused.
+        /// The refused CPU.
         cpu: Cpu,
         /// The kernel's reason.
         why: &'static str,
-        /// The CPUs that the process may use.
+        /// CPUs that the process may use.
         allowed: CpuList,
     },
-    /// A real-time priority that does not exist.
+    /// The real-time priority is out of range.
     #[error("{priority} is not a real-time priority: choose 1 (lowest) to 99 (highest)")]
     Priority {
-        /// The priority that was asked for.
+        /// The requested priority.
         priority: u8,
     },
-    /// The probe would take every CPU from every other program, for as long as it runs.
+    /// A real-time probe would starve every other program for as long as it runs.
     #[error(
         "a real-time spin on every online CPU ({online}) would stop the machine, because real-time \
          throttling is off (kernel.sched_rt_runtime_us is -1): leave one CPU out, or spin as SCHED_IDLE"
     )]
     WouldStarve {
-        /// The CPUs that are online, all of which were chosen.
+        /// The online CPUs, all of which were chosen.
         online: CpuList,
     },
-    /// An interval that is too short to sleep for, or too long to be stopped in.
+    /// The interval is too short to sleep for, or too long to stop the thread promptly.
     #[error("a sleep interval of {interval} cannot be measured: choose {min} to {max}")]
     Interval {
-        /// The interval that was asked for.
+        /// The requested interval.
         interval: Nanos,
-        /// The shortest that is accepted.
+        /// Shortest accepted interval.
         min: Nanos,
-        /// The longest that is accepted.
+        /// Longest accepted interval.
         max: Nanos,
     },
-    /// More work than there is time for.
+    /// A frame's work takes longer than the frame.
     #[error("{work} of work do not fit into a frame of {period}: choose less work or a lower rate")]
     Work {
-        /// The work that was asked for.
+        /// The requested work per frame.
         work: Nanos,
-        /// The time from one frame to the next.
+        /// Time from one frame to the next.
         period: Nanos,
     },
-    /// Nothing can be sent over the loopback device.
+    /// Sending over the loopback device failed.
     #[error("cannot send over the loopback device ({why}): it has to be up, with 127.0.0.1")]
     Loopback {
         /// The kernel's reason.
         why: String,
     },
-    /// The kernel refuses a way of sleeping.
+    /// The kernel refused a method of sleeping.
     #[error(
         "the loop cannot sleep by {method} ({why}): raise the limits of this process or choose \
          another --sleep"
     )]
     Sleep {
-        /// The way.
+        /// The refused method.
         method: SleepMethod,
         /// The kernel's reason.
         why: &'static str,
     },
-    /// A ring that holds nothing, or more than memory should.
+    /// The ring's capacity is zero, too small or too large.
     #[error("a ring of {capacity} entries per CPU is out of range: choose {min} to {max}")]
     RingCapacity {
-        /// The capacity that was asked for.
+        /// The requested capacity.
         capacity: usize,
-        /// The smallest that is accepted.
+        /// Smallest accepted capacity.
         min: usize,
-        /// The largest that is accepted.
+        /// Largest accepted capacity.
         max: usize,
     },
-    /// A file of the kernel could not be read.
+    /// A kernel file could not be read.
     #[error("{path} could not be read ({why}): mount the file system that it belongs to")]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The reason.
         why: String,
     },
-    /// The system gave no thread.
+    /// The thread could not be created.
     #[error(
         "no thread could be started for CPU {cpu} ({why}): raise the limit on threads or free memory"
     )]
     NoThread {
-        /// The CPU that it was meant for.
+        /// CPU of the thread.
         cpu: Cpu,
         /// The reason.
         why: String,
     },
-    /// A thread was created but never got as far as its measurement.
+    /// The thread was created but did not get to its measurement in time.
     #[error(
         "the probe's thread on CPU {cpu} was not ready within {limit}: the CPU is held by work of \
          higher priority, leave it out or ask for SCHED_FIFO"
     )]
     NotReady {
-        /// The CPU that it waits for.
+        /// CPU of the thread.
         cpu: Cpu,
-        /// How long it was waited for.
+        /// Time limit for the start.
         limit: Nanos,
     },
-    /// A thread did not come to its end in time. It ends by itself once it gets its CPU.
+    /// The thread did not stop in time. It ends on its own as soon as it can run.
     #[error(
         "the probe's thread on CPU {cpu} did not stop within {limit}, its figures are lost: the CPU \
          is held by work of higher priority, ask for SCHED_FIFO"
     )]
     NotStopped {
-        /// The CPU that it waits for.
+        /// CPU of the thread.
         cpu: Cpu,
-        /// How long it was waited for.
+        /// Time limit for the stop.
         limit: Nanos,
     },
-    /// The kernel moved a thread off its CPU; it measured until then.
+    /// The kernel moved the thread to another CPU, which ended its measurement.
     #[error(
         "the probe's thread on CPU {cpu} was moved to CPU {to}, its measurement ended there: CPU {cpu} \
          went offline or the thread's affinity was changed, leave both alone during a measurement"
     )]
     Moved {
-        /// The CPU that was measured.
+        /// The measured CPU.
         cpu: Cpu,
-        /// Where the thread found itself.
+        /// CPU on which the thread found itself.
         to: Cpu,
     },
-    /// A defect of the probe itself.
+    /// The probe's thread panicked.
     #[error(
         "the probe's thread on CPU {cpu} failed, its figures are lost: please report this as a defect"
     )]
     Panicked {
-        /// The CPU that was measured.
+        /// The measured CPU.
         cpu: Cpu,
     },
 }
 
 impl ProbeError {
-    /// The same as a recording has it, of a probe that had started.
+    /// Converts the error of a probe that had started to its form in recordings.
     pub fn failure(&self) -> ProbeFailure {
         match self {
             Self::Moved { to, .. } => ProbeFailure::Moved { to: *to },

@@ -1,7 +1,7 @@
-//! Probes that wait for a long gap: nobody reads what they measure until one has lasted too long.
+//! Probes that report only long gaps; shorter ones are just counted.
 //!
-//! The threads are those of the [`sleep`](crate::sleep) and the [`spin`](crate::spin) probe. Each counts its gaps by
-//! length, and hands over those from a limit on as soon as it runs again.
+//! The threads run the loops of the [`sleep`](crate::sleep) and [`spin`](crate::spin) probes. Each
+//! counts its gaps by length. It sends those at or above a limit as soon as it runs again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -16,31 +16,32 @@ use crate::sleep::sleep_until;
 use crate::spin::SpinLoop;
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, sys};
 
-/// From one wakeup of a sleeping thread to the next.
+/// Time between two wakeups of a sleeping thread.
 const INTERVAL: Nanos = Nanos::from_millis(1);
 
-/// Gaps that wait to be read; further ones are counted.
+/// Maximum number of gaps waiting to be read. Further ones are only counted.
 const WAITING: usize = 256;
 
-/// Gaps that a CPU hands over within [`BURST_TIME`], as the tracer does triggers.
+/// Maximum number of gaps that a CPU sends within [`BURST_TIME`], the same limit as for the
+/// tracer's triggers.
 const BURST: u32 = 16;
 const BURST_TIME: Nanos = Nanos::from_secs(1);
 
-/// How a thread finds gaps.
+/// How a thread detects gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GapProbe {
-    /// It is woken each millisecond: a gap is from when that was due until it ran. What is shorter than a millisecond
-    /// and falls between is not seen.
+    /// The thread wakes every millisecond. A gap lasts from the due time until the thread runs.
+    /// Interruptions shorter than a millisecond that fall between two wakeups are not seen.
     Sleep,
-    /// It never gives its CPU away: a gap is from one reading of the clock to the next.
+    /// The thread never yields its CPU. A gap lasts from one reading of the clock to the next.
     Spin,
 }
 
 impl GapProbe {
-    /// Every choice.
+    /// All variants.
     pub const ALL: [Self; 2] = [Self::Sleep, Self::Spin];
 
-    /// Its word.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sleep => "sleep",
@@ -48,7 +49,7 @@ impl GapProbe {
         }
     }
 
-    /// What it is and what it costs, for help.
+    /// Description and cost, for the help text.
     pub fn about(self) -> &'static str {
         match self {
             Self::Sleep => {
@@ -60,8 +61,10 @@ impl GapProbe {
         }
     }
 
-    /// The policy that its threads ask for. A sleeping one comes before all that is not real-time, so that what it
-    /// waits for is the kernel or the hypervisor; one that spins comes last.
+    /// Policy that its threads ask for.
+    ///
+    /// A sleeping thread preempts everything that is not real-time, so it waits only for the kernel
+    /// or the hypervisor. A spinning thread runs only when the CPU would be idle.
     pub fn policy(self) -> SchedulingPolicy {
         match self {
             Self::Sleep => SchedulingPolicy::Fifo(1),
@@ -70,43 +73,43 @@ impl GapProbe {
     }
 }
 
-/// A gap that lasted too long, on `CLOCK_MONOTONIC`.
+/// A gap at or above the limit, on `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LongGap {
-    /// Where.
+    /// CPU of the gap.
     pub cpu: Cpu,
     /// When the thread should have run.
     pub begin: Nanos,
-    /// When it ran.
+    /// When the thread ran.
     pub end: Nanos,
 }
 
-/// Threads that wait for a long gap. Dropping it tells them to stop and does not wait for them.
+/// Threads that wait for a long gap. Dropping it asks them to stop and does not wait.
 #[derive(Debug)]
 pub struct GapWatch {
     group: ThreadGroup<()>,
-    heard: Receiver<LongGap>,
+    received: Receiver<LongGap>,
     notes: Vec<(Cpu, Arc<Notes>)>,
 }
 
-/// What a thread and its reader share.
+/// State shared by one thread and its reader.
 #[derive(Debug)]
 struct Notes {
-    /// A gap from here on is handed over, ns.
+    /// Shortest gap that is sent, in ns.
     limit: AtomicI64,
-    /// Gaps by length.
+    /// Number of gaps by length.
     counts: Vec<AtomicU64>,
-    /// Gaps that were too long and were not handed over.
+    /// Number of long gaps that were not sent.
     suppressed: AtomicU64,
 }
 
 impl GapWatch {
-    /// Starts a thread on each of `cpus`; returns once all of them wait for [`GapWatch::begin`]. Each calls `bell`
-    /// after it has handed a gap over.
+    /// Starts a thread on each of `cpus` and returns when all of them wait for [`GapWatch::begin`].
+    /// Each thread calls `bell` after it has sent a gap.
     ///
     /// # Errors
-    /// A CPU that is not online or not allowed, or a thread that did not start. No thread goes on then. A policy that
-    /// is refused is no error: see [`GapWatch::refused`].
+    /// A CPU is not online or not allowed, or a thread did not start. All threads end in that case.
+    /// A refused policy is not an error: see [`GapWatch::refused`].
     pub fn prepare(
         probe: GapProbe,
         cpus: &CpuList,
@@ -115,16 +118,16 @@ impl GapWatch {
         cpus::require_online(cpus, &cpus::online_cpus()?)?;
         policy::validate(probe.policy())?;
         let clock = (probe == GapProbe::Spin).then(Clock::calibrate);
-        let (sender, heard) = sync_channel(WAITING);
+        let (sender, received) = sync_channel(WAITING);
         let (mut workers, mut notes) = (Vec::new(), Vec::new());
         for cpu in cpus.iter() {
             let shared = Arc::new(Notes::default());
             notes.push((cpu, Arc::clone(&shared)));
             let watcher = Watcher {
-                way: clock.as_ref().map_or(Way::Sleep, |clock| {
-                    Way::Spin(SpinLoop::new(clock), clock.clone())
+                method: clock.as_ref().map_or(Method::Sleep, |clock| {
+                    Method::Spin(SpinLoop::new(clock), clock.clone())
                 }),
-                desk: Outbox {
+                outbox: Outbox {
                     sender: sender.clone(),
                     notes: shared,
                     bell: bell.clone(),
@@ -139,59 +142,62 @@ impl GapWatch {
         };
         Ok(Self {
             group: ThreadGroup::prepare(name, probe.policy(), workers)?,
-            heard,
+            received,
             notes,
         })
     }
 
-    /// Has the threads begin, if they have not yet. They give up all capabilities first: they need none any more, and
-    /// capabilities are each thread's own. So a process that becomes another user does that before: all of its threads
-    /// must be allowed to, or none.
+    /// Starts the measurement in all threads that have not started it yet.
+    ///
+    /// Each thread first drops its capabilities, which it no longer needs. Capabilities belong to a
+    /// thread, and changing the user needs them in every thread or in none. So a process that
+    /// changes its user must do so before this call.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Has gaps on `cpu` handed over from `limit` on.
+    /// Sets the length from which gaps on `cpu` are sent.
     pub fn set_limit(&self, cpu: Cpu, limit: Nanos) {
-        for (_, notes) in self.notes.iter().filter(|(of, _)| *of == cpu) {
+        for (_, notes) in self.notes.iter().filter(|(notes_cpu, _)| *notes_cpu == cpu) {
             notes.limit.store(limit.0, Ordering::Relaxed);
         }
     }
 
-    /// The CPUs.
+    /// The CPUs with a thread.
     pub fn cpus(&self) -> impl Iterator<Item = Cpu> + '_ {
         self.notes.iter().map(|(cpu, _)| *cpu)
     }
 
-    /// The next gap that was handed over.
+    /// Next gap from the queue, if there is one.
     pub fn next_gap(&self) -> Option<LongGap> {
-        self.heard.try_recv().ok()
+        self.received.try_recv().ok()
     }
 
-    /// All gaps of a CPU so far, by length.
+    /// Histogram of all gaps on a CPU so far; `None` without a thread there.
     pub fn counted(&self, cpu: Cpu) -> Option<Histogram> {
-        let (_, notes) = self.notes.iter().find(|(of, _)| *of == cpu)?;
+        let (_, notes) = self.notes.iter().find(|(notes_cpu, _)| *notes_cpu == cpu)?;
         let counts = notes.counts.iter();
-        let counts: Vec<u64> = counts.map(|it| it.load(Ordering::Relaxed)).collect();
+        let counts: Vec<u64> = counts.map(|count| count.load(Ordering::Relaxed)).collect();
         Histogram::from_counts(&counts)
     }
 
-    /// Gaps so far that were too long and were not handed over: more than 16 on a CPU within a second.
+    /// Number of long gaps not sent so far, for example because a CPU had more than 16 in a second.
     pub fn suppressed(&self) -> u64 {
-        let all = self.notes.iter();
-        all.map(|(_, notes)| notes.suppressed.load(Ordering::Relaxed))
+        let notes = self.notes.iter();
+        notes
+            .map(|(_, notes)| notes.suppressed.load(Ordering::Relaxed))
             .sum()
     }
 
-    /// The policy that was not granted, where it was not.
+    /// First policy that was not granted, if any.
     pub fn refused(&self) -> Option<&PolicyGrant> {
         let mut grants = self.group.slots().map(|slot| &slot.policy);
         grants.find(|grant| grant.refusal.is_some())
     }
 
-    /// Stops the threads; waits for 5 s at most.
+    /// Stops the threads; waits for at most 5 s.
     pub fn stop(self) {
-        // What they bring back is nothing.
+        // The threads return no results.
         drop(self.group.stop());
     }
 }
@@ -206,7 +212,7 @@ impl Default for Notes {
     }
 }
 
-/// How many gaps were handed over lately.
+/// Rate limit on sent gaps.
 #[derive(Debug, Default)]
 struct Burst {
     began: Nanos,
@@ -214,7 +220,7 @@ struct Burst {
 }
 
 impl Burst {
-    /// Whether another may be, at this time.
+    /// Whether another gap may be sent at `time`.
     fn allows(&mut self, time: Nanos) -> bool {
         if time - self.began >= BURST_TIME {
             (self.began, self.count) = (time, 0);
@@ -224,7 +230,7 @@ impl Burst {
     }
 }
 
-/// What a thread does with its gaps.
+/// Destination of a thread's gaps.
 struct Outbox<B> {
     sender: SyncSender<LongGap>,
     notes: Arc<Notes>,
@@ -233,7 +239,7 @@ struct Outbox<B> {
 }
 
 impl<B: Fn()> Outbox<B> {
-    /// Counts a gap, and hands it over where it was too long.
+    /// Counts a gap, and sends it if it is long enough.
     fn take(&mut self, gap: LongGap) {
         let length = gap.end - gap.begin;
         self.notes.counts[Histogram::bucket(length)].fetch_add(1, Ordering::Relaxed);
@@ -248,13 +254,12 @@ impl<B: Fn()> Outbox<B> {
     }
 }
 
-/// One thread's work.
 struct Watcher<B> {
-    way: Way,
-    desk: Outbox<B>,
+    method: Method,
+    outbox: Outbox<B>,
 }
 
-enum Way {
+enum Method {
     Sleep,
     Spin(SpinLoop, Clock),
 }
@@ -263,22 +268,22 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     type Report = ();
 
     fn prepare(&mut self, _: Cpu) {
-        if let Way::Spin(spin, _) = &mut self.way {
+        if let Method::Spin(spin, _) = &mut self.method {
             spin.calibrate();
         }
     }
 
     fn run(self, cpu: Cpu, stop: &AtomicBool) {
-        // Where that fails it has what the process has.
+        // If that fails, the thread keeps the process's capabilities.
         let _ = sys::give_up_capabilities();
-        let mut desk = self.desk;
-        match self.way {
-            Way::Sleep => watch_asleep(cpu, stop, |gap| desk.take(gap)),
-            Way::Spin(spin, clock) => spin.run(cpu, stop, |gap| {
+        let mut outbox = self.outbox;
+        match self.method {
+            Method::Sleep => watch_asleep(cpu, stop, |gap| outbox.take(gap)),
+            Method::Spin(spin, clock) => spin.run(cpu, stop, |gap| {
                 let length = clock.to_nanos(gap.end_counter - gap.start_counter);
-                // The clock is read a moment after the counter.
+                // This reads the clock slightly later than the loop read the counter.
                 let end = now();
-                desk.take(LongGap {
+                outbox.take(LongGap {
                     cpu,
                     begin: end - length,
                     end,
@@ -288,7 +293,7 @@ impl<B: Fn() + Send + 'static> Worker for Watcher<B> {
     }
 }
 
-/// Is woken each interval, and hands out from when until when it should have run.
+/// Wakes every interval, and emits the time from when it should have run until it ran.
 fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     let mut due = now() + INTERVAL;
     while !stop.load(Ordering::Relaxed) && sleep_until(due) {
@@ -305,7 +310,7 @@ fn watch_asleep(cpu: Cpu, stop: &AtomicBool, mut sink: impl FnMut(LongGap)) {
     }
 }
 
-/// The first time on the grid that is to come: what was slept through is one gap.
+/// First time on the grid after `woke`. Several missed wakeups count as one gap.
 fn next_due(due: Nanos, woke: Nanos) -> Nanos {
     let late = (woke - due).0.max(0);
     due + Nanos((late / INTERVAL.0 + 1) * INTERVAL.0)
@@ -324,22 +329,22 @@ mod tests {
     use crate::cpus;
 
     #[test]
-    fn what_was_slept_through_is_one_gap_and_the_grid_stays() {
+    fn missed_wakeups_are_one_gap_and_the_grid_is_kept() {
         let at = |micros| Nanos::from_micros(micros);
         assert_eq!(next_due(at(5_000), at(5_050)), at(6_000));
         assert_eq!(next_due(at(5_000), at(25_400)), at(26_000));
         assert_eq!(next_due(at(5_000), at(6_000)), at(7_000));
-        // A clock that says that it was woken before.
+        // A clock that reads earlier than the due time.
         assert_eq!(next_due(at(5_000), at(4_000)), at(6_000));
     }
 
     #[test]
-    fn a_gap_is_counted_and_from_the_limit_on_handed_over() {
-        let (sender, heard) = sync_channel(4);
+    fn every_gap_is_counted_and_long_ones_are_sent() {
+        let (sender, received) = sync_channel(4);
         let calls = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&calls);
         let notes = Arc::new(Notes::default());
-        let mut desk = Outbox {
+        let mut outbox = Outbox {
             sender,
             notes: Arc::clone(&notes),
             bell: move || {
@@ -352,23 +357,26 @@ mod tests {
             begin: Nanos(begin),
             end: Nanos(begin) + Nanos::from_micros(micros),
         };
-        desk.take(gap(0, 60_000_000));
-        assert!(heard.try_recv().is_err());
+        outbox.take(gap(0, 60_000_000));
+        assert!(received.try_recv().is_err());
         notes.limit.store(50_000, Ordering::Relaxed);
-        desk.take(gap(0, 49));
-        desk.take(gap(0, 50));
-        assert_eq!(heard.try_recv(), Ok(gap(0, 50)));
-        let counts = notes.counts.iter().map(|it| it.load(Ordering::Relaxed));
+        outbox.take(gap(0, 49));
+        outbox.take(gap(0, 50));
+        assert_eq!(received.try_recv(), Ok(gap(0, 50)));
+        let counts = notes
+            .counts
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed));
         assert_eq!((counts.sum::<u64>(), calls.load(Ordering::Relaxed)), (3, 1));
-        // There is room for four.
+        // The channel has room for four.
         for _ in 0..6 {
-            desk.take(gap(0, 50));
+            outbox.take(gap(0, 50));
         }
         assert_eq!(notes.suppressed.load(Ordering::Relaxed), 2);
     }
 
     #[test]
-    fn a_bad_second_does_not_become_one_of_triggers() {
+    fn gaps_sent_per_second_are_limited() {
         let mut burst = Burst::default();
         let second = Nanos::from_secs(1);
         for number in 0..40 {
@@ -379,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sorts_of_threads_find_gaps_and_end() {
+    fn sleeping_and_spinning_threads_find_gaps_and_end() {
         let cpus: CpuList = cpus::allowed();
         for probe in [GapProbe::Sleep, GapProbe::Spin] {
             let mut watch = GapWatch::prepare(probe, &cpus, || {}).unwrap();

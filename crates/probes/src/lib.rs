@@ -1,18 +1,22 @@
-//! Probes: threads that find lost CPU time by needing it.
+//! Probes measure lost CPU time by needing the CPU themselves.
 //!
-//! Two probes look at time from two sides. The [`spin`] probe never gives its CPU away, so every
-//! interruption shows as a gap between two readings of the CPU's counter (the method of sysjitter
-//! and oslat). The [`sleep`] probe is woken at set times, so every delay on the way back to a CPU
-//! shows as a late wakeup (the method of cyclictest). The [`clock`] puts both on the recording's
-//! time, `CLOCK_MONOTONIC`, and says how far that can be trusted. The [`soak`]er looks at work instead:
-//! it counts what it gets done with unused cycles; the [`sampler`] looks from the timer's interrupt, as profilers do.
-//! [`gaps`] has the first two wait for what lasts too long. The [`pace`]d loop is a program
-//! rather than a probe: it works at a set rate, and every frame says when it was due and when done. [`tcp`]
-//! says what a byte over the loopback device costs; [`net`] sends at a rate, between namespaces and hosts, and counts what is lost.
+//! - [`spin`] never yields its CPU. Every interruption shows as a gap between two readings of the
+//!   CPU's counter, the method of sysjitter and oslat.
+//! - [`sleep`] wakes at set times. Every delay on the way back to a CPU shows as a late wakeup, the
+//!   method of cyclictest.
+//! - [`gaps`] runs either of these loops and reports only the gaps that last too long.
+//! - [`soak`] counts the work done with otherwise unused cycles.
+//! - [`sampler`] samples from the timer interrupt, as profilers do.
+//! - [`pace`] is a program rather than a probe: it works at a set rate and records when each frame
+//!   was due and when it was done.
+//! - [`tcp`] measures the CPU cost of a byte over the loopback device.
+//! - [`net`] sends packets at a set rate, between namespaces or hosts, and counts losses.
+//! - [`clock`] maps their timestamps to the recording's time, `CLOCK_MONOTONIC`, and bounds the
+//!   error.
 //!
 //! A probe is started on a list of CPUs, drained by one collector thread, and stopped. Its threads
-//! allocate, lock and print nothing while they measure; what they cost and what they lost is in
-//! their reports.
+//! do not allocate, lock or print while they measure. Their reports include their own cost and
+//! losses.
 
 pub mod clock;
 mod cpus;

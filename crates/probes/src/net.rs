@@ -1,10 +1,12 @@
-//! Traffic of our own, and what it costs its two threads: a stream or numbered datagrams from a sender to a receiver,
-//! between two network namespaces of this machine, over its loopback device, or between hosts.
+//! Test traffic and its cost to its two threads. A sender sends a stream or numbered datagrams to a
+//! receiver. They are in two network namespaces of this machine, on its loopback device, or on two
+//! hosts.
 //!
-//! A [`Traffic`] is prepared (connected, nothing sent yet), told to go, looked at while it goes, and finished. Its
-//! threads are named, and their numbers are known before they begin, so that an observer can tell their time from
-//! others'. The two ends speak over a connection of their own beside the data: which version they are of, when the
-//! receiver is ready, how much was sent, and what arrived.
+//! A [`Traffic`] is prepared (connected but sending nothing), started, observed while it runs, and
+//! finished. Its threads have names and known ids before they start, so that an observer can
+//! separate their time from other work. The two ends also have a control connection, separate from
+//! the data. Over it they exchange their protocol version, the receiver's readiness, how much was
+//! sent, and how much arrived.
 
 mod clocks;
 mod counters;
@@ -35,32 +37,35 @@ use std::ops::RangeInclusive;
 
 use ticktax_model::Nanos;
 
-/// The port that a receiver listens on, without other wishes.
+/// Default port of a receiver.
 pub const PORT: u16 = 7117;
 
-/// Bytes of a call of TCP, without other wishes.
+/// Default number of bytes per TCP call.
 pub const TCP_CALL: u32 = 128 << 10;
 
-/// Bytes that a call may move, over TCP.
+/// Allowed number of bytes per TCP call.
 pub const TCP_CALLS: RangeInclusive<u32> = 1..=16 << 20;
 
-/// Bytes that a datagram may have: at least its number and its time, at most what UDP over IPv4 takes.
+/// Allowed size of a datagram in bytes: from its number and time alone up to UDP's maximum over
+/// IPv4.
 pub const UDP_CALLS: RangeInclusive<u32> = datagrams::HEADER..=65_507;
 
 /// Bytes of headers before the data of a UDP packet over IPv4.
 pub const UDP_HEADERS: u32 = 28;
 
-/// Bits a second that a pair can be narrowed to: with fewer, what is in the kernel takes very long to drain.
+/// Allowed link rates of a pair in bits per second. At lower rates, the kernel's queues take too
+/// long to drain.
 pub const LINK_RATES: RangeInclusive<f64> = 1e6..=1e11;
 
-/// How long a pair can hold up each packet: with more, its ends would give each other up before they spoke.
+/// Allowed extra delay per packet of a pair. With a longer one, its ends would time out before they
+/// connect.
 pub const LINK_DELAYS: RangeInclusive<Nanos> = Nanos::ZERO..=Nanos::from_millis(300);
 
-/// The share of packets that a pair can lose: with more, its ends would hardly reach each other.
+/// Allowed share of packets that a pair loses. With more, its ends could hardly connect.
 pub const LINK_LOSSES: RangeInclusive<f64> = 0.0..=0.2;
 
-/// For how long nothing at all may come before the other end counts as gone.
+/// Silence after which the other end counts as lost.
 const SILENCE: Nanos = Nanos::from_secs(10);
 
-/// How often a thread that waits looks whether it is to stop.
+/// Interval at which a waiting thread checks whether to stop.
 const LOOK: Nanos = Nanos::from_millis(50);

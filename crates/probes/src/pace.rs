@@ -1,12 +1,12 @@
-//! The paced loop: a thread that works a little at a set rate, as a server's frame loop does.
+//! The paced loop: a thread that does a little work at a set rate, like a server's frame loop.
 //!
-//! The loop itself is `run`, which knows nothing of the machine: it asks a stage for the time, for
-//! sleep and for work, so that its accounting is tested on a clock that is made up. How it sleeps
-//! is `sleeper`, what it does meanwhile is `work`.
+//! The loop itself is in `run`. It gets time, sleep and work from a `Platform`, so that its
+//! accounting can be tested on a simulated clock. `sleeper` has the methods of sleeping, and `work`
+//! the work of a frame.
 //!
-//! Every frame is handed over with four numbers: when it was due, when it began, when its work was
-//! done, and the CPU time of that. What follows from them (frames a second, what was dropped or
-//! overshot) is for others to say.
+//! Every frame is emitted with four numbers: when it was due, when it started, when its work was
+//! done, and the CPU time of that work. Derived figures (frames per second, dropped or late frames)
+//! are computed elsewhere.
 
 mod run;
 mod sleeper;
@@ -34,103 +34,102 @@ use run::{Next, Platform, Verdict};
 use sleeper::Sleeper;
 use work::Work;
 
-/// The shortest and the longest time from one frame to the next: 50,000 a second to one.
+/// Shortest and longest time between two frames: 50,000 per second to one per second.
 pub const PERIODS: (Nanos, Nanos) = (Nanos::from_micros(20), Nanos::from_secs(1));
 
-/// How to pace a loop.
+/// Settings of a paced loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PaceSettings {
-    /// Where.
+    /// CPU that the loop runs on.
     pub cpu: Cpu,
-    /// The policy to ask the kernel for.
+    /// Policy to request.
     pub policy: SchedulingPolicy,
-    /// The time from one frame to the next, within [`PERIODS`].
+    /// Time from one frame to the next, within [`PERIODS`].
     pub period: Nanos,
-    /// The CPU time of each frame's work: none, or anything shorter than the period.
+    /// CPU time of each frame's work, from zero to just below the period.
     pub work: Nanos,
-    /// How to wait.
+    /// Method of waiting.
     pub sleep: SleepMethod,
-    /// When frames are due.
+    /// Rule for the due times of frames.
     pub rule: PaceRule,
-    /// How many frames may wait for the collector, 16 to 2^24. Each takes 32 bytes.
+    /// Number of frames that may wait for the collector, 16 to 2^24, of 32 bytes each.
     pub ring_capacity: usize,
 }
 
-/// What a loop did.
+/// Report of a paced loop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PaceReport {
-    /// Where it ran.
+    /// CPU that the loop ran on.
     pub cpu: Cpu,
-    /// The kernel's number of the thread.
+    /// Kernel thread id.
     pub tid: i32,
-    /// The policy that was asked for and the one granted.
+    /// The requested policy and the granted one.
     pub policy: PolicyGrant,
-    /// Whether the process' memory was locked, so that no page fault of its own delays a frame.
+    /// Whether the process's memory was locked, so that its own page faults do not delay frames.
     pub memory_locked: bool,
-    /// By how much the kernel may let a timer of this thread be late to join it with others. It
-    /// spares real-time threads. `None` where the kernel does not tell.
+    /// Delay that the kernel may add to this thread's timers to combine them with others; real-time
+    /// threads are exempt. `None` if the kernel does not report it.
     pub timer_slack: Option<Nanos>,
-    /// How long before a frame is due the thread began to spin, where it does
-    /// ([`SleepMethod::Hybrid`]).
+    /// Time before a due time at which the thread starts to spin, for [`SleepMethod::Hybrid`].
     pub margin: Option<Nanos>,
     /// When the first frame was due.
     pub started: Nanos,
-    /// When the loop ended: where it had a length ([`PaceProbe::end_after`]) at its end, or with its last
-    /// frame, if that was later.
+    /// When the loop ended. A loop with a set length ([`PaceProbe::end_after`]) ends then, or with
+    /// its last frame if that was later.
     pub ended: Nanos,
-    /// CPU time from a moment before `started` to `ended`, by the thread's own clock.
+    /// CPU time from just before `started` to `ended`, by the thread's own clock.
     pub cpu_time: Nanos,
-    /// From the loop's begin, a period before `started`, to `ended`.
+    /// Time from the loop's start, a period before `started`, to `ended`.
     pub elapsed: Nanos,
-    /// Frames that began, the lost ones included.
+    /// Number of frames that started, including lost ones.
     pub frames: u64,
-    /// Frames that found the ring full and were not handed over.
+    /// Number of frames lost because the ring was full.
     pub frames_lost: u64,
-    /// What ended the loop early, if anything did.
+    /// Why the loop ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running loop. Dropping it tells its thread to stop and does not wait for it.
+/// A running loop. Dropping it asks its thread to stop and does not wait.
 #[derive(Debug)]
 pub struct PaceProbe {
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Frame>>,
     phase: Arc<AtomicU8>,
-    /// How long it lasts, in ns.
+    /// Length of the loop, in ns.
     length: Arc<AtomicI64>,
-    /// Lets the loop begin, and its thread end.
+    /// Sending starts the loop; dropping it lets the thread end.
     go: Option<Sender<()>>,
 }
 
-/// How far the loop's thread has come.
+/// Progress of the loop's thread.
 mod phase {
-    /// It waits to be let begin.
+    /// The thread waits for its start signal.
     pub(super) const READY: u8 = 1;
-    /// It begins no more frames, and waits to be let end.
+    /// The thread starts no more frames and waits for permission to end.
     pub(super) const DONE: u8 = 2;
 }
 
-/// For how long a loop that is told to stop may be asleep: the longest period, and a while.
+/// Longest wait for a stopped loop, which may be asleep: the longest period plus a margin.
 const HALT_LIMIT: Nanos = Nanos::from_secs(2);
 
 impl PaceProbe {
-    /// Starts the loop, and has it begin.
+    /// Calls [`PaceProbe::prepare`], then [`PaceProbe::begin`].
     ///
     /// # Errors
-    /// As [`PaceProbe::prepare`].
+    /// The errors of [`PaceProbe::prepare`].
     pub fn start(settings: &PaceSettings) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(settings)?;
         probe.begin();
         Ok(probe)
     }
 
-    /// Starts the loop's thread, which gets [ready](PaceProbe::is_ready) and waits to be let
-    /// [begin](PaceProbe::begin).
+    /// Starts the loop's thread, which becomes [ready](PaceProbe::is_ready) and waits for
+    /// [`PaceProbe::begin`].
     ///
     /// # Errors
-    /// A CPU that is not online or not allowed, a priority, period, work or ring that is out of
-    /// range, a way of sleeping that the kernel refuses, or a thread that did not start. A policy
-    /// that is refused is no error; the report says so.
+    /// A CPU is not online or not allowed, a priority, period, work or ring capacity is out of
+    /// range, the kernel refuses the method of sleeping, or a thread did not start. A refused
+    /// policy is not an error; the report contains it.
     pub fn prepare(settings: &PaceSettings) -> Result<Self, ProbeError> {
         let chosen: CpuList = [settings.cpu].into_iter().collect();
         let online = cpus::online_cpus()?;
@@ -166,24 +165,24 @@ impl PaceProbe {
         })
     }
 
-    /// Has the loop run the frames that are due within `length` of its begin, and no others. For before
+    /// Limits the loop to the frames due within `length` of its start. Call this before
     /// [`PaceProbe::begin`].
     pub fn end_after(&mut self, length: Nanos) {
-        // What it begins by comes after this.
+        // Relaxed is enough: the channel that starts the loop orders this store before its load.
         self.length.store(length.0, Ordering::Relaxed);
     }
 
-    /// Lets the loop begin, as soon as it is ready.
+    /// Lets the loop start once it is ready.
     pub fn begin(&mut self) {
         if let Some(go) = &self.go {
-            // A thread that is gone is found by `stop`.
+            // `stop` finds a thread that has already ended.
             let _ = go.send(());
         }
     }
 
-    /// Has the loop begin no more frames, and waits until it is over or its CPU has not let it run for
-    /// 2 s. Its thread is still there then, for whoever reads what it used, until
-    /// [`PaceProbe::stop`].
+    /// Lets the loop start no more frames. Waits until it has ended, or for 2 s if it cannot run.
+    /// The thread itself stays until [`PaceProbe::stop`], so that its resource usage can still be
+    /// read.
     pub fn halt(&mut self) {
         self.group.request_stop();
         let limit = now() + HALT_LIMIT;
@@ -192,36 +191,36 @@ impl PaceProbe {
         }
     }
 
-    /// Passes all frames that are waiting to `sink`, in order.
+    /// Passes all waiting frames to `sink`, in order.
     ///
-    /// For one collector thread, often enough that the ring does not fill.
+    /// One collector thread calls this, often enough that the ring does not fill.
     pub fn drain(&mut self, mut sink: impl FnMut(Frame)) {
         drain(&mut self.outlets, |_, frame| sink(frame));
     }
 
-    /// The kernel's number of the thread.
+    /// Kernel thread id.
     pub fn tid(&self) -> Option<i32> {
         self.group.slots().next().map(|slot| slot.tid)
     }
 
-    /// Whether the loop is ready to begin. A hybrid measures its sleeps first, and what that takes is not
-    /// the loop's.
+    /// Whether the loop is ready to start. A hybrid first measures its sleeps, which does not count
+    /// as time of the loop.
     pub fn is_ready(&self) -> bool {
         self.phase.load(Ordering::Acquire) >= phase::READY
     }
 
-    /// Whether the loop still goes on; one that met a failure has ended.
+    /// Whether the loop is still running; a loop that failed has ended.
     pub fn is_running(&self) -> bool {
         self.group.is_running() && self.phase.load(Ordering::Acquire) != phase::DONE
     }
 
-    /// Stops the loop, hands its last frames to `sink`, and reports.
+    /// Stops the loop, passes its last frames to `sink`, and returns the report.
     ///
-    /// Waits for at most 5 s; a thread that its CPU does not let run until then is reported with
+    /// Waits for at most 5 s. A thread that cannot run in that time is reported with
     /// [`ProbeError::NotStopped`].
     ///
     /// # Errors
-    /// [`ProbeError::NoCpu`] cannot happen for a loop that was started.
+    /// [`ProbeError::NoCpu`], which cannot happen for a loop that was started.
     pub fn stop(mut self, mut sink: impl FnMut(Frame)) -> Result<PaceReport, ProbeError> {
         let locked = self.group.memory_locked();
         self.group.request_stop();
@@ -237,7 +236,7 @@ impl PaceProbe {
     }
 }
 
-/// Refuses what no loop can keep to.
+/// Rejects a period outside [`PERIODS`] and work that does not fit into it.
 fn check(settings: &PaceSettings) -> Result<(), ProbeError> {
     let PaceSettings { period, work, .. } = *settings;
     let (min, max) = PERIODS;
@@ -254,7 +253,7 @@ fn check(settings: &PaceSettings) -> Result<(), ProbeError> {
     Ok(())
 }
 
-/// One thread's loop, and where its frames go.
+/// One thread's loop, and the ring for its frames.
 struct Pace {
     settings: PaceSettings,
     sleeper: Sleeper,
@@ -264,7 +263,6 @@ struct Pace {
     may_go: Receiver<()>,
 }
 
-/// What the thread brings back.
 #[derive(Debug, Default)]
 struct Outcome {
     timer_slack: Option<Nanos>,
@@ -278,7 +276,7 @@ struct Outcome {
     error: Option<ProbeError>,
 }
 
-/// The machine itself.
+/// The real machine.
 struct Machine {
     sleeper: Sleeper,
     work: Work,
@@ -314,10 +312,10 @@ impl Worker for Pace {
             rule,
             ..
         } = self.settings;
-        // Here rather than before: under its own policy its sleeps are what they will be.
+        // Calibrate here, not in `prepare`: only now does the thread sleep under its own policy.
         let margin = self.sleeper.calibrate(period);
         self.phase.store(phase::READY, Ordering::Release);
-        // Where nobody is left to let it begin, it is told to stop, too.
+        // If the sender has been dropped, the stop flag is set too.
         let _ = self.may_go.recv();
         let (begin, cpu_before) = (now(), thread_cpu_time());
         let first = begin + period;
@@ -351,14 +349,14 @@ impl Worker for Pace {
             },
         );
         outcome.cpu_time = thread_cpu_time() - cpu_before;
-        // How long it takes to be woken at the end is no time of the loop.
+        // The delay of the last wakeup is not time of the loop.
         outcome.ended = match verdict {
             Verdict::Over => outcome.ended.max(end),
             _ => now(),
         };
         outcome.elapsed = outcome.ended - begin;
         self.phase.store(phase::DONE, Ordering::Release);
-        // Until whoever reads what this thread used has done so, and drops the sender.
+        // Stay until the reader has read this thread's resource usage and drops the sender.
         let _ = self.may_go.recv();
         outcome.error = match verdict {
             Verdict::Stopped | Verdict::Over => None,

@@ -1,4 +1,4 @@
-//! Threads that are tied to one CPU each: how all probes start, run and end.
+//! Threads pinned to one CPU each, and their start and stop. All probes use them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,28 +13,28 @@ use ticktax_model::{Cpu, Nanos};
 use crate::clock::now;
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy};
 
-/// How long a thread may take until it is ready to measure.
+/// Longest time from creation until a thread is ready to measure.
 const START_LIMIT: Nanos = Nanos::from_secs(10);
 
-/// How long a thread may take from the request to stop until its end.
+/// Longest time from the request to stop until a thread has ended.
 const STOP_LIMIT: Nanos = Nanos::from_secs(5);
 
-/// The stack of a probe's thread, in bytes. They call little and hold no large values.
+/// Stack size of a probe's thread, in bytes. Their call chains are short and hold no large values.
 const STACK: usize = 256 * 1024;
 
-/// What a thread does on its CPU.
+/// The work of one pinned thread.
 pub(crate) trait Worker: Send + 'static {
-    /// What it brings back.
+    /// Result of the work.
     type Report: Send + 'static;
 
-    /// Done once on the CPU, before the policy is set and before the measurement of any CPU begins.
+    /// Runs once on the CPU, before the policy is set and before any CPU's measurement starts.
     fn prepare(&mut self, cpu: Cpu);
 
     /// Measures until `stop` is set.
     fn run(self, cpu: Cpu, stop: &AtomicBool) -> Self::Report;
 }
 
-/// A thread in its place.
+/// A thread that is pinned and ready.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     pub(crate) cpu: Cpu,
@@ -42,11 +42,11 @@ pub(crate) struct Slot {
     pub(crate) policy: PolicyGrant,
 }
 
-/// The threads of one probe. Dropping it tells them to stop and does not wait for them.
+/// The threads of one probe. Dropping it asks them to stop and does not wait.
 #[derive(Debug)]
 pub(crate) struct ThreadGroup<R> {
     members: Vec<(Slot, JoinHandle<Option<R>>)>,
-    /// Those who wait for their start are told by these.
+    /// Sending to these starts the threads that still wait.
     starts: Vec<Sender<()>>,
     stop: Arc<AtomicBool>,
     memory_locked: bool,
@@ -61,10 +61,11 @@ struct Starting<R> {
 }
 
 impl<R: Send + 'static> ThreadGroup<R> {
-    /// Starts one thread per worker, named `NAME/CPU`, and returns once all are ready and begin.
+    /// Starts one thread per worker, named `NAME/CPU`, and returns when all are ready and
+    /// measuring.
     ///
     /// # Errors
-    /// The first thread's failure; the others end by themselves then.
+    /// The first thread's failure. The other threads then end on their own.
     pub(crate) fn start<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -75,11 +76,11 @@ impl<R: Send + 'static> ThreadGroup<R> {
         Ok(group)
     }
 
-    /// Starts one thread per worker, named `NAME/CPU`, and returns once all are ready and wait for
+    /// Starts one thread per worker, named `NAME/CPU`, and returns when all are ready and wait for
     /// [`ThreadGroup::begin`].
     ///
     /// # Errors
-    /// The first thread's failure; the others end by themselves then.
+    /// The first thread's failure. The other threads then end on their own.
     pub(crate) fn prepare<D: Worker<Report = R>>(
         name: &str,
         policy: SchedulingPolicy,
@@ -104,42 +105,42 @@ impl<R: Send + 'static> ThreadGroup<R> {
         Ok(group)
     }
 
-    /// Has the threads begin to measure, those that have not yet.
+    /// Starts the measurement in all threads that have not started it yet.
     pub(crate) fn begin(&mut self) {
         for go in self.starts.drain(..) {
-            // A thread that is gone is found by `stop`.
+            // `stop` finds a thread that has already ended.
             let _ = go.send(());
         }
     }
 
-    /// Asks all threads to stop, without waiting for it.
+    /// Asks all threads to stop, without waiting.
     pub(crate) fn request_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the process' memory is held in RAM, so that no page fault falls into a measurement.
+    /// Whether the process's memory is locked in RAM, so that page faults cannot disturb a
+    /// measurement.
     pub(crate) fn memory_locked(&self) -> bool {
         self.memory_locked
     }
 
-    /// The threads and their places.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.members.iter().map(|(slot, _)| slot)
     }
 
-    /// Whether any thread still measures.
+    /// Whether any thread is still measuring.
     pub(crate) fn is_running(&self) -> bool {
         self.members.iter().any(|(_, thread)| !thread.is_finished())
     }
 
-    /// Stops all threads and collects what they bring back. Waits for at most [`STOP_LIMIT`].
+    /// Stops all threads and collects their results. Waits for at most [`STOP_LIMIT`].
     pub(crate) fn stop(mut self) -> Vec<(Slot, Result<R, ProbeError>)> {
         self.stop.store(true, Ordering::Relaxed);
-        // Those that never began report nothing, but end.
+        // Threads that never started return no result, but must be released to end.
         self.begin();
         for (slot, thread) in &self.members {
-            // On a busy CPU a SCHED_IDLE thread may not run for seconds, not even to end itself, and
-            // one that is nice not for long. It takes some µs to end.
+            // On a busy CPU a SCHED_IDLE thread might not run for seconds, not even to end, and a
+            // nice thread may wait long too. Ending takes only some µs, so raise its priority.
             if slot.policy.granted == SchedulingPolicy::Idle && !thread.is_finished() {
                 let at_once = SchedulingPolicy::Fifo(1);
                 let _ = policy::apply_to(slot.tid, at_once)
@@ -192,7 +193,7 @@ impl<R> Starting<R> {
     }
 }
 
-/// Creates the thread of one CPU. It prepares at once, then waits for its start.
+/// Creates the thread of one CPU. It prepares immediately, then waits for the start signal.
 fn starting<D: Worker>(
     name: &str,
     policy: SchedulingPolicy,
@@ -206,7 +207,7 @@ fn starting<D: Worker>(
         let place = cpus::pin(cpu).map(|()| {
             touch_stack();
             worker.prepare(cpu);
-            // Last, so that on a busy CPU the preparation does not crawl along as SCHED_IDLE.
+            // This comes last: preparing as SCHED_IDLE would take very long on a busy CPU.
             let policy = policy::obtain(policy);
             Slot {
                 cpu,
@@ -215,9 +216,9 @@ fn starting<D: Worker>(
             }
         });
         let pinned = place.is_ok();
-        let heard = report.send(place).is_ok();
-        // The start never comes when another thread of the probe has failed.
-        let started = pinned && heard && start.recv().is_ok();
+        let reported = report.send(place).is_ok();
+        // The start signal never comes if another thread of the probe has failed.
+        let started = pinned && reported && start.recv().is_ok();
         started.then(|| worker.run(cpu, &stop))
     };
     let thread = Builder::new()
@@ -236,15 +237,15 @@ fn starting<D: Worker>(
     })
 }
 
-/// Has the kernel give the part of the stack that a measuring loop may reach.
+/// Makes the kernel map the part of the stack that a measuring loop may use.
 fn touch_stack() {
     std::hint::black_box(&[0_u8; 8 * 1024]);
 }
 
-/// Holds what the process has in memory there, if its limits allow.
+/// Locks the process's mapped pages in RAM, if its limits allow.
 ///
-/// Pages that were never touched stay untouched: a lock must not make every reserved range of
-/// address space real. It is never undone, because another probe may rely on it.
+/// Untouched pages stay unmapped: locking must not populate every reserved address range. The lock
+/// is never undone, because another probe may rely on it.
 fn lock_memory() -> bool {
     mlockall(MlockAllFlags::from_bits_retain(
         libc::MCL_CURRENT | libc::MCL_ONFAULT,
@@ -263,7 +264,7 @@ mod tests {
     use crate::clock::now;
     use crate::{ProbeError, SchedulingPolicy, cpus};
 
-    /// Waits for its end, and brings back where it was.
+    /// Waits for the stop and returns its thread's name and CPU.
     struct Waiting;
 
     impl Worker for Waiting {
@@ -286,8 +287,8 @@ mod tests {
         cpus.iter().map(|cpu| (cpu, Waiting)).collect()
     }
 
-    /// Whether a thread of this process ends within some seconds: the kernel takes its entry away
-    /// a moment after it was joined.
+    /// Whether a thread of this process ends within 10 s. The kernel removes its entry shortly
+    /// after the join.
     fn ends(tid: i32) -> bool {
         let deadline = now() + Nanos::from_secs(10);
         let path = format!("/proc/self/task/{tid}");
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_named_placed_and_gone_after_the_stop() {
+    fn threads_are_named_and_pinned_and_end_on_stop() {
         let group = ThreadGroup::start(
             "ttx-test",
             SchedulingPolicy::Idle,
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_crew_ends_by_itself() {
+    fn dropping_the_group_ends_its_threads() {
         let group = ThreadGroup::start(
             "ttx-test",
             SchedulingPolicy::Other,
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_that_cannot_start_ends_them_all() {
+    fn if_one_thread_cannot_start_all_of_them_end() {
         let mut workers = workers(&cpus::allowed());
         workers.push((Cpu(8000), Waiting));
         let error = ThreadGroup::start("ttx-test", SchedulingPolicy::Other, workers).unwrap_err();

@@ -1,11 +1,11 @@
-//! Scheduling a probe's thread: what was asked for, and what the kernel granted.
+//! Scheduling policy of a probe's thread: the requested one and the one that the kernel granted.
 
 use nix::errno::Errno;
 use ticktax_model::policy::{PolicyGrant, SchedulingPolicy};
 
 use crate::{ProbeError, sys};
 
-/// Refuses a priority that the kernel does not have.
+/// Rejects real-time priorities outside 1 to 99.
 pub(crate) fn validate(policy: SchedulingPolicy) -> Result<(), ProbeError> {
     match policy.real_time() {
         Some(priority) if !(1..=99).contains(&priority) => Err(ProbeError::Priority { priority }),
@@ -13,7 +13,6 @@ pub(crate) fn validate(policy: SchedulingPolicy) -> Result<(), ProbeError> {
     }
 }
 
-/// Puts a thread of this process under `policy`.
 pub(crate) fn apply_to(tid: i32, policy: SchedulingPolicy) -> Result<(), Errno> {
     match policy {
         SchedulingPolicy::Idle => sys::set_scheduler(tid, libc::SCHED_IDLE, 0),
@@ -23,7 +22,7 @@ pub(crate) fn apply_to(tid: i32, policy: SchedulingPolicy) -> Result<(), Errno> 
     }
 }
 
-/// Puts the calling thread under `requested`, or under `SCHED_OTHER` if that is refused.
+/// Sets the calling thread's policy to `requested`, or to `SCHED_OTHER` if that is refused.
 pub(crate) fn obtain(requested: SchedulingPolicy) -> PolicyGrant {
     obtain_by(requested, |policy| apply_to(sys::THIS_THREAD, policy))
 }
@@ -35,8 +34,8 @@ fn obtain_by(
     let Err(errno) = apply(requested) else {
         return PolicyGrant::full(requested);
     };
-    // A thread inherits its creator's policy, so the fallback is set, not assumed. Where even
-    // that is forbidden (a seccomp filter), the creator was an ordinary program.
+    // The fallback must be set explicitly, because a thread inherits its creator's policy. If a
+    // seccomp filter forbids even that, the creator was an ordinary program.
     let granted = SchedulingPolicy::Other;
     let _ = apply(granted);
     PolicyGrant {
@@ -53,7 +52,7 @@ mod tests {
     use super::{SchedulingPolicy, obtain_by, validate};
 
     #[test]
-    fn a_refusal_falls_back_and_says_so() {
+    fn a_refused_policy_falls_back_to_other_and_keeps_the_reason() {
         let grant = obtain_by(SchedulingPolicy::Fifo(50), |policy| match policy {
             SchedulingPolicy::Fifo(_) => Err(Errno::EPERM),
             _ => Ok(()),
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_what_was_asked_for() {
+    fn the_requested_policy_is_granted() {
         let grant = obtain_by(SchedulingPolicy::Idle, |_| Ok(()));
         assert_eq!(
             (grant.granted, grant.refusal),
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn priorities_outside_the_kernels_range_are_refused() {
+    fn priorities_outside_1_to_99_are_refused() {
         for priority in [0, 100, 255] {
             assert!(
                 validate(SchedulingPolicy::Fifo(priority)).is_err(),

@@ -1,21 +1,21 @@
-//! The ring between a measuring thread and the collector: one writer, one reader, no lock.
+//! Lock-free ring from one measuring thread to the collector.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use ticktax_model::Cpu;
 
 use crate::ProbeError;
 
-/// The smallest and the largest ring, in entries per CPU. An entry takes 16 bytes, a frame 32.
+/// Smallest and largest capacity, in entries per CPU. An entry takes 16 bytes, a frame 32.
 const CAPACITY: (usize, usize) = (16, 1 << 24);
 
-/// The reading end of one CPU's ring.
+/// Reading end of one CPU's ring.
 #[derive(Debug)]
 pub(crate) struct Outlet<T> {
     cpu: Cpu,
     entries: Consumer<T>,
 }
 
-/// Makes the ring of one CPU, with all its memory in place.
+/// Creates one CPU's ring and touches all of its memory.
 pub(crate) fn ring<T: Copy + Default>(
     cpu: Cpu,
     capacity: usize,
@@ -25,15 +25,16 @@ pub(crate) fn ring<T: Copy + Default>(
         return Err(ProbeError::RingCapacity { capacity, min, max });
     }
     let (mut producer, mut entries) = RingBuffer::new(capacity);
-    // Filled once, so that the kernel has given every page before the measurement begins.
+    // Filling the ring once makes the kernel map every page before the measurement starts.
     while producer.push(T::default()).is_ok() {}
     while entries.pop().is_ok() {}
     Ok((producer, Outlet { cpu, entries }))
 }
 
-/// Passes what lies in the rings to `sink`, oldest first within each CPU.
+/// Passes all entries in the rings to `sink`, oldest first within each CPU.
 ///
-/// Takes what was there when each ring's turn came, and so ends however fast the writer is.
+/// It reads only the entries present when it reaches a ring, so it ends even if the writer is
+/// faster.
 pub(crate) fn drain<T>(outlets: &mut [Outlet<T>], mut sink: impl FnMut(Cpu, T)) {
     for outlet in outlets {
         for _ in 0..outlet.entries.slots() {

@@ -1,8 +1,8 @@
-//! A sampler: what each CPU is found doing by a timer's interrupt, as profilers have it.
+//! A profiler-like sampler: records what each CPU is doing at timer interrupts.
 //!
-//! Its timer is a high-resolution one of the kernel (the software event `cpu-clock` of `perf_event_open`), whose
-//! interrupt waits while another is being handled. So it never finds one, and what interrupts take is missing from
-//! what it says, or is somebody else's: that is what it is for.
+//! It uses a high-resolution kernel timer (the software event `cpu-clock` of `perf_event_open`).
+//! Its interrupt waits while another one is being handled, so the sampler never sees interrupts.
+//! Their time is missing or charged to something else. Showing this error is its purpose.
 
 mod records;
 mod symbols;
@@ -17,10 +17,10 @@ use records::Record;
 use symbols::Functions;
 use sys::Ring;
 
-/// How long from a sample to the next: not a whole part of any tick.
+/// Time between two samples, deliberately not a divisor of any tick period.
 pub const PERIOD: Nanos = Nanos(997_003);
 
-/// A sampler at work.
+/// A running sampler.
 #[derive(Debug)]
 pub struct Sampler {
     rings: Vec<Ring>,
@@ -28,23 +28,24 @@ pub struct Sampler {
     report: SampleReport,
 }
 
-/// What it found.
+/// Results of a sampler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleReport {
-    /// All samples, those of a CPU in order.
+    /// All samples, in order within each CPU.
     pub samples: Vec<Sample>,
-    /// Samples that found no room.
+    /// Samples lost because a ring was full.
     pub lost: u64,
 }
 
 impl Sampler {
-    /// Samples these CPUs from now on.
+    /// Starts sampling `cpus`.
     ///
     /// # Errors
-    /// The kernel lets nobody sample, or hides where its functions are; in words.
+    /// A message for the user if the kernel does not permit sampling, or hides its function
+    /// addresses.
     pub fn start(cpus: &CpuList) -> Result<Self, String> {
         let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let functions = Functions::of(&symbols).ok_or(
+        let functions = Functions::parse(&symbols).ok_or(
             "the kernel hides where its functions are: run as root, with kernel.kptr_restrict below 2",
         )?;
         let open = |cpu: Cpu| {
@@ -61,7 +62,7 @@ impl Sampler {
         })
     }
 
-    /// Takes what has been found meanwhile; once a second is often enough.
+    /// Collects the samples taken since the last call; once a second is often enough.
     pub fn drain(&mut self) {
         for ring in &mut self.rings {
             let bytes = ring.take();
@@ -78,7 +79,7 @@ impl Sampler {
         }
     }
 
-    /// Ends it: what was found.
+    /// Stops sampling and returns the results.
     pub fn stop(mut self) -> SampleReport {
         self.drain();
         self.report

@@ -1,8 +1,7 @@
-//! The sleep probe: a thread per CPU that asks to be woken at set times, and records when it was.
+//! The sleep probe: one thread per CPU wakes at set times and records how late it ran.
 //!
-//! This is cyclictest's method. The delay is what a program that waits for a timer suffers: the
-//! timer's own slack, the interrupt, the way out of a deep idle state, and the wait behind other
-//! tasks.
+//! This is cyclictest's method. A program that waits for a timer sees the same delay: timer slack,
+//! the interrupt, the exit from a deep idle state, and the wait behind other tasks.
 
 mod cycle;
 
@@ -22,26 +21,26 @@ use crate::ring::{Outlet, drain, ring};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy};
 use cycle::Cycle;
 
-/// The shortest and the longest interval between two wakeups.
+/// Shortest and longest interval between two wakeups.
 const INTERVALS: (Nanos, Nanos) = (Nanos::from_micros(10), Nanos::from_secs(1));
 
 /// One wakeup, both times on `CLOCK_MONOTONIC`. The latency is `woke - due`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wakeup {
-    /// When the thread had asked to run.
+    /// When the wakeup was due.
     pub due: Nanos,
-    /// When it ran.
+    /// When the thread ran.
     pub woke: Nanos,
 }
 
-/// How to sleep.
+/// Settings of the sleep probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SleepSettings {
-    /// The policy to ask the kernel for. Default: `SCHED_OTHER`, as ordinary programs have it.
+    /// Policy to request. Default: `SCHED_OTHER`, that of ordinary programs.
     pub policy: SchedulingPolicy,
-    /// The time from one wakeup to the next, 10 µs to 1 s. Default: 1 ms.
+    /// Time from one wakeup to the next, 10 µs to 1 s. Default: 1 ms.
     pub interval: Nanos,
-    /// How many wakeups of one CPU may wait for the collector, 16 to 2^24. Each takes 16 bytes.
+    /// Number of one CPU's wakeups that may wait for the collector, 16 to 2^24, of 16 bytes each.
     /// Default: 65,536.
     pub ring_capacity: usize,
 }
@@ -57,63 +56,64 @@ impl Default for SleepSettings {
     }
 }
 
-/// What one CPU's thread did.
+/// Report of one CPU's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SleepReport {
-    /// The CPU that was measured.
+    /// The measured CPU.
     pub cpu: Cpu,
-    /// The kernel's number of the thread, which events of the kernel name.
+    /// Kernel thread id, as in kernel events.
     pub tid: i32,
-    /// The policy that was asked for and the one granted.
+    /// The requested policy and the granted one.
     pub policy: PolicyGrant,
-    /// Whether the process' memory was locked, so that no page fault of its own shows as latency.
+    /// Whether the process's memory was locked, so that its own page faults do not show as latency.
     pub memory_locked: bool,
-    /// By how much the kernel may let a timer of this thread be late to join it with others. It
-    /// spares real-time threads. `None` where the kernel does not tell.
+    /// Delay that the kernel may add to this thread's timers to combine them with others; real-time
+    /// threads are exempt. `None` if the kernel does not report it.
     pub timer_slack: Option<Nanos>,
     /// When the first wakeup was due.
     pub started: Nanos,
     /// When the thread last ran.
     pub ended: Nanos,
-    /// Wakeups that were due and came, in time or late, the dropped ones included.
+    /// Number of wakeups, in time or late, including dropped ones.
     pub wakeups: u64,
-    /// Wakeups among them that were due while the thread still waited for an earlier one.
+    /// Number of those that came due while the thread still waited for an earlier one.
     pub missed: u64,
-    /// Wakeups that found the ring full and were not handed over.
+    /// Number of wakeups dropped because the ring was full.
     pub wakeups_dropped: u64,
-    /// What ended the measurement early, if anything did.
+    /// Why the measurement ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running sleep probe. Dropping it tells its threads to stop and does not wait for them.
+/// A running sleep probe. Dropping it asks its threads to stop and does not wait.
 #[derive(Debug)]
 pub struct SleepProbe {
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Wakeup>>,
-    /// When the threads end by themselves, in ns.
+    /// When the threads end on their own, in ns.
     end: Arc<AtomicI64>,
 }
 
 impl SleepProbe {
-    /// [`SleepProbe::prepare`] and [`SleepProbe::begin`] in one.
+    /// Calls [`SleepProbe::prepare`], then [`SleepProbe::begin`].
     ///
     /// # Errors
-    /// Those of [`SleepProbe::prepare`].
+    /// The errors of [`SleepProbe::prepare`].
     pub fn start(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(cpus, settings)?;
         probe.begin();
         Ok(probe)
     }
 
-    /// Starts a thread on each of `cpus`; returns once all of them wait for [`SleepProbe::begin`].
+    /// Starts a thread on each of `cpus` and returns when all of them wait for
+    /// [`SleepProbe::begin`].
     ///
     /// The CPUs' wakeups are spread evenly over the interval, so that they do not disturb each
     /// other.
     ///
     /// # Errors
-    /// A CPU that is not online or not allowed, a priority, interval or ring that is out of range,
-    /// or a thread that did not start. No thread goes on then. A policy that is refused is
-    /// no error; the reports say so.
+    /// A CPU is not online or not allowed, a priority, interval or ring capacity is out of range,
+    /// or a thread did not start. All threads end in that case. A refused policy is not an error;
+    /// the reports contain it.
     pub fn prepare(cpus: &CpuList, settings: SleepSettings) -> Result<Self, ProbeError> {
         cpus::require_online(cpus, &cpus::online_cpus()?)?;
         policy::validate(settings.policy)?;
@@ -146,35 +146,35 @@ impl SleepProbe {
         })
     }
 
-    /// Has the threads ask for no wakeup at `time`, on `CLOCK_MONOTONIC`, or later; one that has not come by
-    /// then counts as if it had come then. For before [`SleepProbe::begin`]. [`SleepProbe::stop`] still
-    /// collects what they bring back.
+    /// Makes the threads request no wakeup at or after `time`, on `CLOCK_MONOTONIC`. A wakeup still
+    /// pending then counts as if it came at `time`. Call this before [`SleepProbe::begin`].
+    /// [`SleepProbe::stop`] still collects the results.
     pub fn end_at(&mut self, time: Nanos) {
-        // What they begin by comes after this.
+        // Relaxed is enough: the channel that starts the threads orders this store before their
+        // load.
         self.end.store(time.0, Ordering::Relaxed);
     }
 
-    /// Has the threads begin, if they have not yet.
+    /// Starts the measurement in all threads that have not started it yet.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Passes all wakeups that are waiting to `sink`, in the order in which they were due on each
-    /// CPU.
+    /// Passes all waiting wakeups to `sink`, in order of their due times within each CPU.
     ///
-    /// For one collector thread, often enough that the rings do not fill.
+    /// One collector thread calls this, often enough that the rings do not fill.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Wakeup)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// The threads' kernel numbers, by CPU, so that a tracer can tell them from other work.
+    /// Kernel thread ids by CPU, so that a tracer can distinguish the probe from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads, hands the last wakeups to `sink`, and reports, in the order of the CPUs.
+    /// Stops the threads, passes the last wakeups to `sink`, and returns the reports in CPU order.
     ///
-    /// Waits for at most 5 s; a thread that its CPU does not let run until then is reported with
+    /// Waits for at most 5 s. A thread that cannot run in that time is reported with
     /// [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Wakeup)) -> Vec<SleepReport> {
         let locked = self.group.memory_locked();
@@ -187,7 +187,7 @@ impl SleepProbe {
     }
 }
 
-/// One thread's work, and where its wakeups go.
+/// One thread's work, and the ring for its wakeups.
 struct Sleep {
     interval: Nanos,
     offset: Nanos,
@@ -195,7 +195,6 @@ struct Sleep {
     end: Arc<AtomicI64>,
 }
 
-/// What one thread brings back.
 #[derive(Debug, Default)]
 struct Outcome {
     timer_slack: Option<Nanos>,
@@ -238,7 +237,7 @@ impl Worker for Sleep {
     }
 }
 
-/// Sleeps until `due`, through signals. `false` if the kernel does not know how.
+/// Sleeps until `due`, continuing after signals. `false` if the kernel refuses the call.
 pub(crate) fn sleep_until(due: Nanos) -> bool {
     let request = TimeSpec::new(
         due.0.div_euclid(1_000_000_000),

@@ -1,10 +1,9 @@
-//! The soaker: a thread per CPU that uses up every unused cycle, and counts them by
-//! the work that it gets done.
+//! The soaker: one thread per CPU uses every idle cycle, and counts them by the work it gets done.
 //!
-//! How long it ran it knows neither from a clock nor from a counter of the kernel, so it is a witness of its own: a
-//! kernel that says a CPU was idle while the soaker got nothing done is wrong. A clock times one block in 64, which
-//! tells how fast the CPU is. What slows it down (another hyperthread, a lower frequency, the hypervisor) is missing
-//! from what it got, too.
+//! The count depends on neither a clock nor a kernel counter, so it is independent evidence. If a
+//! kernel reports a CPU as idle while the soaker got nothing done, the kernel is wrong. A clock
+//! times one block in 64, which measures the CPU's speed. A slowdown by another hyperthread, a
+//! lower frequency or the hypervisor also reduces the work done.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,64 +15,64 @@ use crate::clock::now;
 use crate::pinned::{Slot, ThreadGroup, Worker};
 use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, sys};
 
-/// Multiplications in a block, each of which needs the one before: some 25 µs on a CPU of 2.6 GHz.
+/// Multiplications per block, each dependent on the previous one: about 25 µs on a 2.6 GHz CPU.
 const TURNS: u32 = 1 << 14;
 
-/// How long a block is timed, before the measurement and after it.
+/// Duration of the calibration before the measurement, and of the one after it.
 const CALIBRATION: Nanos = Nanos::from_millis(20);
 
-/// Room for the times of blocks; a calibration ends when it is full.
+/// Capacity for block times; a calibration ends when it is full.
 const MAX_TIMED: usize = 1 << 14;
 
-/// Of so many blocks of the work one is timed, at first: every 1.6 ms of the soaker's own time.
+/// Initially one block in this many is timed: every 1.6 ms of the soaker's own time.
 const FIRST_STRIDE: u64 = 64;
 
-/// What one CPU's thread got done.
+/// Report of one CPU's thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SoakReport {
-    /// The CPU that was soaked.
+    /// The soaked CPU.
     pub cpu: Cpu,
-    /// The kernel's number of the thread, which events of the kernel name.
+    /// Kernel thread id, as in kernel events.
     pub tid: i32,
-    /// The policy that was asked for and the one granted.
+    /// The requested policy and the granted one.
     pub policy: PolicyGrant,
-    /// How long a block of work took before, during and after.
+    /// Time that a block of work took before, during and after the measurement.
     pub block: BlockTimes,
-    /// Blocks that were done.
+    /// Number of blocks done.
     pub blocks: u64,
-    /// How many were done at which times: whenever one was timed.
+    /// Progress at each timed block: its start, and the number of blocks done before it.
     pub progress: Vec<(Nanos, u64)>,
-    /// When it began.
+    /// When the measurement started.
     pub started: Nanos,
-    /// When it ended.
+    /// When the measurement ended.
     pub ended: Nanos,
-    /// What ended it early, if anything did.
+    /// Why the measurement ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running soaker. Dropping it tells its threads to stop and does not wait for them.
+/// A running soaker. Dropping it asks its threads to stop and does not wait.
 #[derive(Debug)]
 pub struct SoakProbe {
     group: ThreadGroup<Outcome>,
 }
 
 impl SoakProbe {
-    /// [`SoakProbe::prepare`] and [`SoakProbe::begin`] in one.
+    /// Calls [`SoakProbe::prepare`], then [`SoakProbe::begin`].
     ///
     /// # Errors
-    /// Those of [`SoakProbe::prepare`].
+    /// The errors of [`SoakProbe::prepare`].
     pub fn start(cpus: &CpuList) -> Result<Self, ProbeError> {
         let mut probe = Self::prepare(cpus)?;
         probe.begin();
         Ok(probe)
     }
 
-    /// Starts a thread on each of `cpus` under `SCHED_IDLE`, with a nice value of 19 so that
-    /// `/proc/stat` counts it apart; returns once all of them wait for [`SoakProbe::begin`].
+    /// Starts a thread on each of `cpus` and returns when all of them wait for
+    /// [`SoakProbe::begin`]. They run as `SCHED_IDLE`, with a nice value of 19 so that `/proc/stat`
+    /// counts them separately.
     ///
     /// # Errors
-    /// A CPU that is not online or not allowed, or a thread that did not start. No thread goes on
-    /// then.
+    /// A CPU is not online or not allowed, or a thread did not start. All threads end in that case.
     pub fn prepare(cpus: &CpuList) -> Result<Self, ProbeError> {
         let online = cpus::online_cpus()?;
         cpus::require_online(cpus, &online)?;
@@ -82,17 +81,17 @@ impl SoakProbe {
         Ok(Self { group })
     }
 
-    /// Has the threads begin, if they have not yet.
+    /// Starts the measurement in all threads that have not started it yet.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// The threads' kernel numbers, by CPU.
+    /// Kernel thread ids by CPU.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads and reports, in the order of the CPUs. Waits for at most 5 s.
+    /// Stops the threads and returns the reports in CPU order. Waits for at most 5 s.
     pub fn stop(self) -> Vec<SoakReport> {
         let results = self.group.stop();
         results
@@ -102,13 +101,11 @@ impl SoakProbe {
     }
 }
 
-/// One thread's work.
 #[derive(Debug, Default)]
 struct Soak {
     block_before_ns: f64,
 }
 
-/// What one thread brings back.
 #[derive(Debug, Default)]
 struct Outcome {
     block: BlockTimes,
@@ -161,11 +158,12 @@ impl Worker for Soak {
     }
 }
 
-/// A block of work that takes a CPU always as many cycles.
+/// A block of work that always takes the same number of CPU cycles.
 #[inline(never)]
 fn block(mut state: u64) -> u64 {
     for _ in 0..TURNS {
-        // Knuth's MMIX constants; what matters is that each turn waits for the one before.
+        // Knuth's MMIX constants. They do not matter, but each iteration must depend on the
+        // previous one.
         state = black_box(
             state
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -175,8 +173,8 @@ fn block(mut state: u64) -> u64 {
     state
 }
 
-/// The time of an undisturbed block, in ns: one in ten is faster. The fastest of all would
-/// depend on luck, and the median on how busy the CPU was just then.
+/// Time of an undisturbed block, in ns, as the 10 % quantile. The fastest of all would depend on
+/// luck, and the median on how busy the CPU was.
 fn calibrate() -> f64 {
     let mut timed = Timed::default();
     let (begin, mut state) = (now(), 1);
@@ -190,13 +188,13 @@ fn calibrate() -> f64 {
     fast.unwrap_or_default()
 }
 
-/// Times of blocks, spread over all that were done.
+/// Times of a sample of all blocks done.
 #[derive(Debug)]
 struct Timed {
     times: Vec<i64>,
-    /// When each of them began, and how many blocks had been done by then.
+    /// Start of each timed block, and the number of blocks done before it.
     progress: Vec<(Nanos, u64)>,
-    /// Of so many blocks one is timed; doubled whenever there is no more room.
+    /// One block in this many is timed. It doubles whenever the room is full.
     stride: u64,
 }
 
@@ -211,7 +209,7 @@ impl Default for Timed {
 }
 
 impl Timed {
-    /// Does a block of work from `state` on, and times it; so many were done before.
+    /// Does a block of work on `state` and times it; `done` is the number of blocks before it.
     fn block(&mut self, state: u64, done: u64) -> u64 {
         let begin = now();
         let state = block(state);
@@ -225,7 +223,7 @@ impl Timed {
         state
     }
 
-    /// The time that one block in ten stayed below, and the median, in ns.
+    /// The 10 % quantile and the median, in ns.
     fn quantiles(mut self) -> [Option<f64>; 2] {
         self.times.sort_unstable();
         let n = self.times.len();
@@ -233,9 +231,9 @@ impl Timed {
     }
 }
 
-fn every_other<T>(of: &mut Vec<T>) {
+fn every_other<T>(entries: &mut Vec<T>) {
     let mut keep = false;
-    of.retain(|_| {
+    entries.retain(|_| {
         keep = !keep;
         keep
     });
@@ -270,19 +268,19 @@ mod tests {
     use crate::cpus;
 
     #[test]
-    fn work_is_done_and_never_more_than_there_was_time_for() {
+    fn work_is_done_and_fits_the_elapsed_time() {
         let soaker = SoakProbe::start(&cpus::allowed()).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
         for report in soaker.stop() {
             assert!(report.error.is_none(), "{report:?}");
             assert_eq!(report.policy.granted, SchedulingPolicy::Idle);
             let passed = (report.ended - report.started).0 as f64;
-            // A block that was timed while the CPU was slow may make it look like more.
+            // A block timed while the CPU was slow can make the count look too high.
             let fastest = report.block.fastest_ns();
             assert!(report.blocks as f64 * fastest <= 1.5 * passed, "{report:?}");
             assert!(fastest > f64::from(TURNS) * 0.2, "{report:?}");
-            let rising = report.progress.windows(2).all(|it| it[0] < it[1]);
-            // Beside other work a soaker may not come as far as the second one that is timed.
+            let rising = report.progress.windows(2).all(|pair| pair[0] < pair[1]);
+            // With other work on the CPU, a soaker might not reach the second timed block.
             let is_far = report.blocks > FIRST_STRIDE;
             assert!(
                 rising && (report.progress.len() > 1 || !is_far),
@@ -292,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_not_computed_away() {
+    fn a_block_is_not_optimized_away() {
         assert_ne!(block(1), block(2));
         assert_ne!(block(1), 1);
     }

@@ -1,8 +1,7 @@
-//! The spin probe: a thread per CPU that reads the counter without pause, and records where time
-//! is missing.
+//! The spin probe: one thread per CPU reads the counter continuously and records gaps in time.
 //!
-//! What it sees is what a busy program on that CPU would lose: interrupts, softirqs, other tasks,
-//! exits to the hypervisor, firmware. It cannot say what took the time, only when and how long.
+//! A gap is time that a busy program on that CPU would lose to interrupts, softirqs, other tasks,
+//! hypervisor exits or firmware. The probe measures when and how long, but not the cause.
 
 mod calibration;
 mod detector;
@@ -22,26 +21,26 @@ use crate::{PolicyGrant, ProbeError, SchedulingPolicy, cpus, policy, sys};
 use calibration::Calibration;
 use detector::{Limits, Tally};
 
-/// A stretch of time in which a spinning thread did not run, in ticks of the [`Clock`]'s counter.
+/// An interval in which a spinning thread did not run, in ticks of the [`Clock`]'s counter.
 ///
-/// It lies between two consecutive readings, so up to one loop's time of it was not lost.
+/// It lies between two consecutive readings, so it includes up to one iteration of the loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gap {
-    /// The last reading before.
+    /// Last reading before the gap.
     pub start_counter: u64,
-    /// The first reading after; always later.
+    /// First reading after the gap; always later.
     pub end_counter: u64,
 }
 
-/// How to spin.
+/// Settings of the spin probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpinSettings {
-    /// The policy to ask the kernel for. Default: `SCHED_IDLE`.
+    /// Policy to request. Default: `SCHED_IDLE`.
     pub policy: SchedulingPolicy,
-    /// The shortest time that counts as a gap; `None` (the default) takes the shortest that stands
-    /// out from the loop itself. A shorter one than that is raised to it.
+    /// Shortest time that counts as a gap. `None` (the default) uses the shortest that stands out
+    /// from the loop itself; smaller values are raised to that.
     pub threshold: Option<Nanos>,
-    /// How many gaps of one CPU may wait for the collector, 16 to 2^24. Each takes 16 bytes.
+    /// Number of one CPU's gaps that may wait for the collector, 16 to 2^24, of 16 bytes each.
     /// Default: 65,536.
     pub ring_capacity: usize,
 }
@@ -56,61 +55,61 @@ impl Default for SpinSettings {
     }
 }
 
-/// What one CPU's thread did.
+/// Report of one CPU's thread.
 ///
-/// Between the readings `started` and `ended`, every tick is either a gap's (handed over or
-/// dropped), or `time_recording`, or the loop's own.
+/// Every tick between the readings `started_counter` and `ended_counter` belongs to a gap (sent or
+/// dropped), to `time_recording`, or to the loop itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpinReport {
-    /// The CPU that was measured.
+    /// The measured CPU.
     pub cpu: Cpu,
-    /// The kernel's number of the thread, which events of the kernel name.
+    /// Kernel thread id, as in kernel events.
     pub tid: i32,
-    /// The policy that was asked for and the one granted.
+    /// The requested policy and the granted one.
     pub policy: PolicyGrant,
-    /// Whether the process' memory was locked, so that no page fault of its own shows as a gap.
+    /// Whether the process's memory was locked, so that its own page faults do not show as gaps.
     pub memory_locked: bool,
-    /// The median time between two readings, in nanoseconds; calibrated before the measurement.
+    /// Median time between two readings, in nanoseconds, calibrated before the measurement.
     pub loop_median_ns: f64,
-    /// The shortest time that counted as a gap.
+    /// Shortest time that counted as a gap.
     pub threshold: Nanos,
-    /// How often the counter was read.
+    /// Number of readings of the counter.
     pub loops: u64,
-    /// The first reading, in ticks.
+    /// First reading, in ticks.
     pub started_counter: u64,
-    /// The last reading, in ticks.
+    /// Last reading, in ticks.
     pub ended_counter: u64,
-    /// Gaps seen, the dropped ones included.
+    /// Number of gaps, including dropped ones.
     pub gaps: u64,
-    /// Gaps that found the ring full and were not handed over.
+    /// Number of gaps dropped because the ring was full.
     pub gaps_dropped: u64,
-    /// The time in the dropped gaps.
+    /// Total time of the dropped gaps.
     pub time_dropped: Nanos,
-    /// The time that the thread itself took to record its gaps.
+    /// Time that the thread spent recording its gaps.
     pub time_recording: Nanos,
-    /// Times that the kernel switched away from the thread meanwhile, by its own count.
+    /// The kernel's count of context switches away from the thread during the measurement.
     pub switches: u64,
-    /// Its page faults meanwhile, by the kernel's count.
+    /// The kernel's count of the thread's page faults during the measurement.
     pub faults: u64,
-    /// What ended the measurement early, if anything did.
+    /// Why the measurement ended early, if it did.
     pub error: Option<ProbeError>,
 }
 
-/// A running spin probe. Dropping it tells its threads to stop and does not wait for them.
+/// A running spin probe. Dropping it asks its threads to stop and does not wait.
 #[derive(Debug)]
 pub struct SpinProbe {
     clock: Clock,
     group: ThreadGroup<Outcome>,
     outlets: Vec<Outlet<Gap>>,
-    /// The reading of the counter at which the threads end by themselves.
+    /// Counter reading at which the threads end on their own.
     end: Arc<AtomicU64>,
 }
 
 impl SpinProbe {
-    /// [`SpinProbe::prepare`] and [`SpinProbe::begin`] in one.
+    /// Calls [`SpinProbe::prepare`], then [`SpinProbe::begin`].
     ///
     /// # Errors
-    /// Those of [`SpinProbe::prepare`].
+    /// The errors of [`SpinProbe::prepare`].
     pub fn start(
         clock: &Clock,
         cpus: &CpuList,
@@ -121,15 +120,16 @@ impl SpinProbe {
         Ok(probe)
     }
 
-    /// Starts a thread on each of `cpus`; returns once all of them wait for [`SpinProbe::begin`].
+    /// Starts a thread on each of `cpus` and returns when all of them wait for
+    /// [`SpinProbe::begin`].
     ///
-    /// Each calibrates its loop for 20 ms first. `clock` gives the counter, and must be the one
-    /// whose [`Clock::anchor`]s the gaps are aligned with.
+    /// Each first calibrates its loop for 20 ms. `clock` selects the counter. The gaps must be
+    /// aligned with the [`Clock::anchor`]s of the same clock.
     ///
     /// # Errors
-    /// A CPU that is not online or not allowed, a priority, ring or combination that is out of
-    /// range, or a thread that did not start. No thread goes on then. A policy that is
-    /// refused is no error; the reports say so.
+    /// A CPU is not online or not allowed, a priority or ring capacity is out of range, the
+    /// settings would starve the machine, or a thread did not start. All threads end in that case.
+    /// A refused policy is not an error; the reports contain it.
     pub fn prepare(
         clock: &Clock,
         cpus: &CpuList,
@@ -162,11 +162,11 @@ impl SpinProbe {
         })
     }
 
-    /// Has the threads end by themselves with their first reading at `time`, on `CLOCK_MONOTONIC`, or later.
-    /// [`SpinProbe::stop`] still collects what they bring back.
+    /// Makes the threads end on their own with their first reading at or after `time`, on
+    /// `CLOCK_MONOTONIC`. [`SpinProbe::stop`] still collects their results.
     ///
-    /// For before [`SpinProbe::begin`], and once more shortly before that time, which the counter's frequency
-    /// is then known well enough for. Each call costs each thread some 100 ns.
+    /// Call this before [`SpinProbe::begin`], and again shortly before `time`, when the counter's
+    /// frequency is known more precisely. Each call costs each thread about 100 ns.
     pub fn end_at(&mut self, time: Nanos) {
         let anchor = self.clock.anchor();
         let left = self.clock.to_ticks(time - anchor.monotonic);
@@ -174,26 +174,26 @@ impl SpinProbe {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// Has the threads begin, if they have not yet.
+    /// Starts the measurement in all threads that have not started it yet.
     pub fn begin(&mut self) {
         self.group.begin();
     }
 
-    /// Passes all gaps that are waiting to `sink`, in the order of time within each CPU.
+    /// Passes all waiting gaps to `sink`, in time order within each CPU.
     ///
-    /// For one collector thread, often enough that the rings do not fill.
+    /// One collector thread calls this, often enough that the rings do not fill.
     pub fn drain(&mut self, sink: impl FnMut(Cpu, Gap)) {
         drain(&mut self.outlets, sink);
     }
 
-    /// The threads' kernel numbers, by CPU, so that a tracer can tell them from other work.
+    /// Kernel thread ids by CPU, so that a tracer can distinguish the probe from other work.
     pub fn threads(&self) -> impl Iterator<Item = (Cpu, i32)> + '_ {
         self.group.slots().map(|slot| (slot.cpu, slot.tid))
     }
 
-    /// Stops the threads, hands the last gaps to `sink`, and reports, in the order of the CPUs.
+    /// Stops the threads, passes the last gaps to `sink`, and returns the reports in CPU order.
     ///
-    /// Waits for at most 5 s; a thread that its CPU does not let run until then is reported with
+    /// Waits for at most 5 s. A thread that cannot run in that time is reported with
     /// [`ProbeError::NotStopped`].
     pub fn stop(mut self, sink: impl FnMut(Cpu, Gap)) -> Vec<SpinReport> {
         let locked = self.group.memory_locked();
@@ -206,13 +206,13 @@ impl SpinProbe {
     }
 }
 
-/// Whether the kernel lets real-time tasks have all of a CPU's time.
+/// Whether the kernel lets real-time tasks use all of a CPU's time.
 pub(crate) fn rt_throttling_is_off(root: &Path) -> bool {
     let text = std::fs::read_to_string(root.join("proc/sys/kernel/sched_rt_runtime_us"));
     text.is_ok_and(|text| text.trim() == "-1")
 }
 
-/// Refuses to take every CPU from the rest of the machine.
+/// Rejects a real-time spin on every CPU when real-time throttling is off.
 pub(crate) fn require_survivable(
     policy: SchedulingPolicy,
     cpus: &CpuList,
@@ -228,18 +228,17 @@ pub(crate) fn require_survivable(
     Ok(())
 }
 
-/// One thread's work, and where its gaps go.
+/// One thread's work, and the ring for its gaps.
 struct Spin {
     source: CounterSource,
     frequency_hz: u64,
-    /// The threshold that was asked for, in ticks.
+    /// The requested threshold, in ticks.
     wanted: Option<u64>,
     calibration: Calibration,
     producer: Producer<Gap>,
     end: Arc<AtomicU64>,
 }
 
-/// What one thread brings back.
 #[derive(Debug)]
 struct Outcome {
     calibration: Calibration,
@@ -249,7 +248,7 @@ struct Outcome {
     usage: ThreadUsage,
 }
 
-/// What the kernel counts for a thread.
+/// The kernel's counters of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct ThreadUsage {
     switches: u64,
@@ -257,7 +256,7 @@ struct ThreadUsage {
 }
 
 impl ThreadUsage {
-    /// Of the calling thread, until now.
+    /// Reads the calling thread's counters.
     fn read() -> Self {
         let count = |number| u64::try_from(number).unwrap_or(0);
         getrusage(UsageWho::RUSAGE_THREAD).map_or(Self::default(), |usage| Self {
@@ -298,9 +297,11 @@ impl Spin {
     fn run_on(mut self, counter: &mut impl Counter, cpu: Cpu, stop: &AtomicBool) -> Outcome {
         let (mut dropped, mut ticks_dropped) = (0, 0);
         let Calibration {
-            threshold, asking, ..
+            threshold,
+            cpu_query,
+            ..
         } = self.calibration;
-        let limits = Limits::new(threshold, asking, self.frequency_hz);
+        let limits = Limits::new(threshold, cpu_query, self.frequency_hz);
         let begin = ThreadUsage::read();
         let tally = detector::watch(counter, cpu, limits, &self.end, stop, |gap| {
             if self.producer.push(gap).is_err() {
@@ -325,7 +326,8 @@ impl Worker for Spin {
         self.calibration = calibrate(self.source, self.frequency_hz);
         let min = self.calibration.threshold;
         self.calibration.threshold = self.wanted.map_or(min, |wanted| wanted.max(min));
-        // /proc/stat has a column for the time of nice programs: what is in the others is theirs.
+        // As a nice program, the probe is counted in its own column of /proc/stat, apart from other
+        // programs.
         sys::be_nice();
     }
 
@@ -337,7 +339,7 @@ impl Worker for Spin {
     }
 }
 
-/// What the loop takes on this CPU.
+/// Measures the loop's speed on this CPU.
 fn calibrate(source: CounterSource, frequency_hz: u64) -> Calibration {
     match source {
         CounterSource::Monotonic => calibration::calibrate(&mut Monotonic, frequency_hz),
@@ -345,7 +347,7 @@ fn calibrate(source: CounterSource, frequency_hz: u64) -> Calibration {
     }
 }
 
-/// The loop by itself, for whoever looks at each gap at once.
+/// The loop without a ring, for a caller that handles each gap immediately.
 #[derive(Debug)]
 pub(crate) struct SpinLoop {
     source: CounterSource,
@@ -354,7 +356,6 @@ pub(crate) struct SpinLoop {
 }
 
 impl SpinLoop {
-    /// Reads the counter of `clock`.
     pub(crate) fn new(clock: &Clock) -> Self {
         Self {
             source: clock.source(),
@@ -363,19 +364,23 @@ impl SpinLoop {
         }
     }
 
-    /// To be called once on the CPU, for 20 ms: takes the shortest gap that stands out from the loop there.
+    /// Calibrates the loop; call once on the CPU, takes 20 ms. Sets the shortest gap that stands
+    /// out from the loop there.
     pub(crate) fn calibrate(&mut self) {
         self.calibration = calibrate(self.source, self.frequency_hz);
-        // As of any probe that spins.
+        // Nice for the same reason as the spin probe.
         sys::be_nice();
     }
 
-    /// Spins until `stop` is set, or until it is moved to another CPU, and passes each gap to `sink`.
+    /// Spins until `stop` is set or the thread is moved to another CPU, and passes each gap to
+    /// `sink`.
     pub(crate) fn run(self, cpu: Cpu, stop: &AtomicBool, sink: impl FnMut(Gap)) {
         let Calibration {
-            threshold, asking, ..
+            threshold,
+            cpu_query,
+            ..
         } = self.calibration;
-        let limits = Limits::new(threshold, asking, self.frequency_hz);
+        let limits = Limits::new(threshold, cpu_query, self.frequency_hz);
         let end = AtomicU64::new(u64::MAX);
         match self.source {
             CounterSource::Monotonic => {

@@ -1,4 +1,4 @@
-//! The system calls and instructions that have no safe wrapper. All `unsafe` of this crate is here.
+//! System calls and instructions without a safe wrapper. All `unsafe` of this crate is here.
 #![expect(
     unsafe_code,
     reason = "the CPU's counter and the scheduling calls have no safe wrapper"
@@ -7,7 +7,7 @@
 use nix::errno::Errno;
 use ticktax_model::Nanos;
 
-/// Gives up all capabilities of the calling thread, and the right to gain others.
+/// Drops all capabilities of the calling thread, and sets `no_new_privs`.
 pub(crate) fn give_up_capabilities() -> nix::Result<()> {
     /// The kernel's `struct __user_cap_header_struct`.
     #[repr(C)]
@@ -15,34 +15,35 @@ pub(crate) fn give_up_capabilities() -> nix::Result<()> {
         version: u32,
         pid: libc::c_int,
     }
-    /// Version 3: two words of each of three sets.
+    /// Version 3: three sets of two words each.
     const VERSION: u32 = 0x2008_0522;
     let header = Header {
         version: VERSION,
         pid: 0,
     };
     let none = [0_u32; 6];
-    // SAFETY: the kernel reads the header and the six words, which outlive the call; 0 is the calling thread.
+    // SAFETY: the kernel only reads the header and the six words, which outlive the call. A pid of
+    // 0 means the calling thread.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
     Errno::result(result)?;
     nix::sys::prctl::set_no_new_privs()
 }
 
-/// The kernel's `struct sched_param`: the priority and nothing else.
+/// The kernel's `struct sched_param`, which holds only the priority.
 ///
-/// The C libraries disagree about the size of theirs; the kernel reads this much of either.
+/// The C libraries' own structures differ in size. The kernel reads only these bytes of either.
 #[repr(C)]
 struct SchedParam {
     priority: libc::c_int,
 }
 
-/// Whether this architecture has a counter that [`read_counter`] reads in user space.
+/// Whether [`read_counter`] works in user space on this architecture.
 pub(crate) const HAS_COUNTER: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// Reads the time-stamp counter, after everything that the program did before it.
+/// Reads the time-stamp counter after all earlier instructions have completed.
 ///
-/// `lfence` holds `rdtsc` back until earlier instructions are done, so two readings bracket the
-/// code between them. `rdtscp` promises less for more time.
+/// `lfence` holds `rdtsc` back until then, so two readings bracket the code between them. `rdtscp`
+/// costs more and guarantees less.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
@@ -51,7 +52,7 @@ pub(crate) fn read_counter() -> u64 {
     read_counter_unordered()
 }
 
-/// Reads the time-stamp counter, perhaps some nanoseconds before earlier instructions are done.
+/// Reads the time-stamp counter, possibly some nanoseconds before earlier instructions complete.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
@@ -59,7 +60,7 @@ pub(crate) fn read_counter_unordered() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Reads the virtual counter, after everything that the program did before it.
+/// Reads the virtual counter after all earlier instructions have completed.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
@@ -68,7 +69,7 @@ pub(crate) fn read_counter() -> u64 {
     read_counter_unordered()
 }
 
-/// Reads the virtual counter, perhaps some nanoseconds before earlier instructions are done.
+/// Reads the virtual counter, possibly some nanoseconds before earlier instructions complete.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
@@ -80,21 +81,21 @@ pub(crate) fn read_counter_unordered() -> u64 {
     count
 }
 
-/// Stands in for a counter where there is none; [`HAS_COUNTER`] keeps it from being called.
+/// Placeholder for architectures without a counter; never called, because of [`HAS_COUNTER`].
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn read_counter() -> u64 {
     0
 }
 
-/// Stands in for a counter where there is none; [`HAS_COUNTER`] keeps it from being called.
+/// Placeholder for architectures without a counter; never called, because of [`HAS_COUNTER`].
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(crate) fn read_counter_unordered() -> u64 {
     0
 }
 
-/// The frequency that the counter itself declares, in Hz; `None` where it declares none.
+/// Frequency that the counter declares in CNTFRQ_EL0, in Hz; `None` if it reads 0.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn declared_frequency() -> Option<u64> {
     let hertz: u64;
@@ -105,18 +106,18 @@ pub(crate) fn declared_frequency() -> Option<u64> {
     (hertz > 0).then_some(hertz)
 }
 
-/// The frequency that the counter itself declares, in Hz; `None` where it declares none.
+/// Counters of other architectures do not declare their frequency.
 #[cfg(not(target_arch = "aarch64"))]
 pub(crate) fn declared_frequency() -> Option<u64> {
     None
 }
 
-/// What the scheduling calls take for the thread that makes them.
+/// Thread id by which scheduling calls mean the calling thread.
 pub(crate) const THIS_THREAD: libc::pid_t = 0;
 
 /// Sets the scheduling policy and real-time priority of a thread of this process.
 ///
-/// The system call is made directly, because musl's `sched_setscheduler` always fails.
+/// This is a direct system call because musl's `sched_setscheduler` always fails.
 pub(crate) fn set_scheduler(
     tid: libc::pid_t,
     policy: libc::c_int,
@@ -132,16 +133,17 @@ pub(crate) fn set_scheduler(
     Errno::result(result).map(drop)
 }
 
-/// What the kernel counts of a socket's memory (`SO_MEMINFO`): bytes that wait to be read, bytes that may, and
-/// datagrams that it dropped.
+/// Reads a socket's memory counters (`SO_MEMINFO`): unread bytes, the limit on unread bytes, and
+/// datagrams that the kernel dropped.
 pub(crate) fn socket_memory(socket: std::os::fd::BorrowedFd<'_>) -> Result<[u32; 3], Errno> {
     use std::os::fd::AsRawFd;
 
-    // The kernel's SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS, of nine words and perhaps more some day.
+    // The words used are SK_MEMINFO_RMEM_ALLOC, _RCVBUF and _DROPS. The kernel has nine, and may
+    // get more.
     let mut words = [0_u32; 9];
     let mut size: libc::socklen_t = 36;
-    // SAFETY: the kernel writes at most `size` bytes to `words`, which has as many, and the size to `size`; both
-    // outlive the call.
+    // SAFETY: the kernel writes at most `size` bytes to `words`, which has that many, and the size
+    // to `size`. Both outlive the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -155,16 +157,16 @@ pub(crate) fn socket_memory(socket: std::os::fd::BorrowedFd<'_>) -> Result<[u32;
     Ok([words[0], words[1], words[8]])
 }
 
-/// Gives the calling thread the nice value 19, which any thread may.
+/// Sets the calling thread's nice value to 19, which needs no privilege.
 pub(crate) fn be_nice() {
     // SAFETY: the call takes three numbers and touches no memory.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
 }
 
-/// Sleeps for at least this long by the C library's `nanosleep`, unless a signal comes.
+/// Sleeps for at least `time` with the C library's `nanosleep`. A signal ends the sleep early.
 pub(crate) fn nanosleep(time: Nanos) -> Result<(), Errno> {
     let time = time.0.max(0);
-    // Not built field by field: the C libraries' structures differ in what else they hold.
+    // `TimeSpec` builds it because the C libraries' structures differ in their padding fields.
     let request =
         *nix::sys::time::TimeSpec::new(time / 1_000_000_000, time % 1_000_000_000).as_ref();
     // SAFETY: `request` outlives the call, which only reads it; the second pointer may be null.
@@ -172,9 +174,9 @@ pub(crate) fn nanosleep(time: Nanos) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// Sleeps for at least this many microseconds by the C library's `usleep`, unless a signal comes.
+/// Sleeps for at least `microseconds` with the C library's `usleep`. A signal ends the sleep early.
 pub(crate) fn usleep(microseconds: u32) -> Result<(), Errno> {
-    // SAFETY: the call takes a number and touches no memory of the caller's.
+    // SAFETY: the call takes a number and touches no memory of the caller.
     let result = unsafe { libc::usleep(microseconds) };
     Errno::result(result).map(drop)
 }
@@ -186,7 +188,7 @@ mod tests {
     use super::{HAS_COUNTER, THIS_THREAD, read_counter, set_scheduler};
 
     #[test]
-    fn the_counter_counts() {
+    fn the_counter_advances() {
         let first = read_counter();
         let later = (0..1_000_000)
             .map(|_| read_counter())
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_does_not_exist_is_refused() {
+    fn an_unknown_policy_is_refused() {
         assert_eq!(set_scheduler(THIS_THREAD, 99, 0), Err(Errno::EINVAL));
     }
 }

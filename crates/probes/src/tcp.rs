@@ -1,8 +1,9 @@
-//! What TCP costs on this machine: bytes sent over the loopback device from one thread to another,
-//! and the CPU time that both of them used.
+//! Measures TCP's CPU cost on this machine: sends bytes over the loopback device from one thread to
+//! another, and measures the CPU time of both.
 //!
-//! There is no network card, driver or interrupt in it, and packets are as large as the loopback
-//! device takes them. The kernel receives a packet while it sends it, so that is in the sender's time.
+//! No network card, driver or interrupt is involved, and packets are as large as the loopback
+//! device allows. The kernel receives a packet while sending it, so the receive path is in the
+//! sender's time.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,34 +14,34 @@ use ticktax_model::Nanos;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// Bytes in a write and in a read, as ttcp's by default.
+/// Bytes per write and per read, ttcp's default.
 pub const CHUNK: usize = 8192;
 
-/// What a transfer took.
+/// Result of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transfer {
-    /// Bytes that arrived.
+    /// Bytes received.
     pub bytes: u64,
-    /// How long they were sent for.
+    /// Time spent sending.
     pub elapsed: Nanos,
-    /// CPU time of the thread that sent them.
+    /// CPU time of the sending thread.
     pub sending: Nanos,
-    /// CPU time of the thread that received them.
+    /// CPU time of the receiving thread.
     pub receiving: Nanos,
 }
 
 impl Transfer {
-    /// CPU time of both ends for each byte, in ns; `None` where nothing arrived.
+    /// CPU time of both ends per byte, in ns; `None` if no byte arrived.
     pub fn ns_per_byte(&self) -> Option<f64> {
         let time = self.sending + self.receiving;
         (self.bytes > 0).then(|| time.0 as f64 / self.bytes as f64)
     }
 }
 
-/// Sends over loopback for this long, with this kernel's settings of TCP.
+/// Sends over loopback for `length`, with the kernel's current TCP settings.
 ///
 /// # Errors
-/// [`ProbeError::Loopback`] where there is no loopback device, or no connection over it.
+/// [`ProbeError::Loopback`] if the loopback device is missing or refuses connections.
 pub fn loopback(length: Nanos) -> Result<Transfer, ProbeError> {
     transfer(length).map_err(|error| ProbeError::Loopback {
         why: error.to_string(),
@@ -59,7 +60,7 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
         loop {
             match incoming.read(&mut chunk)? {
                 0 => return Ok((bytes, thread_cpu_time() - used)),
-                some => bytes += some as u64,
+                count => bytes += count as u64,
             }
         }
     };
@@ -68,7 +69,7 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
     let (begin, used) = (now(), thread_cpu_time());
     let mut elapsed = Nanos::ZERO;
     while elapsed < length {
-        // The clock costs next to nothing beside sixteen writes.
+        // Reading the clock costs almost nothing compared with sixteen writes.
         for _ in 0..16 {
             outgoing.write_all(&chunk)?;
         }
@@ -76,8 +77,8 @@ fn transfer(length: Nanos) -> io::Result<Transfer> {
     }
     let sending = thread_cpu_time() - used;
     drop(outgoing);
-    let told = reader.join();
-    let (bytes, receiving) = told.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+    let joined = reader.join();
+    let (bytes, receiving) = joined.unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
     Ok(Transfer {
         bytes,
         elapsed,
@@ -93,15 +94,15 @@ mod tests {
     use super::{CHUNK, loopback};
 
     #[test]
-    fn all_that_is_sent_arrives_and_takes_cpu_time() {
+    fn all_sent_bytes_arrive_and_take_cpu_time() {
         let length = Nanos::from_millis(50);
-        let told = loopback(length).unwrap();
-        assert!(told.elapsed >= length, "{told:?}");
-        assert!(told.bytes > 0 && told.bytes.is_multiple_of(16 * CHUNK as u64));
-        assert!(told.sending > Nanos::ZERO && told.receiving > Nanos::ZERO);
-        // Two threads use at most two CPUs; a byte takes no µs on any machine that runs this.
-        let both = told.sending + told.receiving;
-        assert!(both.0 < 3 * told.elapsed.0, "{told:?}");
-        assert!((0.001..1_000.0).contains(&told.ns_per_byte().unwrap()));
+        let transfer = loopback(length).unwrap();
+        assert!(transfer.elapsed >= length, "{transfer:?}");
+        assert!(transfer.bytes > 0 && transfer.bytes.is_multiple_of(16 * CHUNK as u64));
+        assert!(transfer.sending > Nanos::ZERO && transfer.receiving > Nanos::ZERO);
+        // Two threads use at most two CPUs, and no machine that runs this takes 1 µs per byte.
+        let cpu_time = transfer.sending + transfer.receiving;
+        assert!(cpu_time.0 < 3 * transfer.elapsed.0, "{transfer:?}");
+        assert!((0.001..1_000.0).contains(&transfer.ns_per_byte().unwrap()));
     }
 }

@@ -1,13 +1,13 @@
-//! Text that came from a file, a program or the kernel, before anybody sees it.
+//! Cleans text from a file, a program or the kernel before it is displayed.
 //!
-//! Names may hold anything. A terminal obeys escape sequences, and some characters hide or turn the
-//! text around them.
+//! Names can contain anything. A terminal obeys escape sequences, and some characters hide or
+//! reorder the text around them.
 
 use std::fmt::Write;
 
 use ticktax_model::hidden::is_hidden;
 
-/// Appends a character, or the name of a hidden one: `⟨U+001B⟩`.
+/// Appends a character. A hidden one is named instead: `⟨U+001B⟩`.
 pub(crate) fn name_hidden(out: &mut String, c: char) {
     if is_hidden(c) {
         // Writing to a `String` cannot fail.
@@ -17,7 +17,7 @@ pub(crate) fn name_hidden(out: &mut String, c: char) {
     }
 }
 
-/// The text with a replacement character for each that is hidden.
+/// Replaces each hidden character by U+FFFD.
 pub fn clean(text: &str) -> String {
     let shown = |c: char| {
         if is_hidden(c) {
@@ -29,8 +29,8 @@ pub fn clean(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The same of several lines. Colours, which only pages put there, stay: names were cleaned before
-/// they came to a page.
+/// The same for several lines. Colour codes stay: only pages contain them, because names are
+/// cleaned before they are put on a page.
 pub fn clean_page(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -48,7 +48,7 @@ pub fn clean_page(text: &str) -> String {
     out
 }
 
-/// The length of the colour that the text begins with: `ESC [`, numbers and `;`, `m`.
+/// The length of the colour code at the start of the text: `ESC [`, digits and `;`, `m`.
 fn colour_length(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\u{1b}[")?;
     let end = numbers.find(|c: char| c != ';' && !c.is_ascii_digit())?;
@@ -60,7 +60,7 @@ mod tests {
     use super::{clean, clean_page};
 
     #[test]
-    fn nothing_hidden_is_left() {
+    fn hidden_characters_are_replaced() {
         for hidden in [
             '\0',
             '\t',
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_keeps_its_lines_and_colours_alone() {
+    fn only_line_breaks_and_colours_of_a_page_are_kept() {
         let page = "\u{1b}[1;31mred\u{1b}[0m\n";
         assert_eq!(clean_page(page), page);
         for (hostile, shown) in [

@@ -1,4 +1,4 @@
-//! The formats that a document can be written in.
+//! The output formats of documents.
 
 use std::fmt;
 
@@ -9,54 +9,54 @@ use crate::json::Json;
 use crate::openmetrics::OpenMetrics;
 use crate::text::Text;
 
-/// A way to write documents down.
+/// An output format of documents.
 pub(crate) trait DocumentSink: Sync {
-    /// The word for it on the command line.
+    /// The format's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it is, for the help.
+    /// A description for the help.
     fn about(&self) -> &'static str;
 
-    /// Whether it has something to say of such documents.
+    /// Whether the format can represent documents of this kind.
     fn takes(&self, kind: DocumentKind) -> bool;
 
-    /// The whole document, with a line break at the end. `style` is for what people read.
+    /// Renders the whole document. It ends with a line break. `style` only affects formats that
+    /// people read.
     fn write(&self, document: &Document, style: &TextStyle) -> String;
 }
 
-/// All of them; the first takes every document.
+/// All formats. The first one takes every document.
 const SINKS: &[&dyn DocumentSink] = &[&Text, &Json, &OpenMetrics];
 
-/// One of the formats that documents can be written in.
+/// An output format of documents.
 #[derive(Clone, Copy)]
 pub struct Format(&'static dyn DocumentSink);
 
 impl Format {
-    /// Those for documents of this kind.
+    /// The formats that can represent documents of this kind.
     pub fn all(kind: DocumentKind) -> impl Iterator<Item = Self> {
         let sinks = SINKS.iter().copied();
         sinks.filter(move |sink| sink.takes(kind)).map(Self)
     }
 
-    /// The format of this name.
+    /// Finds a format by name.
     pub fn named(name: &str) -> Option<Self> {
         let mut sinks = SINKS.iter().copied();
         sinks.find(|sink| sink.name() == name).map(Self)
     }
 
-    /// The word for it on the command line.
+    /// The format's name on the command line.
     pub fn name(self) -> &'static str {
         self.0.name()
     }
 
-    /// What it is, for the help.
+    /// A description for the help.
     pub fn about(self) -> &'static str {
         self.0.about()
     }
 }
 
 impl Default for Format {
-    /// Text.
     fn default() -> Self {
         Self(&Text)
     }
@@ -76,7 +76,7 @@ impl fmt::Debug for Format {
     }
 }
 
-/// Writes a document in a format; a format that has nothing to say of it writes nothing.
+/// Renders a document. The result is empty if the format cannot represent the document.
 pub fn render(document: &Document, format: Format, style: &TextStyle) -> String {
     if format.0.takes(document.kind()) {
         format.0.write(document, style)

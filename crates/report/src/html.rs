@@ -1,9 +1,9 @@
-//! Documents as pages for a browser: one file that fetches nothing and runs nothing but, where it has a timeline, the
-//! script that zooms in it.
+//! Documents as pages for a browser. A page is a single file that fetches nothing. If it has a
+//! timeline, it contains the script for zooming; otherwise it runs no script.
 //!
-//! A page begins with the first screen's answer and goes on with its sections, both made of the blocks that the text
-//! page is made of. Below are all figures of the document, whatever it is, as tables by its schema, and the document
-//! itself as JSON.
+//! A page begins with the answer of the first screen, followed by the sections. Both consist of the
+//! same blocks as the text page. Below are all figures of the document as tables derived from its
+//! schema, and the document itself as JSON.
 
 mod blocks;
 mod escape;
@@ -29,17 +29,17 @@ use escape::text;
 use plots::Plot;
 use timeline::{Drawn, Timeline};
 
-/// How a page looks, on a screen, a phone and paper.
+/// The style of a page on a screen, a phone and paper.
 const STYLE: &str = include_str!("html/style.css");
 
-/// A section: its title, and what it says.
+/// A section: its title and contents.
 struct Part {
     title: String,
     blocks: Vec<Block>,
 }
 
 impl Part {
-    /// Without links into a timeline that there is none of.
+    /// Removes links to a timeline that the page does not have.
     fn unlink(&mut self) {
         for block in &mut self.blocks {
             if let Block::Line { place, .. }
@@ -52,37 +52,37 @@ impl Part {
     }
 }
 
-/// A document as a page for a browser, which may be sent to whoever asks: no command in it names processes, which are
-/// gone by then.
+/// Renders a document as a page without a timeline. Pages are sent to other people, so no command
+/// names processes.
 #[cfg(test)]
 pub(crate) fn page(document: &Document) -> String {
     page_with(document, None)
 }
 
-/// What is known once the last row has come.
+/// The data available after the last row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowsEnded<'a> {
-    /// Everything about the recording but its rows.
+    /// The recording's metadata.
     pub header: &'a Header,
-    /// The sources that the rows named.
+    /// The sources that the rows refer to.
     pub sources: &'a SourceTable,
-    /// What was made of the rows.
+    /// The document made from the rows.
     pub document: &'a Document,
 }
 
-/// A page for a browser, in the making: with a timeline of the rows that came, if any did.
+/// A page for a browser. It has a timeline of the rows that it received, if any.
 #[derive(Debug, Default)]
 pub struct HtmlPage {
     timeline: Timeline,
 }
 
 impl HtmlPage {
-    /// The page of a document that was not made of rows.
+    /// Renders a document that was not made from rows.
     pub fn finish(self, document: &Document) -> String {
         page_with(document, None)
     }
 
-    /// The page of a document that was made of the rows that came.
+    /// Renders a document that was made from the received rows.
     pub fn finish_with_rows(self, ended: &RowsEnded<'_>) -> String {
         page_with(ended.document, self.timeline.finish(ended))
     }
@@ -94,9 +94,9 @@ impl RowSink for HtmlPage {
     }
 }
 
-/// The same with the timeline of the recording that it was made of, where there is one.
+/// Renders a document, with the timeline of its recording if there is one.
 fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
-    let (mut parts, mut plots) = (parts(document), plots::of(document));
+    let (mut parts, mut plots) = (parts(document), plots::draw(document));
     if timeline.is_none() {
         for part in &mut parts {
             part.unlink();
@@ -120,7 +120,7 @@ fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
                 out.push_str(&drawn.triggers);
             }
         });
-        // Where to go on, below the answer.
+        // The table of contents follows the answer.
         if place == 0 {
             contents(&mut out, &title, &parts, &plots);
             for plot in &plots {
@@ -156,18 +156,18 @@ fn page_with(document: &Document, mut timeline: Option<Drawn>) -> String {
     out
 }
 
-/// The title of what every document has at the end.
+/// The title of the last section of every page.
 const FIGURES: &str = "All figures";
 
-/// The answer, the sections behind it, and what the words of the answer mean.
+/// The answer, the sections with the evidence, and the explanation of the answer's terms.
 fn parts(document: &Document) -> Vec<Part> {
     let style = TextStyle {
-        // No line has to fit: a browser breaks them, and a table has all its columns.
+        // A browser wraps lines, and tables need all their columns.
         width: usize::MAX,
         elsewhere: true,
         ..TextStyle::default()
     };
-    let of = |view, explain| {
+    let blocks = |view, explain| {
         let style = TextStyle {
             view,
             explain,
@@ -175,8 +175,8 @@ fn parts(document: &Document) -> Vec<Part> {
         };
         written(document, &style).blocks
     };
-    let (first, full) = (of(View::First, false), of(View::Full, false));
-    // Some pages are one screen, with the meaning of its words and a little more below.
+    let (first, full) = (blocks(View::First, false), blocks(View::Full, false));
+    // Some pages have only one screen, followed by the meaning of its words and a few details.
     if bare(&full).starts_with(&bare(&first)) {
         return split(full, "The answer");
     }
@@ -186,8 +186,11 @@ fn parts(document: &Document) -> Vec<Part> {
     };
     let mut parts = vec![answer];
     parts.extend(split(full, preamble(document.kind())));
-    let explained = of(View::First, true);
-    if let Some(words) = explained.strip_prefix(&*first).filter(|it| !it.is_empty()) {
+    let explained = blocks(View::First, true);
+    if let Some(words) = explained
+        .strip_prefix(&*first)
+        .filter(|words| !words.is_empty())
+    {
         parts.push(Part {
             title: "What the words of the answer mean".to_owned(),
             blocks: words.to_vec(),
@@ -196,13 +199,13 @@ fn parts(document: &Document) -> Vec<Part> {
     parts
 }
 
-/// Blocks without what says no more than how to read the others.
+/// The blocks without those that only explain or separate others.
 fn bare(blocks: &[Block]) -> Vec<&Block> {
-    let says = |block: &&Block| !matches!(block, Block::Gap | Block::Legend(_));
-    blocks.iter().filter(says).collect()
+    let has_content = |block: &&Block| !matches!(block, Block::Gap | Block::Legend(_));
+    blocks.iter().filter(has_content).collect()
 }
 
-/// What comes before the first section of such a page.
+/// The title of the blocks before the first section.
 fn preamble(kind: DocumentKind) -> &'static str {
     match kind {
         DocumentKind::Changes => "What was compared",
@@ -211,7 +214,7 @@ fn preamble(kind: DocumentKind) -> &'static str {
     }
 }
 
-/// Blocks by the sections that they belong to; `before` is the title of what comes before the first.
+/// Splits blocks into sections. `before` is the title of the blocks before the first one.
 fn split(blocks: Vec<Block>, before: &str) -> Vec<Part> {
     let mut parts = vec![Part {
         title: before.to_owned(),
@@ -227,7 +230,7 @@ fn split(blocks: Vec<Block>, before: &str) -> Vec<Part> {
             (_, None) => {}
         }
     }
-    // A title may say all that there is to say, but for the one that is not the page's.
+    // A section can consist of its title only, but an added title without content is dropped.
     let is_empty = |part: &Part| part.blocks.iter().all(|block| *block == Block::Gap);
     if parts.len() > 1 && parts.first().is_some_and(is_empty) {
         parts.remove(0);
@@ -235,7 +238,7 @@ fn split(blocks: Vec<Block>, before: &str) -> Vec<Part> {
     parts
 }
 
-/// What a link to a section names.
+/// The anchor of a section.
 fn id(place: usize) -> String {
     match place {
         0 => "answer".to_owned(),
@@ -263,7 +266,7 @@ fn head(out: &mut String, title: &str, has_timeline: bool) {
     );
 }
 
-/// Links to every section.
+/// Writes the links to all sections.
 fn contents(out: &mut String, title: &str, parts: &[Part], plots: &[Plot]) {
     let _ = writeln!(
         out,

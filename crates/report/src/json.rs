@@ -11,7 +11,6 @@ use ticktax_model::hidden::escape_in_json;
 use crate::TextStyle;
 use crate::format::DocumentSink;
 
-/// The JSON sink.
 pub(crate) struct Json;
 
 impl DocumentSink for Json {
@@ -32,7 +31,7 @@ impl DocumentSink for Json {
     }
 }
 
-/// A document with what all have in common in front.
+/// A document, preceded by the fields that all documents have.
 #[derive(Serialize)]
 struct Envelope<'a> {
     document: &'static str,
@@ -41,9 +40,9 @@ struct Envelope<'a> {
     content: &'a Document,
 }
 
-/// The document as indented JSON. It ends with a line break.
+/// Renders a document as indented JSON. It ends with a line break.
 ///
-/// A number that is not finite (a clock's frequency, if anything) becomes `null`.
+/// Non-finite numbers become `null`. Only a clock's frequency could be one.
 pub fn json(document: &Document) -> String {
     let envelope = Envelope {
         document: document.kind().name(),
@@ -56,7 +55,7 @@ pub fn json(document: &Document) -> String {
     escape_in_json(&json)
 }
 
-/// The JSON Schema (draft 2020-12) of what [`json()`] writes of such a document.
+/// The JSON Schema (draft 2020-12) of the documents of this kind, as [`json()`] writes them.
 pub fn schema(kind: DocumentKind) -> Value {
     let mut schema = kind.content_schema().to_value();
     let common = [

@@ -1,10 +1,12 @@
-//! Writes [`Document`](ticktax_model::document::Document)s down: a page of text or of HTML for a person, JSON
-//! and metrics for programs; rows as a trace.
+//! Output of [`Document`](ticktax_model::document::Document)s: text and HTML for people, JSON and
+//! metrics for programs, and traces of rows.
 //!
-//! Every number shown is in the document, or is a sum, a share or a rate of numbers in it. Nothing
-//! here prints or looks at its surroundings: the caller says how wide the page is and whether it
-//! may have colours, and gets a `String`, or names a writer. A sink of documents is a file and a line in [`format`](Format);
-//! [`HtmlPage`] and [`Perfetto`] take rows as well.
+//! Every number shown is in the document, or is a sum, share or rate of its numbers. This crate
+//! neither prints nor reads its environment. The caller chooses the page width and colours, and
+//! gets a `String`, or names a writer.
+//!
+//! Each document format is a module and a line in [`format`](Format). [`HtmlPage`] and [`Perfetto`]
+//! also receive rows.
 #![forbid(unsafe_code)]
 
 mod clean;

@@ -1,30 +1,30 @@
-//! The words for what could not be seen.
+//! Describes the limitations of a measurement in words.
 
 use ticktax_model::Nanos;
 use ticktax_model::hook::Hook;
 use ticktax_model::limitation::{Limitation, NoGaps, Unreadable};
 
-/// A limitation in words: what could not be seen, and why. Both are parts of a sentence, without a
-/// full stop.
+/// A limitation in words: what could not be seen, and why. Both are clauses without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitationWords {
-    /// What: an account, an event, a CPU.
+    /// The thing not seen: an account, an event, a CPU.
     pub what: String,
-    /// Why, and where there is a remedy, what to do.
+    /// The reason, and the remedy if there is one.
     pub why: String,
 }
 
 impl LimitationWords {
-    /// Both in one sentence.
+    /// Both clauses as one sentence.
     pub fn sentence(&self) -> String {
         format!("{}: {}", self.what, self.why)
     }
 }
 
-/// The words for `limitation`.
+/// Describes a limitation in words.
 pub fn words(limitation: &Limitation) -> LimitationWords {
-    // Each by its name, so that a new one does not compile until it has a place.
-    let told = match limitation {
+    // All variants are listed by name, so that a new one does not compile until it is assigned to a
+    // function.
+    let worded = match limitation {
         Limitation::KernelNotTraced { .. }
         | Limitation::HookMissing { .. }
         | Limitation::FunctionNamesHidden
@@ -42,6 +42,7 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::ProbePolicyRefused { .. }
         | Limitation::OutsideNotSeparated { .. } => probes(limitation),
         Limitation::ThreadsNotFollowed { .. }
+        | Limitation::WaitsDerived { .. }
         | Limitation::InterruptsNotTraced { .. }
         | Limitation::SwitchesMissed { .. }
         | Limitation::ProcessNotTraced { .. }
@@ -73,44 +74,44 @@ pub fn words(limitation: &Limitation) -> LimitationWords {
         | Limitation::RecordingHoles { .. }
         | Limitation::BeatEventsUnordered { .. } => beats(limitation),
     };
-    let (what, why) = told.unwrap_or_else(|| (format!("{limitation:?}"), UNWORDED.to_owned()));
+    let (what, why) = worded.unwrap_or_else(|| (format!("{limitation:?}"), UNWORDED.to_owned()));
     LimitationWords { what, why }
 }
 
-/// For what has a place and no words there, which a test finds.
+/// The reason of a variant that its function does not handle. A test finds these.
 const UNWORDED: &str = "this version has no words for it";
 
-/// What and why.
+/// The clauses of [`LimitationWords`]: the thing not seen, and the reason.
 type Words = Option<(String, String)>;
 
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "it is an arm's whole value in the functions below, whose other arms are `None`"
+    reason = "the functions below return it from match arms next to `None`"
 )]
-fn say(what: impl Into<String>, why: impl Into<String>) -> Words {
+fn clauses(what: impl Into<String>, why: impl Into<String>) -> Words {
     Some((what.into(), why.into()))
 }
 
-/// So many of what has these names, of one and of more.
+/// Formats a count with the singular or plural noun.
 fn several(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// What the machine, the kernel or the caller's rights did not allow.
+/// Limitations of the machine, the kernel, or the caller's rights.
 fn machine(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::KernelNotTraced { message, .. } => say(
+        Limitation::KernelNotTraced { message, .. } => clauses(
             "which interrupt, softirq or thread took the time",
             message.as_str(),
         ),
         Limitation::HookMissing { hook, reason } => {
-            say(needed_for(*hook), format!("{reason} ({hook})"))
+            clauses(needed_for(*hook), format!("{reason} ({hook})"))
         }
-        Limitation::NotVerified => say(
+        Limitation::NotVerified => clauses(
             "changes to the recording's file",
             "not verified: it has no checksums, because another program or an early ticktax wrote it",
         ),
-        Limitation::FunctionNamesHidden => say(
+        Limitation::FunctionNamesHidden => clauses(
             "names of kernel functions",
             "/proc/kallsyms hides them; run as root or with CAP_SYSLOG, and set \
              kernel.kptr_restrict to 1 or 0",
@@ -124,39 +125,39 @@ fn machine(limitation: &Limitation) -> Words {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            say(
+            clauses(
                 format!("settings in {}{more}", paths.join(", ")),
                 unreadable(reason),
             )
         }
-        Limitation::CpusWentOffline { cpus } => say(
+        Limitation::CpusWentOffline { cpus } => clauses(
             format!("the end of {}", cpus.named()),
             "taken offline: the books end with the last event seen there",
         ),
-        Limitation::CpusPluggedIn { cpus } => say(
+        Limitation::CpusPluggedIn { cpus } => clauses(
             format!("{} before being plugged in", cpus.named()),
             "the books begin with the first context switch",
         ),
-        Limitation::BooksBeganLate { cpus } => say(
+        Limitation::BooksBeganLate { cpus } => clauses(
             format!("the beginning of {}", cpus.named()),
             "held by a thread of high priority: the books begin with the first context switch",
         ),
-        Limitation::CpusNotWatched { cpus } => say(
+        Limitation::CpusNotWatched { cpus } => clauses(
             format!("what ran on {}", cpus.named()),
             "not among the watched CPUs",
         ),
-        Limitation::ProgramNotFollowed => say(
+        Limitation::ProgramNotFollowed => clauses(
             "what happened to the program",
             "it needs every span: leave out --keep sums",
         ),
-        Limitation::PartOfRecording { from, to } => say(
+        Limitation::PartOfRecording { from, to } => clauses(
             "what the kernel's own counters show",
             format!(
                 "they were read when the recording began and when it ended, and this is {from} to {to} of \
                  it; numbers of events in this list are of all of it"
             ),
         ),
-        Limitation::CountersUnread { cpus } => say(
+        Limitation::CountersUnread { cpus } => clauses(
             format!("every account on {}", cpus.named()),
             "the kernel's counters in /proc/stat were not read at both ends",
         ),
@@ -164,22 +165,22 @@ fn machine(limitation: &Limitation) -> Words {
     }
 }
 
-/// What a probe did not measure.
+/// Limitations of a probe.
 fn probes(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::CpusNotProbed { cpus } => say(
+        Limitation::CpusNotProbed { cpus } => clauses(
             format!("gaps on {}", cpus.named()),
             "this process may not run there: its cpuset or container does not allow it",
         ),
-        Limitation::CpusFull { cpus } => say(
+        Limitation::CpusFull { cpus } => clauses(
             format!("gaps on {}", cpus.named()),
             "no time to spare there as the audit began, and the kernel shares CPU time by session first: the \
              probe would have had half of it; --probe spin runs it all the same",
         ),
         Limitation::ProbePolicyRefused { cpu, policy } => {
-            say("the probe as asked for", format!("CPU {cpu}: {policy}"))
+            clauses("the probe as asked for", format!("CPU {cpu}: {policy}"))
         }
-        Limitation::OutsideNotSeparated { reason } => say(
+        Limitation::OutsideNotSeparated { reason } => clauses(
             "the hypervisor's time, and getting into and out of the kernel",
             format!(
                 "{}, so both are in the time of what had the CPU; --probe spin tells them apart",
@@ -193,31 +194,36 @@ fn probes(limitation: &Limitation) -> Words {
     }
 }
 
-/// A program of which `missing` of the time that it `ran` for was not traced.
+/// A program whose run time `ran` was traced except for `missing`.
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
-    say(
+    clauses(
         format!("{missing} of the {ran} that {who} ran for, by the scheduler's own account"),
         "the kernel did not report all of its context switches: this time is unexplained, or in \
          that of the threads that it displaced",
     )
 }
 
-/// What was lost between the kernel and the recording.
+/// Events lost between the kernel and the recording.
 fn events(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::ThreadsNotFollowed { threads } => say(
+        Limitation::ThreadsNotFollowed { threads } => clauses(
             format!("{threads} of its threads"),
             "there was no room to follow them",
+        ),
+        Limitation::WaitsDerived { threads } => clauses(
+            format!("why {threads} of its threads slept, and how long quotas throttled them"),
+            "the tracer did not follow them: sleep, disk, locks and stops are one state, throttled time \
+             counts as waiting, and waits that cross either end of the recording are missing",
         ),
         Limitation::InterruptsNotTraced {
             cpu,
             interrupt,
             count,
-        } => say(
+        } => clauses(
             format!("{count} of CPU {cpu}'s {}", interrupt.to_lowercase()),
             "no tracepoint shows them: their time is with what they interrupted, or outside",
         ),
-        Limitation::SwitchesMissed { count } => say(
+        Limitation::SwitchesMissed { count } => clauses(
             format!(
                 "which thread ran in {}",
                 several(*count, "stretch of time", "stretches of time")
@@ -225,7 +231,7 @@ fn events(limitation: &Limitation) -> Words {
             "the kernel did not report the context switch (no sched_switch event): their time is \
              unexplained",
         ),
-        Limitation::ProcessNotTraced { name, pid, ran } => say(
+        Limitation::ProcessNotTraced { name, pid, ran } => clauses(
             format!("when {name} ({pid}) ran: {ran} by the scheduler's own account"),
             "the kernel reported none of its context switches: its time is unexplained, or in the \
              time of the threads that it displaced",
@@ -236,7 +242,7 @@ fn events(limitation: &Limitation) -> Words {
             ran,
             missing,
         } => in_part(&format!("{name} ({pid})"), *ran, *missing),
-        Limitation::SwitchesUnreported { count } => say(
+        Limitation::SwitchesUnreported { count } => clauses(
             format!(
                 "at least {}",
                 several(*count, "context switch", "context switches")
@@ -244,7 +250,7 @@ fn events(limitation: &Limitation) -> Words {
             "counted by the kernel (ctxt in /proc/stat) and not reported (no sched_switch event); where two in \
              a row are missing, the thread between them is not seen",
         ),
-        Limitation::FramesCut { count } => say(
+        Limitation::FramesCut { count } => clauses(
             format!(
                 "the rest of {}",
                 several(*count, "interrupt or softirq", "interrupts or softirqs")
@@ -252,7 +258,7 @@ fn events(limitation: &Limitation) -> Words {
             "their thread was switched away from in the middle: what followed counts as the \
              thread's",
         ),
-        Limitation::BordersMissed { count } => say(
+        Limitation::BordersMissed { count } => clauses(
             several(
                 *count,
                 "entry or exit of an interrupt or a function",
@@ -260,30 +266,30 @@ fn events(limitation: &Limitation) -> Words {
             ),
             "their events are missing: their time is counted with what is around them",
         ),
-        Limitation::FollowingCutShort { after } => say(
+        Limitation::FollowingCutShort { after } => clauses(
             format!("what came after {after}"),
             "the process switches too often for the memory set aside; watch for a shorter time",
         ),
-        Limitation::FrameEventsLost { events } => say(
+        Limitation::FrameEventsLost { events } => clauses(
             several(*events, "event of the kernel", "events of the kernel"),
             "overran the buffer, so that frames may be missing or seem late",
         ),
-        Limitation::GapContentsUnknown { cpus } => say(
+        Limitation::GapContentsUnknown { cpus } => clauses(
             format!("what was in the probe's gaps on {}", cpus.named()),
             "the recording sums intervals over windows, or some arrived too late, so that they \
              cannot be placed in time; these gaps are unexplained, and their time stays with the \
              probe as \
              far as those intervals may account for it",
         ),
-        Limitation::Other { what, why } => say(what.as_str(), why.as_str()),
+        Limitation::Other { what, why } => clauses(what.as_str(), why.as_str()),
         _ => None,
     }
 }
 
-/// What the clock of this machine does not tell.
+/// Limitations of this machine's clock.
 fn clock(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::LengthNotKept { asked, watched } => say(
+        Limitation::LengthNotKept { asked, watched } => clauses(
             if watched > asked {
                 format!("a length of {asked}: it was {} longer", *watched - *asked)
             } else {
@@ -292,19 +298,19 @@ fn clock(limitation: &Limitation) -> Words {
             "CPUs were too busy: the books of one began late, a loop's last frame came late, or the kernel's \
              counters were read late",
         ),
-        Limitation::RingTooShort { asked, reached } => say(
+        Limitation::RingTooShort { asked, reached } => clauses(
             format!(
                 "the first {} of {asked} before the trigger",
                 *asked - *reached
             ),
             "the ring of a CPU at least had come round: with fewer CPUs (--cpus) each has more room",
         ),
-        Limitation::WindowCutShort { asked, kept } => say(
+        Limitation::WindowCutShort { asked, kept } => clauses(
             format!("the last {} of a window of {asked}", *asked - *kept),
             "its records took all the memory that a window may have; what triggered later is in a \
              recording of its own",
         ),
-        Limitation::Suspended { time } => say(
+        Limitation::Suspended { time } => clauses(
             format!("{time} in which the machine was suspended"),
             "no CPU ran, and CLOCK_MONOTONIC was stopped",
         ),
@@ -314,12 +320,12 @@ fn clock(limitation: &Limitation) -> Words {
             } else {
                 (-*by, "back")
             };
-            say(
+            clauses(
                 format!("what follows the time of day, which was set {by} {way}"),
                 "times here are on another clock; what starts at times of day changed its phase",
             )
         }
-        Limitation::InstructionTime { instruction } => say(
+        Limitation::InstructionTime { instruction } => clauses(
             "what caches, pipelines and a hypervisor cost",
             format!(
                 "time in this guest is its number of instructions, {} ns each; nothing else takes \
@@ -327,7 +333,7 @@ fn clock(limitation: &Limitation) -> Words {
                 instruction.0
             ),
         ),
-        Limitation::HostTime => say(
+        Limitation::HostTime => clauses(
             "what is the guest's and what QEMU's",
             "time in this guest is the host's",
         ),
@@ -335,17 +341,17 @@ fn clock(limitation: &Limitation) -> Words {
     }
 }
 
-/// What cannot be seen where sums are kept.
+/// Limitations of recordings that only keep sums.
 fn summed(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::SourcesFolded { intervals } => say(
+        Limitation::SourcesFolded { intervals } => clauses(
             format!(
                 "the sources of {}",
                 several(*intervals, "interval", "intervals")
             ),
             "there were more than the table of sums holds: they are counted as others",
         ),
-        Limitation::BeatTimesSummed { rows } => say(
+        Limitation::BeatTimesSummed { rows } => clauses(
             format!(
                 "the times of what is shorter than 1 ms, in {}",
                 several(*rows, "row", "rows")
@@ -357,7 +363,7 @@ fn summed(limitation: &Limitation) -> Words {
             windows,
             sources: 0,
             ..
-        } => say(
+        } => clauses(
             format!(
                 "the times of longer intervals in {}",
                 several(*windows, "window", "windows")
@@ -369,7 +375,7 @@ fn summed(limitation: &Limitation) -> Words {
             windows,
             sources,
             max_windows,
-        } => say(
+        } => clauses(
             format!(
                 "the times of longer intervals in {} (sources left out: {sources})",
                 several(*windows, "window", "windows")
@@ -383,41 +389,41 @@ fn summed(limitation: &Limitation) -> Words {
     }
 }
 
-/// What limits the search for beats.
+/// Limitations of the search for periodic sources.
 fn beats(limitation: &Limitation) -> Words {
     match limitation {
-        Limitation::BeatSourcesUnnamed => say(
+        Limitation::BeatSourcesUnnamed => clauses(
             "the sources of beats",
             "only the probes' gaps were recorded: the kernel was not traced",
         ),
-        Limitation::BeatsTooFewEvents { min_events } => say(
+        Limitation::BeatsTooFewEvents { min_events } => clauses(
             "any beat",
             format!("no source has the {min_events} events that a period needs"),
         ),
-        Limitation::BeatPeriodsTooLong { over } => say(
+        Limitation::BeatPeriodsTooLong { over } => clauses(
             format!("periods over {over}"),
             "a period must fit four times into the recording",
         ),
         Limitation::BeatSourcesQuiet {
             sources,
             min_events,
-        } => say(
+        } => clauses(
             several(*sources, "source", "sources"),
             format!("with fewer than {min_events} events each"),
         ),
-        Limitation::BeatSourcesLeftOut { sources, max } => say(
+        Limitation::BeatSourcesLeftOut { sources, max } => clauses(
             several(*sources, "source", "sources"),
             format!("beyond the {max} that there is memory for"),
         ),
-        Limitation::BeatSourcesCutShort { sources } => say(
+        Limitation::BeatSourcesCutShort { sources } => clauses(
             several(*sources, "busy source", "busy sources"),
             "the events need more memory than is set aside",
         ),
-        Limitation::BeatEventsLost { cpu, events } => say(
+        Limitation::BeatEventsLost { cpu, events } => clauses(
             format!("{} on CPU {cpu}", several(*events, "event", "events")),
             "lost, so that beats may be missing, and counted beats are too few",
         ),
-        Limitation::RecordingHoles { cpu, time, holes } => say(
+        Limitation::RecordingHoles { cpu, time, holes } => clauses(
             format!(
                 "{time} or more on CPU {cpu} in {}",
                 several(*holes, "part", "parts")
@@ -425,7 +431,7 @@ fn beats(limitation: &Limitation) -> Words {
             "nothing at all was recorded then: lost events, a halted machine, a clock that \
              stepped; periods are counted on both sides apart",
         ),
-        Limitation::BeatEventsUnordered { events } => say(
+        Limitation::BeatEventsUnordered { events } => clauses(
             format!(
                 "{} of threads that move",
                 several(*events, "event", "events")
@@ -436,7 +442,7 @@ fn beats(limitation: &Limitation) -> Words {
     }
 }
 
-/// What cannot be told apart without `hook`.
+/// The information that only `hook` provides.
 fn needed_for(hook: Hook) -> &'static str {
     match hook {
         Hook::IrqHandler => "device interrupts",

@@ -1,8 +1,8 @@
-//! A statement as OpenMetrics text (<https://openmetrics.io>), for Prometheus and what reads its
-//! format.
+//! A statement as OpenMetrics text (<https://openmetrics.io>), for Prometheus and compatible tools.
 //!
-//! Times are seconds, and totals count since the recording began: each statement is a series of its
-//! own, which its start (`ticktax_began_timestamp_seconds`) tells from the one before.
+//! Times are in seconds. Totals count from the start of the recording, so each statement is a
+//! separate series. Its start, `ticktax_began_timestamp_seconds`, distinguishes it from the
+//! previous one.
 
 mod families;
 mod incidents;
@@ -28,7 +28,6 @@ pub use totals::{metrics, metrics_protobuf};
 /// A label's name and value.
 type Label = (&'static str, String);
 
-/// The OpenMetrics sink.
 pub(crate) struct OpenMetrics;
 
 impl DocumentSink for OpenMetrics {
@@ -71,19 +70,19 @@ impl DocumentSink for OpenMetrics {
     }
 }
 
-/// What was watched, and from when on.
-fn about(all: &mut Families, it: &Statement) {
-    let world = serde_word(&it.world);
-    let level = serde_word(&it.level);
+/// Writes the recorded machine and the start of the recording.
+fn about(all: &mut Families, statement: &Statement) {
+    let world = serde_word(&statement.world);
+    let level = serde_word(&statement.level);
     all.info("recording", "What was watched, and by what.")
         .value(
             &[
-                ("host", &it.machine.host),
-                ("kernel", &it.machine.kernel),
-                ("arch", &it.machine.arch),
+                ("host", &statement.machine.host),
+                ("kernel", &statement.machine.kernel),
+                ("arch", &statement.machine.arch),
                 ("world", &world),
                 ("level", &level),
-                ("tool_version", &it.tool_version),
+                ("tool_version", &statement.tool_version),
             ],
             1.0,
         );
@@ -91,25 +90,25 @@ fn about(all: &mut Families, it: &Statement) {
         "began_timestamp_seconds",
         "Start of the recording, since 1970.",
     )
-    .value(&[], it.began_unix as f64);
+    .value(&[], statement.began_unix as f64);
 }
 
-/// The books of each CPU.
-fn cpus(all: &mut Families, it: &Statement) {
+/// The CPU time of each CPU.
+fn cpus(all: &mut Families, statement: &Statement) {
     let family = all.counter(
         "recorded_seconds",
         "Time for which a CPU's books were open.",
     );
-    for books in &it.cpus {
-        family.time(&[("cpu", &books.cpu.to_string())], books.elapsed);
+    for cpu in &statement.cpus {
+        family.time(&[("cpu", &cpu.cpu.to_string())], cpu.elapsed);
     }
     let family = all.counter(
         "cpu_seconds",
         "CPU time by class; the classes of a CPU add up to ticktax_recorded_seconds.",
     );
-    for books in &it.cpus {
-        let cpu = books.cpu.to_string();
-        for class in &books.classes {
+    for cpu_time in &statement.cpus {
+        let cpu = cpu_time.cpu.to_string();
+        for class in &cpu_time.classes {
             family.time(
                 &[("cpu", &cpu), ("class", &class_word(class.class))],
                 class.time,
@@ -120,39 +119,39 @@ fn cpus(all: &mut Families, it: &Statement) {
         "books_balanced",
         "Whether the accounts add up exactly: 1, else 0.",
     )
-    .value(&[], f64::from(u8::from(it.balance.balances())));
+    .value(&[], f64::from(u8::from(statement.balance.balances())));
 }
 
-/// Every account, all CPUs together.
+/// Every account, summed over all CPUs.
 fn accounts(all: &mut Families, accounts: &[Account]) {
-    let labels = |it: &Account| {
+    let labels = |account: &Account| {
         vec![
-            ("class", class_word(it.class)),
-            ("name", it.name.clone()),
-            ("pid", pid(it.pid)),
+            ("class", class_word(account.class)),
+            ("name", account.name.clone()),
+            ("pid", pid(account.pid)),
         ]
     };
     let family = all.counter(
         "account_seconds",
         "CPU time of an account, all CPUs together.",
     );
-    for it in accounts {
-        family.time(&borrowed(&labels(it)), it.time);
+    for account in accounts {
+        family.time(&borrowed(&labels(account)), account.time);
     }
     let family = all.counter("account_intervals", "Intervals of an account.");
-    for it in accounts {
-        family.value(&borrowed(&labels(it)), it.intervals.count as f64);
+    for account in accounts {
+        family.value(&borrowed(&labels(account)), account.intervals.count as f64);
     }
     let family = all.gauge(
         "account_duration_seconds",
         "Length of an account's intervals: the median, what 99 of 100 stay below, the longest.",
     );
-    for it in accounts {
-        family.lengths(&borrowed(&labels(it)), &it.intervals);
+    for account in accounts {
+        family.lengths(&borrowed(&labels(account)), &account.intervals);
     }
 }
 
-/// What a probe lost.
+/// The gaps of a probe.
 fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     let probe = serde_word(&gaps.probe);
     all.counter("probe_watched_seconds", "Time that the probes watched.")
@@ -182,8 +181,8 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
         "gap_duration_seconds",
         "Length of gaps: the median, what 99 of 100 stay below, the longest.",
     );
-    for (length, it) in lengths {
-        family.lengths(&[("gap", length)], &it.gaps);
+    for (length, parts) in lengths {
+        family.lengths(&[("gap", length)], &parts.gaps);
     }
     let family = all.counter(
         "gap_cause_seconds",
@@ -194,7 +193,7 @@ fn gaps_of(all: &mut Families, gaps: &GapStatement) {
     }
 }
 
-/// What explains the time of gaps.
+/// The parts of the gaps' time, by explanation.
 fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     [
         ("named", gaps.named),
@@ -204,38 +203,42 @@ fn gap_parts(gaps: &GapParts) -> [(&'static str, Nanos); 4] {
     ]
 }
 
-/// Programs that a quota kept from running.
-fn throttled(all: &mut Families, it: &Statement) {
+/// Programs throttled by a quota, and pressure stalls.
+fn throttled(all: &mut Families, statement: &Statement) {
     let family = all.counter(
         "throttled_seconds",
         "Time from when a program's threads were taken off their CPU, the CPU quota being used up, until they ran \
          again: with their wait for a CPU once there was quota, added up.",
     );
-    for it in &it.throttled {
-        let pid = pid(it.pid);
+    for program in &statement.throttled {
+        let pid = pid(program.pid);
         family.time(
-            &[("name", &it.name), ("pid", &pid), ("why", it.why.name())],
-            it.time,
+            &[
+                ("name", &program.name),
+                ("pid", &pid),
+                ("why", program.why.name()),
+            ],
+            program.time,
         );
     }
     let family = all.counter(
         "pressure_seconds",
         "Time in which some or all tasks stalled on a resource (PSI).",
     );
-    for (resource, pressure) in &it.pressure {
+    for (resource, pressure) in &statement.pressure {
         family.time(&[("resource", resource), ("tasks", "some")], pressure.some);
         family.time(&[("resource", resource), ("tasks", "all")], pressure.full);
     }
 }
 
-/// The program that was asked about.
+/// The watched program.
 fn victim_of(all: &mut Families, victim: &VictimStatement) {
     let Some(times) = &victim.threads else {
         return;
     };
-    let of = [("name", victim.name.clone()), ("pid", pid(victim.pid))];
+    let own_labels = [("name", victim.name.clone()), ("pid", pid(victim.pid))];
     let with = |more: &[Label]| {
-        let mut labels = of.to_vec();
+        let mut labels = own_labels.to_vec();
         labels.extend_from_slice(more);
         labels
     };
@@ -254,13 +257,13 @@ fn victim_of(all: &mut Families, victim: &VictimStatement) {
             "From a wake-up until the thread ran: the median, what 99 of 100 stay below, the \
              longest.",
         );
-        family.lengths(&borrowed(&of), &latency.lengths.of(latency.count));
+        family.lengths(&borrowed(&own_labels), &latency.lengths.of(latency.count));
         all.counter("program_wakeups", "Wake-ups of the program's threads.")
-            .value(&borrowed(&of), latency.count as f64);
+            .value(&borrowed(&own_labels), latency.count as f64);
     }
 }
 
-/// Who kept the program from running.
+/// The culprits that kept the program from running.
 fn interferers(all: &mut Families, times: &ThreadTimes, with: &dyn Fn(&[Label]) -> Vec<Label>) {
     let lists: [(&str, &str, &[Interferer]); 2] = [
         (
@@ -276,43 +279,43 @@ fn interferers(all: &mut Families, times: &ThreadTimes, with: &dyn Fn(&[Label]) 
     ];
     for (name, help, list) in lists {
         let family = all.counter(name, help);
-        for it in list {
-            let labels = with(&[("by", it.name.clone()), ("by_pid", pid(it.pid))]);
-            family.time(&borrowed(&labels), it.time);
+        for culprit in list {
+            let labels = with(&[("by", culprit.name.clone()), ("by_pid", pid(culprit.pid))]);
+            family.time(&borrowed(&labels), culprit.time);
         }
     }
 }
 
-/// What repeats.
+/// The periodic sources.
 fn beats_of(all: &mut Families, beats: &[BeatLine]) {
-    let labels = |it: &BeatLine| {
+    let labels = |beat: &BeatLine| {
         vec![
-            ("name", it.name.clone()),
-            ("pid", pid(it.pid)),
-            ("cpus", it.cpus.to_string()),
+            ("name", beat.name.clone()),
+            ("pid", pid(beat.pid)),
+            ("cpus", beat.cpus.to_string()),
         ]
     };
     let family = all.gauge("beat_period_seconds", "Period of a periodic source.");
-    for it in beats {
-        family.value(&borrowed(&labels(it)), it.rhythm.period / 1e9);
+    for beat in beats {
+        family.value(&borrowed(&labels(beat)), beat.rhythm.period / 1e9);
     }
     let family = all.gauge(
         "beat_duration_seconds",
         "Length of a beat's events: the median, what 99 of 100 stay below, the longest.",
     );
-    for it in beats {
-        family.lengths(&borrowed(&labels(it)), &it.lengths.of(it.rhythm.seen));
+    for beat in beats {
+        family.lengths(&borrowed(&labels(beat)), &beat.lengths.of(beat.rhythm.seen));
     }
     let family = all.gauge(
         "beat_time_ratio",
         "Time of a beat's events as a share of its CPUs' time.",
     );
-    for it in beats {
-        family.value(&borrowed(&labels(it)), it.share);
+    for beat in beats {
+        family.value(&borrowed(&labels(beat)), beat.share);
     }
 }
 
-/// The tick's bill.
+/// The cost of the tick.
 fn ticks(all: &mut Families, bill: &TickBill) {
     if let Some(hz) = bill.hz_configured {
         all.gauge(
@@ -322,16 +325,16 @@ fn ticks(all: &mut Families, bill: &TickBill) {
         .value(&[], f64::from(hz));
     }
     let family = all.counter("ticks", "Timer ticks.");
-    for it in &bill.cpus {
-        family.value(&[("cpu", &it.cpu.to_string())], it.all.count as f64);
+    for cpu in &bill.cpus {
+        family.value(&[("cpu", &cpu.cpu.to_string())], cpu.all.count as f64);
     }
     let family = all.gauge(
         "tick_rate_hertz",
         "The tick rate, measured while it ticked.",
     );
-    for it in &bill.cpus {
-        if let Some(frequency) = &it.frequency {
-            family.value(&[("cpu", &it.cpu.to_string())], frequency.hz);
+    for cpu in &bill.cpus {
+        if let Some(frequency) = &cpu.frequency {
+            family.value(&[("cpu", &cpu.cpu.to_string())], frequency.hz);
         }
     }
     if let Some(cost) = &bill.cost {
@@ -345,9 +348,9 @@ fn ticks(all: &mut Families, bill: &TickBill) {
     }
 }
 
-/// What the kernel's own counters show, beside what ran.
-fn accounting(all: &mut Families, it: &Statement) {
-    let Some(check) = &it.accounting else {
+/// The kernel's own counters next to the traced time.
+fn accounting(all: &mut Families, statement: &Statement) {
+    let Some(check) = &statement.accounting else {
         return;
     };
     let family = all.gauge("cpu_shown_busy_ratio", "Busy time as top shows it.");
@@ -362,21 +365,26 @@ fn accounting(all: &mut Families, it: &Statement) {
     }
 }
 
-/// What could not be seen, what was found, and what watching cost.
-fn quality(all: &mut Families, it: &Statement) {
+/// Limitations, lost events, findings and the cost of observing.
+fn quality(all: &mut Families, statement: &Statement) {
     all.gauge("limitations", "How many things could not be seen.")
-        .value(&[], it.coverage.limitations.len() as f64);
+        .value(&[], statement.coverage.limitations.len() as f64);
     let family = all.counter("lost_events", "Events that were lost, their time counted.");
-    // How many of the whole's were lost in a part of a recording is not known.
-    for loss in it.coverage.lost.iter().filter(|_| it.part.is_none()) {
+    // The number of events lost within a part of a recording is unknown.
+    for loss in statement
+        .coverage
+        .lost
+        .iter()
+        .filter(|_| statement.part.is_none())
+    {
         family.value(&[("cpu", &loss.cpu.to_string())], loss.events as f64);
     }
     let family = all.gauge("findings", "Findings, by severity.");
     for severity in [Severity::Note, Severity::Warning, Severity::Serious] {
-        let count = it
+        let count = statement
             .findings
             .iter()
-            .filter(|it| it.severity == severity)
+            .filter(|finding| finding.severity == severity)
             .count();
         family.value(&[("severity", &serde_word(&severity))], count as f64);
     }
@@ -384,12 +392,12 @@ fn quality(all: &mut Families, it: &Statement) {
         "own_cpu_seconds",
         "CPU time of ticktax itself, its probes left out.",
     )
-    .time(&[], it.cost.cpu);
+    .time(&[], statement.cost.cpu);
     all.gauge("own_memory_bytes", "Most memory that ticktax held.")
-        .value(&[], it.cost.memory_bytes as f64);
+        .value(&[], statement.cost.memory_bytes as f64);
     all.counter("own_events", "Tracepoint hits that ran the tracer.")
-        .value(&[], it.cost.events as f64);
-    if let Some(tracer) = it.cost.tracer {
+        .value(&[], statement.cost.events as f64);
+    if let Some(tracer) = statement.cost.tracer {
         all.counter(
             "own_tracer_seconds",
             "CPU time inside the tracer's programs.",
@@ -398,20 +406,20 @@ fn quality(all: &mut Families, it: &Statement) {
     }
 }
 
-/// A class, as JSON writes it.
+/// The name of a class in JSON.
 fn class_word(class: Class) -> String {
     class.name().to_owned()
 }
 
-/// The word that JSON has for it.
-fn serde_word(it: &impl serde::Serialize) -> String {
-    match serde_json::to_value(it) {
+/// The name of a unit variant in JSON.
+fn serde_word(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
     }
 }
 
-/// A process id as a label; empty, which Prometheus takes for absent, where there is none.
+/// A pid as a label. Without a pid it is empty, which Prometheus treats as absent.
 fn pid(pid: Option<i32>) -> String {
     pid.map_or_else(String::new, |pid| pid.to_string())
 }
@@ -424,9 +432,13 @@ fn borrowed(labels: &[Label]) -> Vec<(&'static str, &str)> {
 }
 
 impl Family {
-    /// The median, the 99th percentile and the longest, those that are known.
-    fn lengths(&mut self, labels: &[(&'static str, &str)], of: &Intervals) {
-        for (quantile, value) in [("0.5", of.median), ("0.99", of.p99), ("1", of.max)] {
+    /// Adds the median, 99th percentile and maximum, as far as they are known.
+    fn lengths(&mut self, labels: &[(&'static str, &str)], intervals: &Intervals) {
+        for (quantile, value) in [
+            ("0.5", intervals.median),
+            ("0.99", intervals.p99),
+            ("1", intervals.max),
+        ] {
             if let Some(value) = value {
                 let mut labels = labels.to_vec();
                 labels.push(("quantile", quantile));

@@ -1,11 +1,12 @@
-//! A recording as a trace for [Perfetto](https://ui.perfetto.dev): a track a CPU and a thread, spans
-//! as slices, wake-ups with a flow to where the woken thread ran, beats and limitations as events with
-//! annotations.
+//! A recording as a trace for [Perfetto](https://ui.perfetto.dev). Each CPU and thread has a track,
+//! and spans are slices. Wake-ups have a flow to the run of the woken thread. Periodic sources and
+//! limitations are events with annotations.
 //!
-//! Rows of a CPU come in the order in which they ended, so what interrupted comes before what it
-//! interrupted. A reader sorts events by time, and keeps the order of those at the same time: so the
-//! rows of a CPU are held until the thread or idling below them ends, and written from the outside in.
-//! What is held is bounded; times are on `CLOCK_MONOTONIC` of the machine that was watched.
+//! Rows of a CPU arrive in the order of their ends, so an interrupt arrives before the span that it
+//! interrupted. Perfetto sorts events by time, but keeps the order of events with equal times. Rows
+//! of a CPU are therefore held until the thread or idle span below them ends, and then written from
+//! the outermost to the innermost. The number of held rows is bounded. Times are on
+//! `CLOCK_MONOTONIC` of the recorded machine.
 
 mod proto;
 #[cfg(test)]
@@ -29,38 +30,38 @@ use proto::{
     TrackDescriptor, TrackEvent,
 };
 
-/// The track above those of the CPUs.
+/// The parent of the CPU tracks.
 const CPUS: u64 = 1;
-/// The track of what is about the whole recording.
+/// The track of events about the whole recording.
 const RECORDING: u64 = 2;
-/// Rows of a CPU that are held at most. Beyond, they are written as they are: only slices that begin
-/// at the same ns may then be shown the wrong way round.
+/// Maximum number of held rows per CPU. Beyond it, they are written early. Perfetto may then show
+/// slices that start at the same nanosecond in the wrong order.
 const HELD: usize = 1 << 16;
-/// Bytes that are gathered before they are written.
+/// Number of bytes to buffer before a write.
 const BUFFER: usize = 1 << 16;
 
-/// A trace in the making.
+/// A trace under construction.
 #[derive(Debug)]
 pub struct Perfetto<W> {
     out: W,
     buffer: Vec<u8>,
-    /// The first error; nothing is written after it.
+    /// The first error. Nothing is written after it.
     error: Option<io::Error>,
     declared: HashSet<u64>,
-    /// Of each CPU, the rows above a thread or idling that has not ended.
+    /// For each CPU, the rows above a thread or idle span that has not ended.
     held: HashMap<Cpu, Vec<Span>>,
-    /// Of each thread, the wait that ended last, until the thread's next span is known.
+    /// For each thread, its last wait, until the thread's next span arrives.
     waits: HashMap<i32, Span>,
     wake_ups: WakeUps,
     flows: u64,
-    /// When the first row began.
+    /// Start of the first row.
     begin: Option<Nanos>,
-    /// Sums that are in no slice.
+    /// Number of sums that no slice represents.
     sums: u64,
 }
 
 impl<W: Write> Perfetto<W> {
-    /// A trace that goes to `out`.
+    /// Starts a trace that is written to `out`.
     pub fn new(out: W) -> Self {
         Self {
             out,
@@ -76,11 +77,11 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes what is left, and what the document says of the whole recording. Returns how many sums
-    /// are in no slice: a recording that keeps sums has no single spans to show.
+    /// Writes the held rows, and what the document says about the whole recording. Returns the
+    /// number of sums that no slice represents: recordings that keep sums have few or no spans.
     ///
     /// # Errors
-    /// The first that writing met.
+    /// Fails with the first error that writing met.
     pub fn finish(mut self, sources: &SourceTable, document: &Document) -> io::Result<u64> {
         let held = std::mem::take(&mut self.held);
         for (cpu, spans) in held {
@@ -127,10 +128,10 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes spans of a CPU, those outside before those within them.
+    /// Writes spans of a CPU, outer spans first.
     fn nested(&mut self, sources: &SourceTable, cpu: Cpu, mut spans: Vec<Span>) {
         let track = self.cpu_track(cpu);
-        // Of two with the same times, the one that came later was interrupted by the other.
+        // If two spans have equal times, the one that arrived later was interrupted by the other.
         spans.reverse();
         spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end())));
         let mut open: Vec<Nanos> = Vec::new();
@@ -154,10 +155,10 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// Writes the wake-up that led to a thread's `span` on the track of the CPU that it came from.
+    /// Writes the wake-up that led to a thread's `span`, on the track of the CPU where it happened.
     /// Returns its flow.
     fn woke(&mut self, sources: &SourceTable, thread: &Thread, span: &Span) -> Option<u64> {
-        let by = self.wake_ups.that_led_to(thread.tid, span)?;
+        let by = self.wake_ups.take_waker(thread.tid, span)?;
         self.flows += 1;
         let flow = self.flows;
         let event = TrackEvent {
@@ -175,8 +176,8 @@ impl<W: Write> Perfetto<W> {
         Some(flow)
     }
 
-    /// Writes a thread's time on its own track as well, after the wait that ended with it. Returns
-    /// the flow that goes from there to the CPU: of the wake-up where there was one, else of the
+    /// Also writes a thread's run on the thread's track, after the wait that preceded it. Returns
+    /// the flow to the CPU's track: that of the wake-up if there was one, otherwise that of the
     /// wait.
     fn ran(&mut self, sources: &SourceTable, span: &Span) -> Option<u64> {
         let source = sources.get(span.source);
@@ -227,7 +228,7 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes a gap or stolen time, which lie across what ran, on a track beside the CPU's.
+    /// Writes a gap or stolen time on a separate track, because it overlaps the spans of the CPU.
     fn aside(&mut self, sources: &SourceTable, span: &Span) {
         let source = sources.get(span.source);
         let cpu = u64::from(span.cpu.0);
@@ -247,7 +248,8 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes a frame of a paced loop, which lies across what ran, on a track beside the CPU's.
+    /// Writes a frame of a paced loop on a separate track, because it overlaps the spans of the
+    /// CPU.
     fn frame(&mut self, sources: &SourceTable, frame: &PacedFrame) {
         let span = &frame.span;
         self.begin = Some(self.begin.map_or(span.start, |begin| begin.min(span.start)));
@@ -270,14 +272,14 @@ impl<W: Write> Perfetto<W> {
         self.slice(track, span, event);
     }
 
-    /// Writes what is about the whole recording, at its begin.
+    /// Writes the events about the whole recording, at its start.
     fn about(&mut self, document: &Document) {
         self.declare(TrackDescriptor {
             uuid: Some(RECORDING),
             name: Some("ticktax".to_owned()),
             ..TrackDescriptor::default()
         });
-        let (beats, limitations) = of_recording(document);
+        let (beats, limitations) = recording_wide(document);
         for beat in beats {
             let annotations = [
                 ("period_ns", format!("{:.0}", beat.rhythm.period)),
@@ -349,7 +351,7 @@ impl<W: Write> Perfetto<W> {
         track
     }
 
-    /// Declares a track, the first time that it is named.
+    /// Declares a track when it is first used.
     fn declare(&mut self, track: TrackDescriptor) {
         if self.declared.insert(track.uuid.unwrap_or_default()) {
             self.packet(TracePacket {
@@ -387,7 +389,7 @@ impl<W: Write> Perfetto<W> {
             trusted_packet_sequence_id: Some(1),
             ..packet
         };
-        // A trace of one packet; written one after the other they are one trace. A `Vec` grows.
+        // A trace with one packet. Concatenated traces form one trace, and a `Vec` grows as needed.
         let trace = Trace {
             packet: vec![packet],
         };
@@ -418,14 +420,14 @@ impl<W: Write> RowSink for Perfetto<W> {
     }
 }
 
-/// What a document says of a whole recording: its beats, and what could not be seen.
-fn of_recording(document: &Document) -> (&[BeatLine], &[Limitation]) {
+/// The part of a document about the whole recording: periodic sources and limitations.
+fn recording_wide(document: &Document) -> (&[BeatLine], &[Limitation]) {
     match document {
-        Document::Statement(it) => {
-            let beats = it.beats.as_ref().map_or(&[][..], |beats| &beats.beats);
-            (beats, &it.coverage.limitations)
+        Document::Statement(content) => {
+            let beats = content.beats.as_ref().map_or(&[][..], |beats| &beats.beats);
+            (beats, &content.coverage.limitations)
         }
-        Document::Pace(it) => (&[], &it.limitations),
+        Document::Pace(content) => (&[], &content.limitations),
         _ => (&[], &[]),
     }
 }

@@ -1,7 +1,8 @@
-//! Documents as pages of text.
+//! Renders documents as pages of text.
 //!
-//! The first screen of a statement is the answer (`screen`). Its sections are the proof: where the time went, CPU by
-//! CPU, what a program lost to gaps, what could not be seen, and whether the books balance.
+//! The first screen of a statement is the answer (`screen`). The other sections are the evidence:
+//! the CPU time by account and by CPU, the gaps of a probe, the limitations, and the balance of the
+//! accounts.
 
 mod accounting;
 mod accounts;
@@ -38,14 +39,13 @@ pub(crate) use beats::with_interval;
 use block::Written;
 pub(crate) use case::{ends as case_ends, number as case_number, words as published_words};
 pub(crate) use kernels::title as kernel_table_title;
-pub(crate) use prediction::{in_words as predicted_value, name as prediction_name};
+pub(crate) use prediction::{measure_text as predicted_value, name as prediction_name};
 
 pub use beats::beat_news;
 pub use glance::glance;
 pub use incident::{incident_line, not_kept_line};
 pub use pace::pace_line;
 
-/// The text sink.
 pub(crate) struct Text;
 
 impl DocumentSink for Text {
@@ -66,21 +66,21 @@ impl DocumentSink for Text {
     }
 }
 
-/// A document that has a page of text.
+/// A document that can be rendered as a page of text.
 trait Paged {
-    /// The page, with a line break at the end.
+    /// Renders the page. It ends with a line break.
     fn page(&self, style: &TextStyle) -> Written;
 }
 
-/// Declares a module for the pages of each module of documents, and [`page`].
+/// Declares a module of pages for each module of documents, and the function [`page`].
 macro_rules! pages {
     ($($module:ident { $($kind:ident $name:literal $about:literal $content:ident;)+ })+) => {
         $(mod $module;)+
 
-        /// The page of a document.
+        /// Renders any document as a page of text.
         pub(crate) fn page(document: &Document, style: &TextStyle) -> Written {
             match document {
-                $($(Document::$kind(it) => it.page(style),)+)+
+                $($(Document::$kind(document) => document.page(style),)+)+
             }
         }
     };
@@ -88,21 +88,21 @@ macro_rules! pages {
 
 ticktax_model::each_document!(pages);
 
-/// How a page of text is to look.
+/// How to render a page of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextStyle {
-    /// Whether escape codes for colours and bold type may be used.
+    /// Whether to use escape codes for colours and bold type.
     pub colour: bool,
-    /// Columns that a line may have; taken as 40 when it is less, and as 200 when it is more.
+    /// Line width in columns, clamped to 40–200.
     pub width: usize,
-    /// What is shown.
+    /// Which parts of the document to show.
     pub view: View,
-    /// What the first screen counts as one.
+    /// How the first screen groups threads.
     pub grouping: Grouping,
-    /// Whether the first screen explains its words.
+    /// Whether the first screen explains its terms.
     pub explain: bool,
-    /// Whether it is about another machine than the one that reads it, or about a time before this one was started:
-    /// no command names processes then.
+    /// Whether the document describes another machine, or a time before this machine last booted.
+    /// If so, advice does not print commands that name processes.
     pub elsewhere: bool,
 }
 
@@ -120,7 +120,7 @@ impl Default for TextStyle {
     }
 }
 
-/// The groups of accounts that a page shows, in its order.
+/// The groups of accounts on a page, in page order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Programs,
@@ -139,7 +139,7 @@ impl Group {
         Self::Idle,
     ];
 
-    pub(crate) fn of(class: Class) -> Self {
+    pub(crate) fn from_class(class: Class) -> Self {
         match class {
             Class::Program => Self::Programs,
             Class::KernelThread | Class::Irq | Class::Softirq | Class::Nmi => Self::Kernel,
@@ -149,7 +149,7 @@ impl Group {
         }
     }
 
-    /// The heading of its accounts.
+    /// The heading above the group's accounts.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Programs => "Programs",
@@ -160,7 +160,7 @@ impl Group {
         }
     }
 
-    /// The heading of its column.
+    /// The heading of the group's column in a table of CPUs.
     fn word(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -172,7 +172,7 @@ impl Group {
     }
 }
 
-/// How long the recording was on the wall: the longest that any CPU's books were open.
+/// Wall-clock length of the recording: the longest observation of any CPU.
 fn wall(statement: &Statement) -> Nanos {
     statement
         .cpus

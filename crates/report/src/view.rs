@@ -1,16 +1,16 @@
-//! What of a document a page shows: its first screen, chosen sections, or all of it.
+//! Selects the parts of a document to show: the first screen, some sections, or everything.
 
 use ticktax_model::document::DocumentKind;
 
-/// What a page shows.
+/// The parts of a document to show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
     /// The answer, on one screen.
     #[default]
     First,
-    /// These sections.
+    /// Only these sections.
     Only(Sections),
-    /// Everything, legends included.
+    /// Everything, including legends.
     Full,
 }
 
@@ -19,23 +19,23 @@ pub enum View {
 pub enum Section {
     /// Where the CPU time went, and what happened to the watched program.
     Time,
-    /// What the probe lost, and to what.
+    /// The gaps of a probe and their causes.
     Noise,
-    /// What delayed packets.
+    /// The steps that delayed packets.
     Net,
-    /// What repeats.
+    /// Periodic sources.
     Repeats,
-    /// The tick's bill.
+    /// The cost of the timer tick.
     Tick,
-    /// The kernel's counters beside what was traced.
+    /// The kernel's counters compared with traced times.
     Accounting,
-    /// What is configured and not in effect.
+    /// Settings that are configured but not in effect.
     Findings,
     /// The frames of a paced loop.
     Frames,
-    /// What could not be seen, what observing cost, and the books.
+    /// Limitations, the cost of observing, and whether the accounts balance.
     Limits,
-    /// What the words and columns mean.
+    /// The meaning of terms and columns.
     Legend,
 }
 
@@ -53,7 +53,7 @@ impl Section {
         Self::Limits,
         Self::Legend,
     ];
-    /// Those of a statement, in its order.
+    /// Sections of a statement, in page order.
     const STATEMENT: &[Self] = &[
         Self::Time,
         Self::Noise,
@@ -66,15 +66,15 @@ impl Section {
         Self::Legend,
     ];
 
-    /// Those of a page about beats.
+    /// Sections of a page about periodic sources.
     const BEATS: &[Self] = &[Self::Repeats, Self::Limits, Self::Legend];
-    /// Those of a page about a paced loop.
+    /// Sections of a page about a paced loop.
     const PACE: &[Self] = &[Self::Frames, Self::Accounting, Self::Limits, Self::Legend];
 
-    /// Those of a page about what changed.
+    /// Sections of a page about changes.
     const CHANGES: &[Self] = &[Self::Time, Self::Repeats, Self::Tick, Self::Legend];
 
-    /// The sections of such documents; none where the page has only one.
+    /// The sections of documents of this kind. Empty if their page has only one.
     pub fn of(kind: DocumentKind) -> &'static [Self] {
         match kind {
             DocumentKind::Statement => Self::STATEMENT,
@@ -88,7 +88,7 @@ impl Section {
         }
     }
 
-    /// The word for it on the command line.
+    /// The section's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -104,7 +104,7 @@ impl Section {
         }
     }
 
-    /// What it holds, for the help.
+    /// A description of the section, for the help.
     pub fn about(self) -> &'static str {
         match self {
             Self::Time => "Where the CPU time went; what happened to the watched program",
@@ -128,14 +128,14 @@ impl Section {
 pub struct Sections(u16);
 
 impl Sections {
-    /// The first of them that pages about such documents lack.
+    /// The first of these sections that documents of this kind do not have.
     pub fn missing_in(self, kind: DocumentKind) -> Option<Section> {
-        let there = Section::of(kind);
+        let available = Section::of(kind);
         let mut all = Section::ALL.iter().copied();
-        all.find(|&section| self.has(section) && !there.contains(&section))
+        all.find(|&section| self.has(section) && !available.contains(&section))
     }
 
-    /// Whether the section is one of them.
+    /// Whether the set contains a section.
     pub fn has(self, section: Section) -> bool {
         self.0 & (1 << section as u16) != 0
     }
@@ -148,23 +148,23 @@ impl FromIterator<Section> for Sections {
     }
 }
 
-/// What the first screen counts as one.
+/// How the first screen groups threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Grouping {
-    /// All processes of one name.
+    /// All processes with the same name.
     #[default]
     Name,
     /// Each process.
     Process,
-    /// Each thread's name within a process.
+    /// Threads with the same name within a process.
     Thread,
 }
 
 impl Grouping {
-    /// All of them.
+    /// All groupings.
     pub const ALL: &[Self] = &[Self::Name, Self::Process, Self::Thread];
 
-    /// The word for it on the command line.
+    /// The grouping's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -175,7 +175,7 @@ impl Grouping {
 }
 
 impl View {
-    /// Whether such a section is shown in full.
+    /// Whether a section is shown in full.
     pub(crate) fn shows(self, section: Section) -> bool {
         match self {
             Self::First => false,
@@ -184,12 +184,12 @@ impl View {
         }
     }
 
-    /// Such legends as belong below a first screen.
+    /// Only legends, as shown below a first screen.
     pub(crate) fn legends() -> Self {
         Self::Only(Sections::from_iter([Section::Legend]))
     }
 
-    /// Whether nothing but legends is asked for.
+    /// Whether only legends are shown.
     pub(crate) fn is_legend_only(self) -> bool {
         self == Self::legends()
     }

@@ -1,22 +1,22 @@
-//! Which wake-up led to which run of a thread, from rows as they come.
+//! Matches wake-ups with the runs of threads that they led to, as rows arrive.
 
 use std::collections::HashMap;
 
 use ticktax_model::recording::{Edge, Effect};
 use ticktax_model::{Nanos, Span};
 
-/// The wake-ups whose runs have not come yet.
+/// Wake-ups whose runs have not arrived yet.
 #[derive(Debug, Default)]
 pub(crate) struct WakeUps {
-    /// Of each thread, the latest wake-up, until the thread's next span is known.
+    /// For each thread, its latest wake-up, until the thread's next span arrives.
     woken: HashMap<i32, Span>,
-    /// When each thread's latest span began.
+    /// For each thread, the start of its latest span.
     ran: HashMap<i32, Nanos>,
 }
 
 impl WakeUps {
-    /// Keeps a wake-up until the span that it led to. One that comes after that span, from another
-    /// CPU, is left out: it must not seem to lead to the span after.
+    /// Keeps a wake-up until the span that it led to. A wake-up that arrives after that span, from
+    /// another CPU, is ignored, because it would seem to lead to the next span.
     pub(crate) fn edge(&mut self, edge: &Edge) {
         if let Effect::Woke(tid) = edge.effect
             && self.ran.get(&tid).is_none_or(|ran| *ran < edge.span.start)
@@ -25,8 +25,8 @@ impl WakeUps {
         }
     }
 
-    /// The wake-up that led to a thread's `span`, as a span of length 0 of what woke it.
-    pub(crate) fn that_led_to(&mut self, tid: i32, span: &Span) -> Option<Span> {
+    /// The wake-up that led to a thread's `span`, as a zero-length span of its source.
+    pub(crate) fn take_waker(&mut self, tid: i32, span: &Span) -> Option<Span> {
         self.ran.insert(tid, span.start);
         let woken = self.woken.remove(&tid);
         woken.filter(|by| by.start <= span.start)

@@ -1,11 +1,11 @@
-//! What is to come: a heap for each CPU, and the order of the CPUs' next events.
+//! Upcoming events: a heap for each CPU, and the order of the CPUs' next events.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ticktax_model::Nanos;
 
-/// Events to come, earliest first; at one time, in the order in which they were put in.
+/// Upcoming events, earliest first. Events at the same time keep their order of insertion.
 #[derive(Debug)]
 pub(crate) struct Agenda<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
@@ -47,7 +47,7 @@ impl<T: Copy> Agenda<T> {
         }
     }
 
-    /// Enters an event for `key`: a time in ns, or the number of a tick.
+    /// Inserts an event with `key`: a time in ns, or a tick number.
     pub(crate) fn push(&mut self, key: i64, event: T) {
         self.heap.push(Reverse(Entry {
             key,
@@ -57,12 +57,12 @@ impl<T: Copy> Agenda<T> {
         self.entered += 1;
     }
 
-    /// The key of the first; the largest there is where there is none.
+    /// Key of the first event; `i64::MAX` if there is none.
     pub(crate) fn first(&self) -> i64 {
         self.heap.peek().map_or(i64::MAX, |first| first.0.key)
     }
 
-    /// Takes out the first if its key is at most `key`.
+    /// Removes the first event if its key is at most `key`.
     pub(crate) fn pop(&mut self, key: i64) -> Option<T> {
         if self.first() > key {
             return None;
@@ -71,11 +71,11 @@ impl<T: Copy> Agenda<T> {
     }
 }
 
-/// The time of each CPU's next event, and whose is first: a tree of matches, so that a change costs
-/// one match for each doubling of the number of CPUs. At one time the lower CPU goes first.
+/// Time of each CPU's next event, as a tournament tree. A change costs one comparison per doubling
+/// of the number of CPUs. At equal times, the lower CPU comes first.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// The winner of each match; the root is at 1, the CPUs' own times follow the matches.
+    /// Winner of each match. The root is at 1; the CPUs' own times follow the matches.
     tree: Vec<(Nanos, usize)>,
     leaves: usize,
 }
@@ -104,7 +104,7 @@ impl Order {
         }
     }
 
-    /// The first event: when, and on which CPU.
+    /// Time and CPU of the first event.
     pub(crate) fn first(&self) -> (Nanos, usize) {
         self.tree[1]
     }
@@ -117,7 +117,7 @@ mod tests {
     use ticktax_model::Nanos;
 
     #[test]
-    fn events_of_one_time_come_in_the_order_of_entry() {
+    fn simultaneous_events_keep_their_order_of_insertion() {
         let mut agenda = Agenda::new();
         for (key, event) in [(5, 'c'), (3, 'a'), (5, 'd'), (3, 'b')] {
             agenda.push(key, event);
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_is_the_least(times in prop::collection::vec((0_usize..13, 0_i64..50), 1..200)) {
+        fn the_first_event_is_the_earliest(times in prop::collection::vec((0_usize..13, 0_i64..50), 1..200)) {
             let mut order = Order::new(13);
             let mut all = [Nanos::MAX; 13];
             for (cpu, at) in times {

@@ -1,27 +1,28 @@
-//! What walking over objects costs a cache: lines touched, and when they no longer stay.
+//! Cache misses of a walk over objects: the lines touched, and how many of them stay cached.
 
 use std::collections::BTreeSet;
 
-/// Objects that a walk touches one after another.
+/// Objects that a walk touches in turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// For each object of an item, how far apart two of them lie, and the offsets touched within.
+    /// For each kind of object of an item: the distance between two of them, and the offsets
+    /// touched within one.
     pub objects: Vec<(u64, Vec<u64>)>,
 }
 
-/// A set-associative cache that replaces what was used longest ago.
+/// A set-associative cache that replaces the least recently used line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// The length of a line in bytes, above 0.
+    /// Length of a line in bytes, above 0.
     pub line: u64,
-    /// Lines in a set, above 0.
+    /// Number of lines per set, above 0.
     pub ways: u64,
 }
 
 impl Layout {
-    /// The lines of `line` bytes that one item touches, where its objects begin on a line.
+    /// Number of lines of `line` bytes that one item touches, if its objects start on a line.
     pub fn lines(&self, line: u64) -> u64 {
         let lines = self.objects.iter().map(|(_, offsets)| {
             let lines: BTreeSet<u64> = offsets.iter().map(|offset| offset / line).collect();
@@ -30,8 +31,8 @@ impl Layout {
         lines.sum()
     }
 
-    /// The numbers of the lines that `items` items touch, in the order of the walk. Each kind of
-    /// object has an array of its own, which begins where the last one ends.
+    /// Numbers of the lines that `items` items touch, in the order of the walk. Each kind of object
+    /// has an array, which starts where the previous one ends.
     fn walk(&self, items: u64, line: u64) -> Vec<u64> {
         let mut starts = Vec::new();
         let mut start = 0;
@@ -51,8 +52,8 @@ impl Layout {
         (0..items).flat_map(item).collect()
     }
 
-    /// The lines that a second walk over `items` items finds missing in `cache`: those of sets
-    /// that have to hold more than they can.
+    /// Number of lines that a second walk over `items` items finds missing in `cache`: those in
+    /// sets that exceed their capacity.
     pub fn misses(&self, items: u64, cache: &Cache) -> u64 {
         let sets = (cache.size / cache.line / cache.ways).max(1);
         let mut load = vec![0_u64; usize::try_from(sets).unwrap_or(1)];
@@ -60,11 +61,11 @@ impl Layout {
         for line in lines {
             load[usize::try_from(line % sets).unwrap_or(0)] += 1;
         }
-        // A cyclic walk over more than a set holds finds each of its lines just replaced.
+        // A cyclic walk over more lines than a set holds always finds the next line just replaced.
         load.into_iter().filter(|&lines| lines > cache.ways).sum()
     }
 
-    /// The most items whose lines all fit in the cache, wherever they lie.
+    /// Maximum number of items whose lines fit in the cache at any location.
     pub fn capacity(&self, cache: &Cache) -> u64 {
         cache.size / cache.line / self.lines(cache.line).max(1)
     }
@@ -90,7 +91,7 @@ mod tests {
         assert_eq!(dense.capacity(&MEGABYTE), 4096);
         assert_eq!(dense.misses(4096, &MEGABYTE), 0);
         assert!(dense.misses(4097, &MEGABYTE) > 0);
-        // Of objects a page apart only one set in 64 is used.
+        // Objects a page apart use only one set in 64.
         let sparse = Layout {
             objects: vec![(4096, vec![0])],
         };
@@ -101,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn more_items_never_miss_less(
+        fn more_items_never_have_fewer_misses(
             stride in 1_u64..40, offsets in prop::collection::vec(0_u64..2048, 1..5), n in 1_u64..2000
         ) {
             let layout = Layout { objects: vec![(stride * 64, offsets)] };

@@ -1,8 +1,8 @@
-//! Clock-event devices, and the grids of instants that they tick on.
+//! Clock-event devices and their tick grids.
 //!
-//! A device counts its own input clock, so a tick is not 1/HZ long but a whole number of input
-//! periods. The grid of its ticks is kept in fixed point: the time of any tick, and the tick of any
-//! time, cost a multiplication, which is what lets the engine skip ticks that change nothing.
+//! A device counts its own input clock, so a tick is not exactly 1/HZ long but a whole number of
+//! input periods. The grid of its ticks is stored in fixed point. Converting between tick numbers
+//! and times costs one multiplication, which lets the engine skip ticks that change nothing.
 
 use ticktax_model::Nanos;
 
@@ -11,27 +11,27 @@ use crate::fixed::narrow;
 /// Input frequency of the i8254 interval timer, in Hz (`PIT_TICK_RATE`, `include/linux/timex.h`).
 pub const PIT_HZ: u64 = 1_193_182;
 
-/// What interrupts a CPU periodically.
+/// A device that interrupts a CPU periodically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The i8254 counts `LATCH = (PIT_HZ + HZ/2) / HZ` input periods to a tick (`LATCH`,
-    /// `include/linux/jiffies.h`). 16 bits wide: 19 Hz is the slowest tick.
+    /// The i8254 counts `LATCH = (PIT_HZ + HZ/2) / HZ` input periods per tick (`LATCH`,
+    /// `include/linux/jiffies.h`). It is 16 bits wide, so 19 Hz is the slowest tick rate.
     Pit,
-    /// A local APIC timer, whose count is what its bus clock makes of a tick, truncated
+    /// A local APIC timer. Its count per tick is truncated to whole periods of its bus clock
     /// (`calibrate_APIC_clock`, `arch/x86/kernel/apic/apic.c`).
     Lapic {
         /// Frequency of its input, in Hz.
         bus_hz: u64,
-        /// What its input is divided by before counting: 1 to 128, 16 in Linux.
+        /// Divisor of its input: 1 to 128, 16 in Linux.
         divisor: u64,
     },
-    /// Programmed to an absolute time for every tick, so that rounding never adds up: a tick is
-    /// 1/HZ long (`lapic_next_deadline`).
+    /// Programmed to an absolute time for every tick, so that rounding errors do not add up: a tick
+    /// is 1/HZ long (`lapic_next_deadline`).
     TscDeadline,
 }
 
 impl Device {
-    /// Every device, as it is where no more is said.
+    /// All devices, with default settings.
     pub const ALL: [Self; 3] = [
         Self::Pit,
         Self::TscDeadline,
@@ -41,7 +41,7 @@ impl Device {
         },
     ];
 
-    /// The word for it in scenarios and on the command line, whatever its own settings are.
+    /// Name in scenarios and on the command line, without its settings.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Pit => "pit",
@@ -50,14 +50,14 @@ impl Device {
         }
     }
 
-    /// The input periods to a tick and the frequency they are counted at; `None` where the device
-    /// cannot tick at `hz`.
+    /// Number of input periods per tick, and their frequency. `None` if the device cannot tick at
+    /// `hz`.
     fn count(self, hz: u64) -> Option<(u64, u64)> {
         let (count, rate) = match self {
             Self::Pit => ((PIT_HZ + hz / 2).checked_div(hz)?, PIT_HZ),
             Self::Lapic { bus_hz, divisor } => {
                 let rate = bus_hz.checked_div(divisor)?;
-                // In units of the undivided input, so that the rate stays exact.
+                // In periods of the undivided input, so that the rate stays exact.
                 return match rate.checked_div(hz)? {
                     0 => None,
                     count => Some((count * divisor, bus_hz)),
@@ -69,9 +69,9 @@ impl Device {
         fits.then_some((count, rate))
     }
 
-    /// The grid of this device's ticks at `hz`, whose first tick is at `origin`. Its clock is fast
-    /// by `drift_ppb` billionths, so that its ticks are that much shorter. `None` where the device
-    /// cannot tick at `hz`.
+    /// The grid of this device's ticks at `hz`, with the first tick at `origin`. Its clock runs too
+    /// fast by `drift_ppb` parts per billion, which shortens the ticks accordingly. `None` if the
+    /// device cannot tick at `hz`.
     pub fn grid(self, hz: u64, origin: Nanos, drift_ppb: i64) -> Option<Grid> {
         let (count, rate) = self.count(hz)?;
         let billion = 1_000_000_000_u128;
@@ -91,17 +91,18 @@ impl Device {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     origin: Nanos,
-    /// In 2^-32 ns; off by at most half of that, which is 1 ns after 8 · 10^9 ticks.
+    /// In 2^-32 ns. The error is at most half of that unit, which adds up to 1 ns after 8 · 10^9
+    /// ticks.
     step: u64,
-    /// 2^95 / `step`, so that a time is divided by multiplying.
+    /// 2^95 / `step`, which replaces a division by a multiplication.
     inverse: u64,
 }
 
 impl Grid {
-    /// The shortest step, as a number of 2^-32 ns: 1 µs.
+    /// Shortest step, in 2^-32 ns: 1 µs.
     const SHORTEST: u64 = 1_000 << 32;
 
-    /// A grid with a step in 2^-32 ns; `None` where it is shorter than 1 µs.
+    /// A grid with a step in 2^-32 ns; `None` if it is shorter than 1 µs.
     fn new(origin: Nanos, step: u64) -> Option<Self> {
         let inverse = u64::try_from((1_u128 << 95) / u128::from(step.max(1))).ok()?;
         (step >= Self::SHORTEST).then_some(Self {
@@ -120,17 +121,17 @@ impl Grid {
         }
     }
 
-    /// The length of a step, rounded down to ns.
+    /// Length of a step, rounded down to ns.
     pub fn step(&self) -> Nanos {
         Nanos(narrow(i128::from(self.step >> 32)))
     }
 
-    /// The length of a step in ns, for people.
+    /// Length of a step in ns, for display.
     pub fn step_f64(&self) -> f64 {
         self.step as f64 / 4_294_967_296.0
     }
 
-    /// When instant `n` is, to the nearest ns. Before the first for a negative `n`.
+    /// Time of instant `n`, to the nearest ns. A negative `n` gives times before the first.
     pub fn at(&self, n: i64) -> Nanos {
         self.origin
             + Nanos(narrow(
@@ -138,14 +139,15 @@ impl Grid {
             ))
     }
 
-    /// The last instant at or before `t`; -1 where all are later.
+    /// The last instant at or before `t`; -1 if all are later.
     pub fn last_at(&self, t: Nanos) -> i64 {
         let passed = t - self.origin;
         if passed < Nanos::ZERO {
             return -1;
         }
         let guess = narrow((i128::from(passed.0) * i128::from(self.inverse)) >> 63);
-        // The inverse is rounded down, and so is the time of an instant: off by two at most.
+        // The inverse and the times of instants are rounded down, so the guess is off by at most
+        // two.
         let mut n = guess;
         while self.at(n + 1) <= t {
             n += 1;
@@ -158,8 +160,8 @@ impl Grid {
         self.last_at(t - Nanos(1)) + 1
     }
 
-    /// How many whole steps `time` spans, rounded up (`timespec_to_jiffies`,
-    /// `kernel/time/time.c`, which rounds by the real length of a tick).
+    /// Number of steps in `time`, rounded up (`timespec_to_jiffies`, `kernel/time/time.c`, which
+    /// rounds by the real length of a tick).
     pub fn steps_up(&self, time: Nanos) -> i64 {
         let fixed = i128::from(time.0) << 32;
         let step = i128::from(self.step);
@@ -178,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn a_device_rounds_the_tick_to_its_own_clock() {
-        // LATCH 1193 and 11932 input periods of 1/1193182 s.
+    fn devices_round_ticks_to_their_own_clock() {
+        // LATCH: 1193 and 11932 input periods of 1/1193182 s.
         assert_eq!(
             grid(Device::Pit, 1000).at(1_193_182),
             Nanos(1_193_000_000_000)
@@ -192,7 +194,7 @@ mod tests {
             grid(Device::TscDeadline, 300).at(300 * 3600),
             Nanos::from_secs(3600)
         );
-        // 6250.39 counts are 6250: 64 µs short of a second in every second.
+        // 6250.39 counts are truncated to 6250, which is short by 64 µs per second.
         let bus = Device::Lapic {
             bus_hz: 100_006_250,
             divisor: 16,
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_cannot_do_is_no_grid() {
+    fn impossible_rates_have_no_grid() {
         assert!(Device::Pit.grid(18, Nanos::ZERO, 0).is_none());
         assert!(Device::Pit.grid(0, Nanos::ZERO, 0).is_none());
         assert!(Device::Pit.grid(2_000_000, Nanos::ZERO, 0).is_none());
@@ -225,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_tick_of_a_time_is_the_inverse_of_the_time_of_a_tick(
+        fn ticks_and_times_convert_both_ways(
             hz in 19_u64..20_000, n in 0_i64..4_000_000_000, off in 0_i64..50_000, origin in 0_i64..1 << 40
         ) {
             let grid = Device::Pit.grid(hz, Nanos(origin), 0).unwrap();

@@ -1,13 +1,14 @@
-//! The engine: one event after another, in a total order.
+//! The engine, which processes events in a total order.
 //!
-//! Events are ordered by time, then by CPU; on a CPU a tick comes first, then what was entered
-//! first, then the end of whatever runs. Each CPU knows when its next event is, and a tree of
-//! matches knows whose is first.
+//! Events are ordered by time, then by CPU. On one CPU, ticks come first, then agenda entries in
+//! their order of insertion, then the end of the running work. Each CPU knows the time of its next
+//! event, and a tournament tree finds the first of all CPUs.
 //!
 //! # Why it is fast
-//! Ticks are in no queue. A CPU's ticks lie on a [`Grid`](crate::Grid), a sleep that ends at a
-//! tick has that tick's number, and the scheduler says how many ticks it will not act upon. So the
-//! next tick that matters is known, and those before it are counted, charged and emitted together.
+//! Ticks are not queued. A CPU's ticks lie on a [`Grid`](crate::Grid), and a sleep that ends at a
+//! tick stores the tick's number. The scheduler returns the number of ticks that will not change
+//! its decision. The next decisive tick is therefore known, and the ticks before it are counted,
+//! charged and emitted together.
 
 mod follow;
 mod interrupts;
@@ -37,17 +38,17 @@ use crate::task::{Attributes, State, TaskId, TaskReport};
 /// Runs a simulation without keeping its rows.
 ///
 /// # Errors
-/// The setup cannot be run ([`Setup::check`]).
+/// The setup is invalid ([`Setup::check`]).
 pub fn run(setup: &Setup) -> Result<Report, SetupError> {
     setup.check()?;
     Ok(Engine::new(setup, None).run().0)
 }
 
-/// Runs a simulation without keeping its rows; `None` where it takes more than `max_events` events,
-/// which it is given up after. A core simulates some millions of events a second.
+/// Runs a simulation without keeping its rows. Returns `None` if it needs more than `max_events`
+/// events. A core simulates some millions of events per second.
 ///
 /// # Errors
-/// The setup cannot be run ([`Setup::check`]).
+/// The setup is invalid ([`Setup::check`]).
 pub fn run_within(setup: &Setup, max_events: u64) -> Result<Option<Report>, SetupError> {
     setup.check()?;
     let mut engine = Engine::new(setup, None);
@@ -56,11 +57,12 @@ pub fn run_within(setup: &Setup, max_events: u64) -> Result<Option<Report>, Setu
     Ok(is_complete.then(|| engine.close().0))
 }
 
-/// Runs a simulation and hands the rows of its recording to `sink`. The rows of one CPU come in
-/// the order in which they ended. What the rows point into, and the recording's header, come back.
+/// Runs a simulation and passes the rows of its recording to `sink`. The rows of one CPU come in
+/// the order of their ends. Returns the report, the recording's header, and the sources that rows
+/// refer to.
 ///
 /// # Errors
-/// The setup cannot be run ([`Setup::check`]).
+/// The setup is invalid ([`Setup::check`]).
 pub fn record(
     setup: &Setup,
     sink: &mut dyn RowSink,
@@ -77,21 +79,21 @@ pub use follow::{Followed, Frames, follow, frames};
 /// An event in a CPU's agenda.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A task is made.
+    /// A task is created.
     Start(TaskId),
-    /// What a task waits for comes from outside.
+    /// The external event that a task waits for has arrived.
     Arrived(TaskId),
-    /// A task whose timer has gone off is woken late.
+    /// A task is woken late, after its timer has expired.
     Late(TaskId),
-    /// A high-resolution timer goes off.
+    /// A high-resolution timer expires.
     Timer(TaskId),
-    /// A source interrupts.
+    /// A source raises an interrupt.
     Arrival(usize),
-    /// A quota is filled up.
+    /// A quota is refilled.
     Refill(usize),
 }
 
-/// What runs on top of the task, or of idling.
+/// Work that runs on top of the task or of idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Tick,
@@ -100,7 +102,7 @@ pub(crate) enum Work {
     Softirq(usize),
 }
 
-/// Something that interrupted what ran.
+/// An active interruption.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     work: Work,
@@ -119,84 +121,84 @@ impl Frame {
     }
 }
 
-/// A CPU.
+/// State of a CPU.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, and any of them may hold beside the others"
+    reason = "the flags are independent, and any combination is possible"
 )]
 struct CpuState {
     grid: Grid,
-    /// The first tick that has not been.
+    /// First tick that has not happened yet.
     next_tick: i64,
-    /// The next tick that must be looked at; `i64::MAX` where none is known.
+    /// Next tick that must be processed separately; `i64::MAX` if none is known.
     decisive: i64,
     decisive_at: Nanos,
-    /// Whether ticks stand still.
+    /// Whether ticks are stopped.
     off: bool,
     current: Option<TaskId>,
-    /// What the current task is doing.
+    /// Mode of the current task.
     mode: Mode,
-    /// Whether it masks interrupts.
+    /// Whether the current task masks interrupts.
     masked: bool,
-    /// When the current task, or idling, came on the CPU, and what has interrupted it since.
+    /// When the current task or idle time started on the CPU, and the interruptions since.
     base_began: Nanos,
     base_nested: Nanos,
     frames: Vec<Frame>,
-    /// Until when all time has been charged.
+    /// Time up to which everything has been charged.
     stamp: Nanos,
-    /// Sleeps that end at ticks, by number.
+    /// Sleeps that end at ticks, by tick number.
     wheel: Agenda<TaskId>,
-    /// Everything else, by time.
+    /// All other events, by time.
     agenda: Agenda<Event>,
-    /// Sleeps that a tick or another's timer may end from this time on. Their own timers are in the
-    /// agenda; whichever comes second finds them ended.
+    /// Sleeps whose slack has begun, which a tick or another task's timer may end. Their own timers
+    /// are also in the agenda; the later of the two has no effect.
     slack: Agenda<TaskId>,
-    /// When the scheduler wants to be asked without a tick.
+    /// When the scheduler wants to be called without a tick.
     alarm: Nanos,
     tick_pending: bool,
-    /// Sources whose interrupt is pending, a bit each.
+    /// Pending interrupts, one bit per source.
     pending: u64,
     softirqs: u64,
-    /// High-resolution timers that have gone off.
+    /// High-resolution timers that have expired.
     expired: Vec<TaskId>,
     resched: bool,
-    /// The last task here that has a footprint in the cache.
+    /// Last task on this CPU with a footprint in the cache.
     warm: Option<TaskId>,
     report: CpuReport,
 }
 
-/// A task.
+/// State of a task.
 struct Task {
     state: State,
     next_step: usize,
-    /// What is left of the work under way.
+    /// Remaining time of the current work.
     left: Nanos,
-    /// That work, as it was asked for.
+    /// The requested length of that work.
     asked: Option<Nanos>,
-    /// When that work ends, where it ends at a time; `left` is then what it cannot end before.
+    /// End time of the current work, if it ends at a fixed time. `left` is then a lower bound.
     until: Option<Nanos>,
     last_cpu: usize,
     frame_at: Nanos,
-    /// When the frame that begins next is due.
+    /// When the next frame is due.
     due: Nanos,
-    /// The same while a [`Step::Pace`](crate::Step) sleeps that is to spin afterwards.
+    /// Due time during the sleep of a [`Step::Pace`](crate::Step) that spins afterwards.
     paced: Option<Nanos>,
-    /// How much later than its timer the next sleep ends.
+    /// Delay of the next wakeup after its timer.
     late: Nanos,
-    /// When the next step of each [`Step::Every`](crate::Step) is due, by its place.
+    /// Due time of the next step of each [`Step::Every`](crate::Step), by its index.
     every: Vec<Option<Schedule>>,
-    /// When it fell asleep, and until when it asked to sleep.
+    /// When it fell asleep, and the requested end of the sleep.
     slept_at: Nanos,
     asleep_until: Option<Nanos>,
-    /// From when on its timer may go off, and when it does by itself, while it is set.
+    /// Earliest and latest expiry of its timer, while it is set.
     timer: Option<(Nanos, Nanos)>,
     woken_at: Option<Nanos>,
-    /// When it should have gone on.
+    /// When it should have continued.
     due_at: Nanos,
     lateness: Histogram,
     throttled_at: Nanos,
     signals: u64,
-    /// Run time when its memory was last cold, and how much of the refill was charged since.
+    /// CPU time when its memory was last cold, and the refill cost charged since.
     cold_at: Nanos,
     refilled: Nanos,
     chance: Stream,
@@ -235,7 +237,7 @@ struct Engine<'s> {
     chances: Vec<Stream>,
     scheduler: Box<dyn Scheduler>,
     order: Order,
-    /// CPUs that something happened to at this time.
+    /// CPUs affected by the current event.
     touched: Vec<usize>,
     hash: TraceHash,
     events: u64,
@@ -295,7 +297,7 @@ impl<'s> Engine<'s> {
         engine
     }
 
-    /// Enters what begins by itself.
+    /// Inserts the initial events.
     fn enter_all(&mut self) {
         for (place, task) in (0_u32..).zip(&self.setup.tasks) {
             let cpu = self.tasks[place as usize].last_cpu;
@@ -320,7 +322,7 @@ impl<'s> Engine<'s> {
         self.close()
     }
 
-    /// Runs to the end; false where that takes too many events.
+    /// Runs to the end; false if that takes too many events.
     fn go(&mut self) -> bool {
         let end = self.setup.length;
         loop {
@@ -344,7 +346,7 @@ impl<'s> Engine<'s> {
         true
     }
 
-    /// What happens next on `cpu`, and what comes of it at once, there and elsewhere.
+    /// Processes the next event on `cpu` and its immediate effects on all CPUs.
     fn step(&mut self, cpu: usize) {
         self.advance(cpu);
         let state = &mut self.cpus[cpu];
@@ -378,10 +380,10 @@ impl<'s> Engine<'s> {
         }
     }
 
-    /// Charges all time up to the end, and emits what is still under way.
+    /// Charges all time up to the end, and emits what is still running.
     fn close(mut self) -> (Report, Option<SourceTable>) {
         for cpu in 0..self.cpus.len() {
-            // A tick at the very end is no longer part of it.
+            // A tick exactly at the end is not included.
             self.now -= Nanos(1);
             if self.cpus[cpu].stamp <= self.now {
                 self.advance(cpu);
@@ -424,7 +426,7 @@ impl<'s> Engine<'s> {
         };
         *nested += now - frame.began;
         if let Some(recorder) = &mut self.recorder {
-            let source = recorder.ids.of(frame.work);
+            let source = recorder.ids.of_work(frame.work);
             recorder.span(cpu, source, frame.began, now, frame.nested);
         }
     }
@@ -449,7 +451,7 @@ impl CpuState {
     fn new(grid: Grid) -> Self {
         Self {
             grid,
-            // The tick at time 0, or before, is not charged.
+            // A tick at or before time 0 is not charged.
             next_tick: grid.last_at(Nanos::ZERO) + 1,
             decisive: i64::MAX,
             decisive_at: Nanos::MAX,

@@ -1,7 +1,6 @@
-//! Integer arithmetic where a formula asks for real numbers, so that a trace is the same on every
-//! machine.
+//! Integer versions of formulas with real numbers, so that a trace is the same on every machine.
 
-/// The low 64 bits of a product that is known to fit: times are below 292 years.
+/// Low 64 bits of a product that is known to fit: times are below 292 years.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "every product here is a time, and times fit in 63 bits"
@@ -20,7 +19,7 @@ pub(crate) const ONE: u64 = 1 << 32;
 /// ln 2 in 2^-32.
 const LN_2: u64 = 2_977_044_472;
 
-/// `2^-(2^-i)` for i = 1 to 32, in 2^-32: each the square root of the one before.
+/// `2^-(2^-i)` for i = 1 to 32, in 2^-32; each is the square root of the previous one.
 const ROOTS: [u64; 32] = {
     let mut roots = [0; 32];
     let mut root = ONE / 2;
@@ -33,13 +32,13 @@ const ROOTS: [u64; 32] = {
     roots
 };
 
-/// e^(-`numerator`/`denominator`) in 2^-32, for arguments of 0 or more; off by at most 2^-26.
+/// e^(-`numerator`/`denominator`) in 2^-32, for arguments of 0 or more; the error is at most 2^-26.
 pub(crate) fn exp_neg(numerator: i64, denominator: i64) -> u64 {
     let x = (i128::from(numerator.max(0)) << 32) / i128::from(denominator.max(1));
     // 2^-y with y = x / ln 2.
     let y = (x << 32) / i128::from(LN_2);
-    let whole = y >> 32;
-    if whole >= 32 {
+    let integer_part = y >> 32;
+    if integer_part >= 32 {
         return 0;
     }
     let mut result = ONE;
@@ -48,10 +47,10 @@ pub(crate) fn exp_neg(numerator: i64, denominator: i64) -> u64 {
             result = (result * root) >> 32;
         }
     }
-    result >> whole
+    result >> integer_part
 }
 
-/// -ln(`u` / 2^32) in 2^-32, for `u` from 1 to 2^32 - 1; off by at most 2^-18.
+/// -ln(`u` / 2^32) in 2^-32, for `u` from 1 to 2^32 - 1; the error is at most 2^-18.
 pub(crate) fn neg_ln(u: u32) -> u64 {
     let u = u64::from(u.max(1));
     let bits = u64::from(u.ilog2());
@@ -74,7 +73,7 @@ mod tests {
     use super::{ONE, exp_neg, neg_ln, scale};
 
     #[test]
-    fn agrees_with_floating_point() {
+    fn results_agree_with_floating_point() {
         for n in [0, 1, 10, 500, 999, 1000, 5000, 12345, 21000] {
             let exact = (-f64::from(n) / 1000.0).exp();
             let ours = exp_neg(i64::from(n), 1000) as f64 / ONE as f64;

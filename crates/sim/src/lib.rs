@@ -1,10 +1,10 @@
-//! A deterministic model of what a kernel does with CPU time.
+//! A deterministic model of how a kernel spends CPU time.
 //!
-//! Clocks that tick on their own grids, timers that are rounded to ticks, schedulers, interrupts
-//! with mask levels, quotas, queues of packets and caches, with two accountings side by side: to
-//! the ns, and by sampling at the tick. Time is in whole ns, chance comes from a seed, and the same
-//! setup gives the same trace on every machine. What happens is emitted as the rows of a recording,
-//! so that all that analyses a live machine analyses a simulated one, whose truth is known.
+//! It models clocks that tick on separate grids, timers rounded to ticks, schedulers, interrupts
+//! with mask levels, quotas, packet queues and caches. CPU time is accounted both exactly, in ns,
+//! and by sampling at the tick. Time is in whole ns, and randomness comes from a seed, so the same
+//! setup gives the same trace on every machine. Events are emitted as rows of a recording. Every
+//! analysis of a live machine therefore also works on a simulated one, where the truth is known.
 //!
 //! ```
 //! use ticktax_model::Nanos;
@@ -16,8 +16,8 @@
 //! let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(10)));
 //! setup.tasks.push(TaskSpec::new("sampled", vec![sleep, work]));
 //! let report = ticktax_sim::run(&setup)?;
-//! // It works 4 ms of every 20, always after a tick and never through the next: the kernel's
-//! // accounting never sees it.
+//! // It works 4 ms of every 20 ms, always after a tick and never until the next. The kernel's
+//! // tick-based accounting never sees it.
 //! assert_eq!(report.tasks[0].ran, Nanos::from_millis(4 * 500));
 //! assert_eq!(report.tasks[0].sampled, 0);
 //! # Ok::<(), ticktax_sim::SetupError>(())

@@ -1,4 +1,4 @@
-//! A simulated loop, in the words of one that `pace` ran.
+//! Describes a simulated loop like one that `pace` ran.
 
 use ticktax_model::pace::{
     CpuClock, CpuReading, Frame, LoopReport, LoopRun, LoopSpec, PaceRule, SleepMethod, Wakeups,
@@ -17,12 +17,12 @@ struct Rhythm {
     rule: PaceRule,
     period: Nanos,
     sleep: SleepMethod,
-    /// How long before a frame is due it begins to spin, where it sleeps before.
+    /// Time before the due time at which a hybrid starts to spin.
     margin: Option<Nanos>,
 }
 
 impl TaskSpec {
-    /// The time from frame to frame that the task aims at; `None` where it has no rhythm.
+    /// Intended time between two frames; `None` for a task without a rhythm.
     pub fn period(&self) -> Option<Nanos> {
         self.rhythm().map(|rhythm| rhythm.period)
     }
@@ -70,24 +70,26 @@ impl TaskSpec {
     }
 }
 
-/// A system call that counts in this unit.
+/// A method of sleeping whose unit is at most `unit`.
 fn by_unit(unit: Nanos) -> SleepMethod {
-    let units = SleepMethod::ALL.into_iter().filter(|it| it.unit() <= unit);
+    let units = SleepMethod::ALL
+        .into_iter()
+        .filter(|method| method.unit() <= unit);
     // The first of those with the largest unit.
     units
         .rev()
-        .max_by_key(|it| it.unit())
+        .max_by_key(|method| method.unit())
         .unwrap_or(SleepMethod::Nanosleep)
 }
 
-/// What was seen of a task's frames.
+/// Totals of a task's frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FrameSums {
-    /// How many were done.
+    /// Number of completed frames.
     pub(crate) count: i64,
-    /// Their CPU time.
+    /// Total CPU time.
     pub(crate) cpu_time: Nanos,
-    /// Where the last one ended.
+    /// CPU on which the last frame ended.
     pub(crate) last_cpu: usize,
 }
 
@@ -100,8 +102,8 @@ impl FrameSums {
     }
 }
 
-/// How `task` ran, as `pace` tells it of a loop of its own; `None` where the task makes no frames in a
-/// rhythm. The work of a frame is the mean of all.
+/// Report of `task` in the form that `pace` uses for its own loops. `None` if the task has no
+/// rhythmic frames. The work per frame is the mean of all frames.
 pub(crate) fn loop_run(
     setup: &Setup,
     report: &Report,
@@ -122,13 +124,13 @@ pub(crate) fn loop_run(
     let cpu = spec.attributes.cpu.unwrap_or(frames.last_cpu);
     let cpu = Cpu(u32::try_from(cpu).ok()?);
     let elapsed = report.elapsed;
-    let told = &report.tasks[task.index()];
+    let task_report = &report.tasks[task.index()];
     let reading = |clock, time| CpuReading {
         clock,
         time,
         elapsed,
     };
-    let mut readings = vec![reading(CpuClock::Thread, told.ran)];
+    let mut readings = vec![reading(CpuClock::Thread, task_report.ran)];
     let pid = header.victim.as_ref().and_then(|victim| victim.pid);
     let shown = pid.and_then(|pid| header.after.programs.get(&pid));
     readings.extend(shown.map(|program| reading(CpuClock::Stat, program.time)));
@@ -155,7 +157,7 @@ pub(crate) fn loop_run(
         readings,
         wakeups: Some(Wakeups {
             elapsed,
-            count: told.sleeps,
+            count: task_report.sleeps,
             ended_idle: None,
         }),
         error: None,
@@ -173,7 +175,7 @@ mod tests {
     const MS: Nanos = Nanos::from_millis(1);
 
     #[test]
-    fn a_way_to_wait_is_told_as_the_method_that_it_models() {
+    fn waiting_steps_are_described_as_the_method_they_model() {
         let period = Nanos::from_millis(20);
         let pace = |unit, spin| Step::Pace {
             rule: PaceRule::Remaining,
@@ -194,8 +196,8 @@ mod tests {
             ),
         ] {
             let rhythm = TaskSpec::new("loop", vec![step, Step::Frame]).rhythm();
-            let told = rhythm.map(|it| (it.period, it.sleep, it.margin));
-            assert_eq!(told, Some((period, sleep, margin)), "{step:?}");
+            let described = rhythm.map(|rhythm| (rhythm.period, rhythm.sleep, rhythm.margin));
+            assert_eq!(described, Some((period, sleep, margin)), "{step:?}");
         }
         assert_eq!(TaskSpec::new("server", vec![Step::Frame]).period(), None);
     }

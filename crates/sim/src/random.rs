@@ -1,5 +1,5 @@
-//! Deterministic chance: each task and each source of interrupts draws from a stream of its own,
-//! so that what one does never changes what another draws.
+//! Deterministic randomness. Each task and each interrupt source draws from a separate stream, so
+//! that they do not affect each other's draws.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
@@ -7,23 +7,24 @@ use ticktax_model::Nanos;
 
 use crate::fixed::{narrow, neg_ln};
 
-/// A law that times are drawn from.
+/// A probability distribution of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
-    /// Always the same.
+    /// A constant.
     Fixed(Nanos),
-    /// Normal with a mean and a standard deviation, cut off at 0 and at six deviations.
+    /// Normal with a mean and a standard deviation, truncated at 0 and at six deviations.
     Normal(Nanos, Nanos),
-    /// Exponential with a mean: the distances of events that know nothing of each other.
+    /// Exponential with a mean: intervals of independent events.
     Exponential(Nanos),
-    /// The first, and beyond it exponential with the second for a mean: events that keep a distance.
+    /// A minimum plus an exponential time with the second value as its mean: events that keep a
+    /// distance.
     Spaced(Nanos, Nanos),
-    /// Uniform from the first up to, not including, the second.
+    /// Uniform from the first value up to but excluding the second.
     Uniform(Nanos, Nanos),
 }
 
 impl Law {
-    /// The mean, apart from the cutting off of a normal law.
+    /// The mean, ignoring the truncation of a normal distribution.
     pub fn mean(&self) -> Nanos {
         match *self {
             Self::Fixed(time) | Self::Normal(time, _) | Self::Exponential(time) => time,
@@ -32,7 +33,7 @@ impl Law {
         }
     }
 
-    /// The law of what this one gives and `more`, which is 0 or more.
+    /// The distribution of this one's times plus `more`, which must be 0 or more.
     #[must_use]
     pub fn plus(&self, more: Nanos) -> Self {
         match *self {
@@ -44,7 +45,7 @@ impl Law {
         }
     }
 
-    /// Whether no parameter is negative, and no interval empty.
+    /// Whether all parameters are at least 0 and intervals are not empty.
     pub fn is_sound(&self) -> bool {
         match *self {
             Self::Fixed(time) | Self::Exponential(time) => time >= Nanos::ZERO,
@@ -54,12 +55,12 @@ impl Law {
     }
 }
 
-/// A stream of draws.
+/// A stream of random times.
 #[derive(Clone, Debug)]
 pub struct Stream(Pcg64);
 
 impl Stream {
-    /// The stream `number` of a seed.
+    /// Stream `number` of a seed.
     pub fn new(seed: u64, number: u64) -> Self {
         Self(Pcg64::new(
             u128::from(seed) << 64 | 0xcafe_f00d_d15e_a5e5,
@@ -67,12 +68,12 @@ impl Stream {
         ))
     }
 
-    /// The next time; never negative.
+    /// Draws the next time; never negative.
     pub fn draw(&mut self, law: &Law) -> Nanos {
         match *law {
             Law::Fixed(time) => time,
             Law::Normal(mean, sd) => {
-                // Twelve uniforms have the variance of one normal (Irwin–Hall).
+                // The sum of twelve uniform values has the variance of a normal one (Irwin–Hall).
                 let sum: i64 = (0..6)
                     .map(|_| {
                         let bits = self.0.next_u64();
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn more_moves_a_law_and_leaves_its_spread() {
+    fn plus_moves_a_law_and_keeps_its_deviation() {
         let more = Nanos(300_000);
         for law in [
             Law::Fixed(Nanos(1_000_000)),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn laws_have_their_moments() {
+    fn laws_have_the_stated_mean_and_deviation() {
         let million = Nanos(1_000_000);
         for (law, mean, sd) in [
             (Law::Fixed(million), 1e6, 0.0),

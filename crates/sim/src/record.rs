@@ -1,4 +1,4 @@
-//! From what the engine does to the rows of a recording.
+//! Converts the engine's events to the rows of a recording.
 
 use std::sync::Arc;
 
@@ -23,16 +23,16 @@ use crate::setup::Setup;
 use crate::task::{TaskId, TaskReport, TaskSpec};
 use crate::timer::TimerRule;
 
-/// Turns what happens into rows, and hands them on.
+/// Converts events to rows, and passes them on.
 pub(crate) struct Recorder<'s> {
     sources: SourceTable,
     sink: &'s mut dyn RowSink,
     pub(crate) ids: Ids,
-    /// The thread whose waits and frames are rows, too.
+    /// The thread whose waits and frames are also emitted.
     followed: Option<Followed>,
 }
 
-/// A task whose waits and frames are handed on.
+/// A task whose waits and frames are emitted.
 struct Followed {
     name: Arc<str>,
     owner: Owner,
@@ -44,7 +44,7 @@ pub(crate) struct Ids {
     pub(crate) idle: SourceId,
     pub(crate) tick: SourceId,
     pub(crate) timer: SourceId,
-    /// The interrupt around the two, where timers have functions of their own.
+    /// The interrupt around tick and timer, if they are separate functions in it.
     frame: Option<SourceId>,
     pub(crate) irqs: Vec<SourceId>,
     pub(crate) softirqs: Vec<SourceId>,
@@ -52,7 +52,7 @@ pub(crate) struct Ids {
     pub(crate) throttled: Vec<SourceId>,
 }
 
-/// A source for each task of the setup, which is a process of its own.
+/// A source for each task of the setup; each task is a separate process.
 fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -> Vec<SourceId> {
     let tasks = (1..).zip(&setup.tasks);
     let ids = tasks.map(|(pid, task)| {
@@ -78,7 +78,7 @@ fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -
 
 impl Ids {
     /// The source of a handler's rows.
-    pub(crate) fn of(&self, work: Work) -> SourceId {
+    pub(crate) fn of_work(&self, work: Work) -> SourceId {
         match work {
             Work::Tick => self.tick,
             Work::Timers => self.timer,
@@ -89,8 +89,8 @@ impl Ids {
 }
 
 impl<'s> Recorder<'s> {
-    /// A recorder of this setup, which hands its rows to `sink`, the waits and frames of a followed
-    /// task among them.
+    /// A recorder for this setup, which passes its rows to `sink`. They include the waits and
+    /// frames of a followed task.
     pub(crate) fn new(setup: &Setup, sink: &'s mut dyn RowSink, followed: Option<TaskId>) -> Self {
         let mut sources = SourceTable::default();
         let named = |sources: &mut SourceTable, kind| {
@@ -98,8 +98,8 @@ impl<'s> Recorder<'s> {
             let ids = names.map(|source| sources.intern(Source::kernel(kind, &source.name, "")));
             ids.collect()
         };
-        // As a tracer of a real kernel names them: with high-resolution timers the tick is one of
-        // the functions in the timer's interrupt.
+        // Names as in traces of a real kernel. With high-resolution timers, the tick is one of the
+        // functions in the timer interrupt.
         let high_resolution = setup.machine.timers == TimerRule::HighResolution;
         let frame = sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, ""));
         let mut timer = |function| sources.intern(Source::kernel(Kind::Irq, LOCAL_TIMER, function));
@@ -138,7 +138,7 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Emits a span; `nested` is the time of what interrupted it.
+    /// Emits a span; `nested` is the time of its interruptions.
     pub(crate) fn span(
         &mut self,
         cpu: usize,
@@ -158,7 +158,7 @@ impl<'s> Recorder<'s> {
         if let Some(frame) = self.ids.frame
             && (source == self.ids.tick || source == self.ids.timer)
         {
-            // The model has one cost for both, which is the function's.
+            // The model's only cost is that of the function, so the interrupt itself costs nothing.
             let around = Span {
                 source: frame,
                 self_time: Nanos::ZERO,
@@ -168,19 +168,19 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Emits that `source` made something else able to run.
+    /// Emits that `source` woke a thread or raised work.
     pub(crate) fn edge(&mut self, cpu: usize, at: Nanos, source: SourceId, effect: Effect) {
         let edge = Edge::new(number(cpu), at, source, effect);
         self.sink.row(&self.sources, &Row::Edge(edge));
     }
 
-    /// The number of a task's thread.
+    /// Thread id of a task.
     pub(crate) fn tid(&self, task: TaskId) -> Option<i32> {
         let source = self.sources.get(*self.ids.tasks.get(task.index())?);
         Some(source.thread.as_ref()?.tid)
     }
 
-    /// The name of the softirq of an interrupt's source.
+    /// Name of the softirq of an interrupt source.
     pub(crate) fn softirq_name(&self, source: usize) -> Arc<str> {
         let id = self.ids.softirqs[source];
         Arc::clone(&self.sources.get(id).name)
@@ -213,18 +213,18 @@ impl<'s> Recorder<'s> {
         }))
     }
 
-    /// The sources that the rows pointed into.
+    /// The sources that rows refer to.
     pub(crate) fn into_sources(self) -> SourceTable {
         self.sources
     }
 }
 
-/// A CPU as recordings count them.
+/// Converts a CPU index to the type used in recordings.
 fn number(cpu: usize) -> Cpu {
     Cpu(u32::try_from(cpu).unwrap_or(u32::MAX))
 }
 
-/// The header of the recording of a simulation, in which a task may have been followed.
+/// The header of a simulation's recording, with the followed task if there is one.
 pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -> Header {
     let cpus = || (0_u32..).map(Cpu).take(setup.machine.cpus);
     Header {
@@ -263,16 +263,16 @@ pub(crate) fn header(setup: &Setup, report: &Report, followed: Option<TaskId>) -
     }
 }
 
-/// The groups by session that tasks are in.
+/// Autogroups of the tasks.
 fn autogroups(setup: &Setup) -> Vec<ProcessAutogroup> {
-    let of = |(pid, task): (i32, &TaskSpec)| {
+    let process_group = |(pid, task): (i32, &TaskSpec)| {
         let group = task.attributes.autogroup?;
         Some(ProcessAutogroup { pid, group })
     };
-    (1..).zip(&setup.tasks).filter_map(of).collect()
+    (1..).zip(&setup.tasks).filter_map(process_group).collect()
 }
 
-/// What the header of a recording of `setup` says of its machine.
+/// Description of the machine in the header of a recording of `setup`.
 pub fn facts(setup: &Setup) -> Facts {
     let machine = &setup.machine;
     let accounting = match machine.tick {
@@ -296,22 +296,22 @@ pub fn facts(setup: &Setup) -> Facts {
     }
 }
 
-/// What `/proc/stat` and `/proc/interrupts` of such a machine say: the accounting by ticks.
+/// The simulated contents of `/proc/stat` and `/proc/interrupts`, based on tick accounting.
 fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) -> Counters {
     let hz = i64::try_from(setup.machine.hz).unwrap_or(i64::MAX).max(1);
     let time = |ticks: u64| {
         let ticks = i64::try_from(ticks).unwrap_or(i64::MAX);
         Nanos(crate::fixed::scale(ticks, 1_000_000_000, hz))
     };
-    let of = |report: &CpuReport, mode: Mode| time(report.samples[mode as usize]);
+    let time_in = |report: &CpuReport, mode: Mode| time(report.samples[mode as usize]);
     let lines = (0_u32..).zip(cpus).map(|(cpu, report)| {
         let times = CpuTimes {
-            user: of(report, Mode::User),
-            system: of(report, Mode::Kernel),
+            user: time_in(report, Mode::User),
+            system: time_in(report, Mode::Kernel),
             // A CPU that idles without ticks is charged for them when it wakes up.
-            idle: of(report, Mode::Idle) + time(report.stopped),
-            irq: of(report, Mode::Irq),
-            softirq: of(report, Mode::Softirq),
+            idle: time_in(report, Mode::Idle) + time(report.stopped),
+            irq: time_in(report, Mode::Irq),
+            softirq: time_in(report, Mode::Softirq),
             ..CpuTimes::default()
         };
         (cpu, times)
@@ -329,16 +329,16 @@ fn counters(setup: &Setup, at: Nanos, cpus: &[CpuReport], tasks: &[TaskReport]) 
     }
 }
 
-/// What `/proc/PID/stat` of such a kernel says, in whole steps of `USER_HZ`, 10 ms.
+/// The simulated contents of `/proc/PID/stat`, in whole steps of `USER_HZ`, 10 ms.
 ///
-/// Up to 2.6.22 it is the ticks that found the task running. From then on a task's user and system
-/// time are scaled so that they sum to the scheduler's own sum (`task_utime`, `fs/proc/array.c`;
-/// `cputime_adjust` later), however they were sampled.
+/// Up to 2.6.22, they count the ticks that found the task running. Later kernels scale the sampled
+/// user and system times so that they add up to the scheduler's exact sum (`task_utime`,
+/// `fs/proc/array.c`; later `cputime_adjust`).
 fn programs(setup: &Setup, tasks: &[TaskReport]) -> std::collections::BTreeMap<i32, ProgramTime> {
     const STEP: Nanos = Nanos::from_millis(10);
     let is_scaled = setup.machine.policy.scales_times();
     let hz = i64::try_from(setup.machine.hz).unwrap_or(i64::MAX).max(1);
-    let of = |report: &TaskReport| {
+    let shown_time = |report: &TaskReport| {
         if is_scaled {
             return report.ran;
         }
@@ -350,7 +350,7 @@ fn programs(setup: &Setup, tasks: &[TaskReport]) -> std::collections::BTreeMap<i
         .map(|(pid, (task, report))| {
             let time = ProgramTime {
                 name: task.name.clone(),
-                time: Nanos(of(report).0 / STEP.0 * STEP.0),
+                time: Nanos(shown_time(report).0 / STEP.0 * STEP.0),
                 own_or_kernel: task.kernel,
                 nice: task.attributes.nice > 0,
                 children: Nanos::ZERO,

@@ -1,17 +1,17 @@
-//! What came of a simulation, beside its rows.
+//! Results of a simulation, besides its rows.
 
 use ticktax_model::{Histogram, Nanos};
 
 use crate::task::TaskReport;
 
-/// What a CPU can be doing.
+/// Modes of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing.
+    /// Idle.
     Idle,
     /// A program's own work.
     User,
-    /// Work in the kernel, for a program or by a thread of the kernel.
+    /// Work in the kernel, for a program or in a kernel thread.
     Kernel,
     /// An interrupt.
     Irq,
@@ -20,7 +20,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Every mode.
+    /// All modes.
     pub const ALL: [Self; 5] = [
         Self::Idle,
         Self::User,
@@ -30,79 +30,79 @@ impl Mode {
     ];
 }
 
-/// What happened on a CPU, by two accountings: to the ns, and as its ticks saw it.
+/// Report on a CPU, with two kinds of accounting: exact, and sampled at the ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuReport {
-    /// Time in each mode, exactly, in the order of [`Mode::ALL`]. Its sum is the elapsed time.
+    /// Exact time in each mode, in the order of [`Mode::ALL`]. The sum is the elapsed time.
     pub times: [Nanos; 5],
-    /// Ticks that found it in each mode.
+    /// Number of ticks that found the CPU in each mode.
     pub samples: [u64; 5],
-    /// Ticks that never came, because they stood still.
+    /// Number of ticks that did not happen because they were stopped.
     pub stopped: u64,
-    /// Ticks that were lost: one was still held up when the next was due.
+    /// Number of lost ticks: a delayed one was still pending when the next was due.
     pub lost: u64,
-    /// Ticks that were held up when the simulation ended: 0 or 1.
+    /// Number of delayed ticks at the end of the simulation: 0 or 1.
     pub pending: u64,
-    /// Ticks that came late, held up by handlers.
+    /// Number of ticks delayed by handlers.
     pub late: u64,
-    /// Times that it fell idle.
+    /// Number of times that the CPU became idle.
     pub halts: u64,
-    /// Times that its timer was programmed, where it is not periodic.
+    /// Number of times that its timer was programmed, if it is not periodic.
     pub programs: u64,
-    /// Interrupts that found theirs pending already.
+    /// Number of interrupts merged with one that was already pending.
     pub merged: u64,
 }
 
 impl CpuReport {
-    /// The time in a mode.
+    /// Exact time in a mode.
     pub fn time(&self, mode: Mode) -> Nanos {
         self.times[mode as usize]
     }
 
-    /// The time in all modes.
+    /// Exact time in all modes.
     pub fn elapsed(&self) -> Nanos {
         self.times.iter().sum()
     }
 
-    /// Ticks that came.
+    /// Number of ticks that happened.
     pub fn sampled(&self) -> u64 {
         self.samples.iter().sum()
     }
 }
 
-/// What became of the packets of a link.
+/// Fate of the packets of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkReport {
-    /// Came in.
+    /// Number of packets that arrived.
     pub arrived: u64,
-    /// Dropped at the card's ring, the protocol queue, the socket buffer.
+    /// Number of packets dropped at the card's ring, the protocol queue and the socket buffer.
     pub dropped: [u64; 3],
-    /// In these, still.
+    /// Number of packets still in these queues.
     pub queued: [u64; 3],
-    /// Received by a task.
+    /// Number of packets received by a task.
     pub delivered: u64,
 }
 
-/// What came of it all.
+/// Results of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The simulated time.
     pub elapsed: Nanos,
-    /// Stands for every switch, wake-up and interrupt, with its time.
+    /// Hash of every switch, wakeup and interrupt with its time.
     pub hash: u64,
-    /// Events that were simulated one by one.
+    /// Number of events that were simulated individually.
     pub events: u64,
-    /// Ticks of all CPUs, most of which need no event of their own.
+    /// Number of ticks of all CPUs. Most of them need no individual event.
     pub ticks: u64,
-    /// By CPU.
+    /// Reports by CPU.
     pub cpus: Vec<CpuReport>,
-    /// By task.
+    /// Reports by task.
     pub tasks: Vec<TaskReport>,
-    /// By task: how late it ran, each time, after a sleep was to end or a wait ended. A sleep that
-    /// was short counts as 0.
+    /// Lateness by task: the times from the intended end of a sleep, or the end of a wait, until it
+    /// ran. A sleep that was too short counts as 0.
     pub lateness: Vec<Histogram>,
-    /// By link.
+    /// Reports by link.
     pub links: Vec<LinkReport>,
-    /// The length of a tick on the machine's clock, rounded down.
+    /// Length of a tick on the machine's clock, rounded down.
     pub tick: Nanos,
 }

@@ -1,4 +1,4 @@
-//! Scenarios: setups as files for people to write.
+//! Scenarios: setups in files written by people.
 //!
 //! ```
 //! let setup = ticktax_sim::scenario::parse("game.toml", r#"
@@ -30,22 +30,22 @@ use crate::setup::{Group, Link, MAX_TASKS, Setup, SetupError, Source, Then};
 use crate::task::{Class, Footprint, Step, TaskId, TaskSpec};
 use crate::timer::Call;
 
-/// Why a file is no scenario.
+/// Why a file is not a valid scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {why}")]
 pub struct ScenarioError {
     /// The file.
     pub file: String,
-    /// The line in it, from 1.
+    /// The line in it, starting at 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub why: String,
 }
 
-/// Reads a scenario from the text of `file`, and checks that it can be run.
+/// Parses a scenario from the text of `file`, and checks that it can be simulated.
 ///
 /// # Errors
-/// A line of it is wrong, which is named, or the setup cannot be run.
+/// A line is invalid, which the error names, or the setup cannot be simulated.
 pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
     let error = |byte: usize, why: &str| ScenarioError {
         file: file.to_owned(),
@@ -65,7 +65,7 @@ pub fn parse(file: &str, text: &str) -> Result<Setup, ScenarioError> {
     Ok(setup)
 }
 
-/// What a scenario has beside [`settings`].
+/// The parts of a scenario besides [`settings`].
 #[derive(Deserialize)]
 struct Scenario {
     #[serde(default)]
@@ -200,11 +200,11 @@ struct GroupText {
     period: Time,
 }
 
-/// Where something is wrong, as a byte of the text, and what.
+/// An error: its byte offset in the text, and the reason.
 type Wrong = (usize, String);
 
 impl Scenario {
-    /// Adds all of it to a setup that has nothing of it yet.
+    /// Adds everything to an empty setup.
     fn fill(&self, setup: &mut Setup) -> Result<(), Wrong> {
         let mut count: usize = 0;
         for task in &self.task {
@@ -239,10 +239,13 @@ impl Scenario {
         Ok(())
     }
 
-    /// Where in the text is what a check complains about, where that has a name.
+    /// Byte offset of the name that a check complains about, if it has one.
     fn place_of(&self, error: &SetupError) -> Option<usize> {
-        let tasks = self.task.iter().map(|it| ("task", &it.name));
-        let interrupts = self.interrupt.iter().map(|it| ("interrupt", &it.name));
+        let tasks = self.task.iter().map(|task| ("task", &task.name));
+        let interrupts = self
+            .interrupt
+            .iter()
+            .map(|interrupt| ("interrupt", &interrupt.name));
         tasks.chain(interrupts).find_map(|(kind, name)| {
             let found = error.what == format!("{kind} {}", name.get_ref());
             found.then(|| name.span().start)
@@ -250,7 +253,7 @@ impl Scenario {
     }
 }
 
-/// The first task of this name.
+/// The first task with this name.
 fn task_named(name: &toml::Spanned<String>, names: &[&str]) -> Result<TaskId, Wrong> {
     let place = names.iter().position(|other| other == name.get_ref());
     let place = place.and_then(|place| u32::try_from(place).ok());
@@ -279,9 +282,9 @@ impl TaskText {
                 return Err((self.name.span().start, why));
             }
         };
-        spec.footprint = self.footprint.as_ref().map(|it| Footprint {
-            refill: it.refill.0,
-            tau: it.tau.0,
+        spec.footprint = self.footprint.as_ref().map(|footprint| Footprint {
+            refill: footprint.refill.0,
+            tau: footprint.tau.0,
         });
         Ok(spec)
     }
@@ -393,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_contain_the_reason_and_the_line() {
         for (rest, line, why) in [
             ("colour = 1\n", 5, "unknown setting `colour`"),
             ("cpus = 0\n", 5, "cpus: 0 is not from 1 to 8192"),
@@ -465,9 +468,9 @@ mod tests {
             ),
             ("[[group]]\nquota = \"0ms\"\nperiod = \"1s\"\n", 2, "quota"),
         ] {
-            let (at, told) = wrong(rest);
-            assert!(told.contains(why), "{rest}: {told}");
-            assert_eq!(at, line, "{rest}: {told}");
+            let (at, reported) = wrong(rest);
+            assert!(reported.contains(why), "{rest}: {reported}");
+            assert_eq!(at, line, "{rest}: {reported}");
         }
     }
 }

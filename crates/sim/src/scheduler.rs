@@ -1,8 +1,8 @@
-//! Who runs next: the one trait between the engine and its schedulers, a file each.
+//! The trait between the engine and its schedulers, with one file per scheduler.
 //!
-//! A policy is a [`RunQueue`]: it orders the runnable tasks of one queue. `Queues` gives every
-//! CPU a queue of its own, or all of them one, and moves tasks between them. A new scheduler is a
-//! file with a `RunQueue`, and its lines in [`Policy`]; scenarios, `--vary` and the property tests follow.
+//! A policy is a [`RunQueue`], which orders the runnable tasks of one queue. `Queues` gives each
+//! CPU its own queue, or one queue to all, and moves tasks between them. A new scheduler is a file
+//! with a `RunQueue` and an entry in [`Policy`]; scenarios, `--vary` and the property tests follow.
 
 mod eevdf;
 mod fair;
@@ -25,32 +25,31 @@ use grouped::{Grouped, Places};
 pub use o1::O1;
 use queues::Queues;
 
-/// Which scheduler a kernel has for tasks that are not real-time.
+/// The scheduler for tasks that are not real-time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Linux 2.4: one queue for all CPUs, the best `goodness()` runs.
+    /// Linux 2.4: one queue for all CPUs; the task with the best `goodness()` runs.
     Goodness,
-    /// 2.4 with the `timer_ticks` proposal: a slice is charged when it is used up, not tick by
-    /// tick.
+    /// Linux 2.4 with the `timer_ticks` proposal: a slice is charged when it is used up, not tick
+    /// by tick.
     GoodnessSlices,
-    /// 2.4's goodness with a queue for each CPU.
+    /// Linux 2.4's goodness with a queue per CPU.
     GoodnessPerCpu,
-    /// Linux 2.6.0 to 2.6.22, nearly: priority arrays, active and expired.
+    /// Approximately Linux 2.6.0 to 2.6.22: active and expired priority arrays.
     O1,
-    /// Linux 2.6.23 to 6.5, nearly: least virtual run time first.
+    /// Approximately Linux 2.6.23 to 6.5: least virtual run time first.
     Fair,
-    /// Linux 6.6 on, nearly: the earliest virtual deadline among the eligible.
+    /// Approximately Linux 6.6 and later: the earliest virtual deadline among the eligible tasks.
     Eevdf {
-        /// How much a task may run before its deadline is renewed, unless it asks for a slice of
-        /// its own.
+        /// Run time until a task's deadline is renewed, unless the task requests its own slice.
         slice: Nanos,
-        /// Whether a timer ends slices (`HRTICK`), rather than the tick.
+        /// Whether a timer ends slices (`HRTICK`) instead of the tick.
         hrtick: bool,
     },
 }
 
 impl Policy {
-    /// Every policy, as it is where no more is said.
+    /// All policies, with their default settings.
     pub const ALL: [Self; 6] = [
         Self::Goodness,
         Self::GoodnessSlices,
@@ -63,7 +62,7 @@ impl Policy {
         },
     ];
 
-    /// The word for it in scenarios and on the command line, whatever its own settings are.
+    /// Name in scenarios and on the command line, without its settings.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Goodness => "goodness",
@@ -75,8 +74,8 @@ impl Policy {
         }
     }
 
-    /// Whether its kernels scale what `/proc/PID/stat` says to the time that the scheduler measured
-    /// (`task_utime`, `fs/proc/array.c`), rather than count ticks.
+    /// Whether kernels with this policy scale the times in `/proc/PID/stat` to the scheduler's
+    /// measured run time (`task_utime`, `fs/proc/array.c`), instead of counting ticks.
     pub(crate) const fn scales_times(self) -> bool {
         match self {
             Self::Goodness | Self::GoodnessSlices | Self::GoodnessPerCpu | Self::O1 => false,
@@ -84,7 +83,7 @@ impl Policy {
         }
     }
 
-    /// A scheduler of this policy for these CPUs and tasks, at a tick rate of `hz`.
+    /// Builds a scheduler for these CPUs and tasks, at a tick rate of `hz`.
     pub(crate) fn build(self, cpus: usize, hz: i64, tasks: &[Attributes]) -> Box<dyn Scheduler> {
         let smp = cpus > 1;
         match self {
@@ -108,7 +107,7 @@ impl Policy {
                 if tasks.iter().all(|task| task.autogroup.is_none()) {
                     return Box::new(Queues::per_cpu(cpus, hz, tasks, queue));
                 }
-                let places = Places::of(tasks, cpus);
+                let places = Places::new(tasks, cpus);
                 let tasks = places.with_groups(tasks);
                 let next = Cell::new(0);
                 let queue = || Grouped::new(places.clone(), next.replace(next.get() + 1), queue);
@@ -118,36 +117,36 @@ impl Policy {
     }
 }
 
-/// Why a task comes into a queue.
+/// Why a task enters a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// It had slept or waited for this long.
     Woken(Nanos),
-    /// It ran, and another should.
+    /// It was preempted.
     Preempted,
-    /// It ran, and gave way.
+    /// It yielded the CPU.
     Yielded,
-    /// It comes from another queue.
+    /// It was moved from another queue.
     Moved,
 }
 
 /// The order of the runnable tasks of one queue.
 ///
-/// The queue hears of everything that happens to its tasks and holds no clock: run time comes
-/// through [`charge`](Self::charge), before anything is decided upon it. `tasks` are the policy's
-/// own notes on every task of the machine, by [`TaskId`].
+/// The queue is notified of everything that happens to its tasks, and has no clock. Run time is
+/// reported through [`charge`](Self::charge) before any decision based on it. `tasks` is the
+/// policy's state of every task of the machine, indexed by [`TaskId`].
 pub trait RunQueue {
-    /// What the policy notes of a task.
+    /// The policy's state of a task.
     type Entity;
 
-    /// The notes on a new task.
+    /// Initial state of a new task.
     fn entity(&self, attributes: &Attributes) -> Self::Entity;
 
-    /// Takes a task in.
+    /// Enqueues a task.
     fn put(&mut self, tasks: &mut [Self::Entity], task: TaskId, why: Arrival);
 
-    /// Takes the task out that shall run on `cpu`. `prev` ran there until now, whatever it does
-    /// next; where it can run on, it has been [`put`](Self::put) back.
+    /// Dequeues the task that runs next on `cpu`. `prev` ran there until now. If it is still
+    /// runnable, it has already been [`put`](Self::put) back.
     fn take(
         &mut self,
         tasks: &mut [Self::Entity],
@@ -158,14 +157,14 @@ pub trait RunQueue {
     /// The running `task` sleeps, waits or ends.
     fn leave(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
-    /// Takes out a task that another CPU's queue may have, if any is `movable`.
+    /// Dequeues a `movable` task for another CPU's queue, if there is one.
     fn steal(
         &mut self,
         tasks: &mut [Self::Entity],
         movable: &dyn Fn(TaskId) -> bool,
     ) -> Option<TaskId>;
 
-    /// How many tasks are queued, the running one left out.
+    /// Number of queued tasks, without the running one.
     fn len(&self) -> usize;
 
     /// Whether no task is queued.
@@ -173,44 +172,44 @@ pub trait RunQueue {
         self.len() == 0
     }
 
-    /// Notes that `task` ran for `ran`.
+    /// Records that `task` ran for `ran`.
     fn charge(&mut self, _tasks: &mut [Self::Entity], _task: TaskId, _ran: Nanos) {}
 
-    /// A tick while `task` ran; whether another should.
+    /// Processes a tick while `task` runs. Returns whether another task should run.
     fn tick(&mut self, tasks: &mut [Self::Entity], task: TaskId) -> bool;
 
-    /// How many of the next ticks will change nothing but counts, so that they need not be looked
-    /// at one by one: [`tick`](Self::tick) would say no.
+    /// Number of upcoming ticks that only change counters. They need not be processed one by one,
+    /// because [`tick`](Self::tick) would return false.
     fn quiet_ticks(&self, _tasks: &[Self::Entity], _task: TaskId) -> i64 {
         if self.is_empty() { i64::MAX } else { 0 }
     }
 
-    /// That many quiet ticks passed.
+    /// Records that `ticks` quiet ticks have passed.
     fn pass(&mut self, _tasks: &mut [Self::Entity], _task: TaskId, _ticks: i64) {}
 
-    /// Whether `woken`, which was just put in, should run instead of `running`.
+    /// Whether `woken`, which has just been enqueued, should preempt `running`.
     fn preempts(&self, tasks: &[Self::Entity], running: TaskId, woken: TaskId) -> bool;
 
-    /// How much longer `task` may run before [`tick`](Self::tick) should be asked, where that is
-    /// not left to ticks.
+    /// Run time left until [`tick`](Self::tick) must be called for `task`, if that cannot wait for
+    /// a tick.
     fn alarm(&self, _tasks: &[Self::Entity], _task: TaskId) -> Option<Nanos> {
         None
     }
 
-    /// `task`, which is in no queue, leaves this one for another.
+    /// `task`, which is not enqueued, leaves this queue for another.
     fn detach(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 
-    /// `task`, which is in no queue, comes to this one from another.
+    /// `task`, which is not enqueued, joins this queue from another.
     fn attach(&mut self, _tasks: &mut [Self::Entity], _task: TaskId) {}
 }
 
 /// All queues of a machine, as the engine sees them.
 pub(crate) trait Scheduler {
-    /// The CPU that a woken task should go to; `running` has what each one runs.
+    /// The CPU that a woken task should go to; `running` returns the task on each CPU.
     fn place(&self, task: TaskId, last: usize, running: &dyn Fn(usize) -> Option<TaskId>) -> usize;
-    /// Puts a woken task in that CPU's queue.
+    /// Enqueues a woken task in that CPU's queue.
     fn wake(&mut self, cpu: usize, task: TaskId, slept: Nanos);
-    /// Puts the task that ran back, if it can run on (`back`), and takes out the next.
+    /// Enqueues the previous task again, if it is runnable (`back`), and dequeues the next.
     fn switch(&mut self, cpu: usize, prev: Option<TaskId>, back: Option<Arrival>)
     -> Option<TaskId>;
     /// See [`RunQueue::charge`].
@@ -225,7 +224,7 @@ pub(crate) trait Scheduler {
     fn preempts(&self, cpu: usize, running: TaskId, woken: TaskId) -> bool;
     /// See [`RunQueue::alarm`].
     fn alarm(&self, cpu: usize, task: TaskId) -> Option<Nanos>;
-    /// How many tasks wait in the queue that serves `cpu`.
+    /// Number of tasks that wait in the queue of `cpu`.
     fn queued(&self, cpu: usize) -> usize;
 }
 

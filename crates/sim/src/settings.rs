@@ -1,7 +1,7 @@
-//! The settings of a modelled machine and its kernel: one table of their names, values and meaning.
+//! Settings of a modelled machine and its kernel: a table of names, values and descriptions.
 //!
-//! Scenarios, the grids of `--vary`, what a prediction says of its machine, and the list in
-//! docs/settings.md are all made from [`all`]. A new setting is a row of the table.
+//! [`all`] is the source for scenarios, the grids of `--vary`, the description of a prediction's
+//! machine, and the list in docs/settings.md. A new setting needs only a row in the table.
 //!
 //! ```
 //! use ticktax_sim::{Machine, Policy, Setup, settings};
@@ -31,16 +31,16 @@ pub use value::{Kind, Value};
 use crate::scheduler::Policy;
 use crate::setup::{Machine, Setup};
 
-/// Where a scenario has a setting.
+/// The section of a scenario that contains a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
-    /// At the top of the file: it is of the run, and not of the machine.
+    /// The top of the file, for settings of the run.
     Run,
-    /// In `[machine]`.
+    /// `[machine]`.
     Machine,
 }
 
-/// A setting: a row of the table.
+/// A setting, as a row of the table.
 pub struct Setting {
     name: &'static str,
     kind: Kind,
@@ -54,54 +54,59 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Its name, as it is typed: `hz`, `costs.tick`.
+    /// Name as the user types it: `hz`, `costs.tick`.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What its values are.
+    /// Type of its values.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Where a scenario has it.
+    /// Section of a scenario that contains it.
     pub const fn section(&self) -> Section {
         self.section
     }
 
-    /// What it sets, in a line of Markdown.
+    /// Description, as a line of Markdown.
     pub const fn help(&self) -> &'static str {
         self.help
     }
 
-    /// What it sets, so that no two settings set the same: its name, or that of another.
+    /// Name of the property that it sets: its own name, or that of another setting for the same
+    /// property. No two settings may set the same property.
     pub const fn sets(&self) -> &'static str {
         self.sets
     }
 
-    /// Its place in the table. What others depend on comes first: settings take effect in this order.
+    /// Index in the table. Settings take effect in this order, so those that others depend on come
+    /// first.
     pub fn rank(&self) -> usize {
-        let place = table::ALL.iter().position(|it| it.name == self.name);
+        let place = table::ALL
+            .iter()
+            .position(|setting| setting.name == self.name);
         place.unwrap_or(table::ALL.len())
     }
 
-    /// Reads a value.
+    /// Parses a value.
     ///
     /// # Errors
-    /// A line that says what is wrong with it.
+    /// A line that explains the problem.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         self.kind.parse(text)
     }
 
-    /// Its value in `setup`; `None` where it does not apply, as a slice to a policy without one.
+    /// Its value in `setup`; `None` if it does not apply, such as a slice for a policy without
+    /// slices.
     pub fn get(&self, setup: &Setup) -> Option<Value> {
         (self.get)(setup)
     }
 
-    /// Sets it.
+    /// Sets its value in `setup`.
     ///
     /// # Errors
-    /// A line that says why it does not apply.
+    /// A line that explains why it does not apply.
     pub fn set(&self, setup: &mut Setup, value: Value) -> Result<(), String> {
         (self.set)(setup, value)
     }
@@ -118,38 +123,38 @@ pub fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     table::ALL.iter()
 }
 
-/// The setting of this name.
+/// Finds a setting by name.
 pub fn find(name: &str) -> Option<&'static Setting> {
     all().find(|setting| setting.name == name)
 }
 
-/// The names of all settings, with commas.
+/// Names of all settings, separated by commas.
 pub fn names() -> String {
     all().map(Setting::name).collect::<Vec<_>>().join(", ")
 }
 
-/// What a machine is set to, as settings can be typed: `hz=250`. Of most settings only what is not
-/// the default.
+/// A machine's settings in the form that users type them: `hz=250`. Most settings are only included
+/// if they differ from the default.
 pub fn told(machine: &Machine) -> Vec<String> {
     let setup = |machine| Setup::new(machine, Nanos::ZERO);
     let default = setup(Machine::new(1, machine.hz, Policy::Fair));
     let setup = setup(machine.clone());
-    let of_machine = all().filter(|it| it.section == Section::Machine && it.sets == it.name);
+    let of_machine =
+        all().filter(|setting| setting.section == Section::Machine && setting.sets == setting.name);
     of_machine
-        .filter_map(|it| {
-            let value = it.get(&setup)?;
-            let differs = it.get(&default) != Some(value);
-            (differs || it.is_always_told).then(|| format!("{}={value}", it.name))
+        .filter_map(|setting| {
+            let value = setting.get(&setup)?;
+            let differs = setting.get(&default) != Some(value);
+            (differs || setting.is_always_told).then(|| format!("{}={value}", setting.name))
         })
         .collect()
 }
 
-/// All that `setup` is set to, by name and in words that [`machine`] reads again: what a recording of
-/// it carries.
+/// All settings of `setup`, by name, for its recording. [`machine`] can parse them again.
 pub fn recorded(setup: &Setup) -> BTreeMap<String, String> {
-    let own = all().filter(|it| it.sets == it.name);
+    let own = all().filter(|setting| setting.sets == setting.name);
     let mut recorded: BTreeMap<String, String> = own
-        .filter_map(|it| Some((it.name.to_owned(), it.get(setup)?.to_string())))
+        .filter_map(|setting| Some((setting.name.to_owned(), setting.get(setup)?.to_string())))
         .collect();
     if !recorded.contains_key("phase") {
         let phases = setup.machine.phases.iter();
@@ -159,12 +164,12 @@ pub fn recorded(setup: &Setup) -> BTreeMap<String, String> {
     recorded
 }
 
-/// The machine that was [`recorded`] with these settings. A tick of `nohz-full` is one on every CPU:
-/// a list of CPUs is no setting, and stands in the
-/// [`tick_mode`](ticktax_model::machine::Machine::tick_mode) of a recording's header.
+/// The machine with these [`recorded`] settings. A tick of `nohz-full` covers every CPU. A list of
+/// CPUs is not a setting; it is in the [`tick_mode`](ticktax_model::machine::Machine::tick_mode) of
+/// a recording's header.
 ///
 /// # Errors
-/// A line that says which setting is wrong or not known.
+/// A line that names the invalid or unknown setting.
 pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
     let is_known = |name: &str| name == PHASES || find(name).is_some();
     if let Some(name) = recorded.keys().find(|name| !is_known(name)) {
@@ -190,15 +195,19 @@ pub fn machine(recorded: &BTreeMap<String, String>) -> Result<Machine, String> {
     Ok(setup.machine)
 }
 
-/// The list of all settings, as docs/settings.md has it: a table in Markdown.
+/// The list of all settings for docs/settings.md: a table in Markdown.
 pub fn markdown() -> String {
-    let row = |it: &Setting| {
-        let required = if it.is_required { " (required)" } else { "" };
-        let place = match it.section {
+    let row = |setting: &Setting| {
+        let required = if setting.is_required {
+            " (required)"
+        } else {
+            ""
+        };
+        let place = match setting.section {
             Section::Run => "top of the file",
             Section::Machine => "`[machine]`",
         };
-        let (name, kind, help) = (it.name, it.kind, it.help);
+        let (name, kind, help) = (setting.name, setting.kind, setting.help);
         format!("| `{name}` | {kind} | {place}{required} | {help} |\n")
     };
     let rows: String = all().map(row).collect();
@@ -236,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_what_it_is_and_reads_back() {
+    fn settings_can_be_set_read_and_parsed_again() {
         let mut setup = setup("eevdf");
         setup.machine.device = Device::Lapic {
             bus_hz: 1,
@@ -253,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_does_not_apply_has_no_value_and_cannot_be_set() {
+    fn settings_that_do_not_apply_have_no_value() {
         let mut setup = setup("o1");
         for name in ["slice", "hrtick", "lapic.bus_hz", "lapic.divisor"] {
             let setting = find(name).unwrap();
@@ -264,18 +273,18 @@ mod tests {
     }
 
     #[test]
-    fn names_are_distinct_and_each_sets_what_there_is() {
+    fn names_are_unique_and_set_an_existing_property() {
         let names: BTreeSet<&str> = all().map(Setting::name).collect();
         assert_eq!(names.len(), all().count());
         for setting in all() {
             assert!(names.contains(setting.sets()), "{setting:?}");
             assert!(!setting.help().is_empty(), "{setting:?}");
         }
-        assert!(all().any(|it| it.section == Section::Run));
+        assert!(all().any(|setting| setting.section == Section::Run));
     }
 
     #[test]
-    fn a_machine_is_told_by_its_settings() {
+    fn a_machine_is_described_by_its_settings() {
         let mut setup = setup("eevdf");
         setup.machine.costs.tick = Nanos(1_500);
         let told = told(&setup.machine).join(" ");
@@ -293,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_makes_the_machine_again() {
+    fn recorded_settings_restore_the_machine() {
         let mut setup = setup("eevdf");
         for (name, text) in [
             ("slice", "3ms"),
@@ -317,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_that_differ_are_recorded_too() {
+    fn differing_phases_are_recorded() {
         let mut setup = setup("fair");
         setup.machine.phases = vec![Nanos::ZERO, Nanos::from_micros(250), Nanos(1)];
         let mut recorded = recorded(&setup);

@@ -1,4 +1,4 @@
-//! What is simulated: a machine, its tasks, and what interrupts them.
+//! The simulated setup: a machine, its tasks, and its interrupts.
 
 use ticktax_model::Nanos;
 use ticktax_model::machine::TickMode;
@@ -10,53 +10,53 @@ use crate::speed::Speed;
 use crate::task::{Class, Step, TaskSpec};
 use crate::timer::TimerRule;
 
-/// The most tasks of a setup.
+/// Maximum number of tasks in a setup.
 pub(crate) const MAX_TASKS: usize = 65_536;
-/// Locks are numbered from 0 to below this.
+/// Lock numbers run from 0 to below this.
 const MAX_LOCKS: usize = 4_096;
 
-/// What the kernel's own work costs. All of it may be nothing.
+/// Costs of the kernel's own work. All of them may be zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// A tick; less than a tick is long.
+    /// Cost of a tick; must be less than the tick period.
     pub tick: Nanos,
-    /// The interrupt of a high-resolution timer.
+    /// Cost of a high-resolution timer interrupt.
     pub timer: Nanos,
-    /// Changing to another task, paid by that task.
+    /// Cost of a context switch, charged to the new task.
     pub switch: Nanos,
 }
 
 /// A machine and its kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// How many CPUs, from 1 to 8192.
+    /// Number of CPUs, 1 to 8192.
     pub cpus: usize,
     /// Configured tick rate, in Hz.
     pub hz: u64,
-    /// What ticks.
+    /// The tick device.
     pub device: Device,
-    /// By how much the ticking clock is fast, in billionths.
+    /// Excess speed of the tick device's clock, in parts per billion.
     pub drift_ppb: i64,
-    /// By how much each CPU's own tick is later than the machine's; none for those left out.
+    /// Delay of each CPU's tick after the machine's; zero for CPUs left out.
     pub phases: Vec<Nanos>,
     /// When a CPU's tick stops.
     pub tick: TickMode,
-    /// Mask level of the tick: it is held up by handlers of this level and above.
+    /// Mask level of the tick: handlers of this level and above delay it.
     pub tick_level: u8,
     /// How sleeps are rounded.
     pub timers: TimerRule,
-    /// By how much high-resolution timers of tasks may be late: 50 µs in Linux.
+    /// Timer slack of high-resolution timers: 50 µs in Linux.
     pub slack: Nanos,
-    /// Who runs next.
+    /// The scheduler.
     pub policy: Policy,
-    /// What that costs.
+    /// Costs of the kernel's own work.
     pub costs: Costs,
-    /// How fast the CPUs are.
+    /// Speed of the CPUs.
     pub speed: Speed,
 }
 
 impl Machine {
-    /// A machine without costs, on an ideal timer, with periodic ticks at one phase.
+    /// A machine without costs, with an ideal timer, and with periodic ticks in phase on all CPUs.
     pub fn new(cpus: usize, hz: u64, policy: Policy) -> Self {
         Self {
             cpus,
@@ -75,92 +75,93 @@ impl Machine {
     }
 }
 
-/// What comes of an interrupt, when its handler is done.
+/// Action at the end of an interrupt handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing more.
+    /// None.
     Nothing,
-    /// A softirq, which costs this much.
+    /// Raises a softirq with this cost.
     Softirq(Law),
-    /// A task goes on that waits: a threaded handler, a reader.
+    /// Signals a waiting task, such as a threaded handler or a reader.
     Signal(crate::task::TaskId),
-    /// The packets in this link's ring go up.
+    /// Passes on the packets in this link's ring.
     Packets(usize),
 }
 
 /// A source of interrupts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Its name.
+    /// Name of the source.
     pub name: String,
     /// The CPU that it interrupts.
     pub cpu: usize,
-    /// The mask level of its handler: held up by handlers of this level and above. Linux has one
-    /// level for all; BSD has several.
+    /// Mask level of its handler: handlers of this level and above delay it. Linux has one level
+    /// for all; BSD has several.
     pub level: u8,
-    /// When the first one comes.
+    /// Time of the first interrupt.
     pub start: Nanos,
-    /// The time from one to the next.
+    /// Time between two interrupts.
     pub interval: Law,
-    /// What its handler costs.
+    /// Cost of its handler.
     pub cost: Law,
-    /// What comes of it.
+    /// Action at the end of its handler.
     pub then: Then,
 }
 
-/// A way for packets: ring, protocol queue, socket buffer. What finds one full is dropped there.
+/// The path of packets: ring, protocol queue, socket buffer. Packets that find a queue full are
+/// dropped there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Packets that the card holds until its interrupt is handled.
+    /// Capacity of the card's ring, which holds packets until its interrupt is handled.
     pub ring: u64,
-    /// Packets between the interrupt and the softirq.
+    /// Capacity of the queue between interrupt and softirq.
     pub protocol: u64,
-    /// Packets that wait for the receiving task.
+    /// Capacity of the socket buffer, from which the task receives.
     pub socket: u64,
-    /// What the softirq does for each packet.
+    /// Cost of a packet in the softirq.
     pub cost: Nanos,
 }
 
 /// A group of tasks with a quota of CPU time (`cpu.max`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Time that its tasks may run.
+    /// CPU time that its tasks may use per period.
     pub quota: Nanos,
-    /// In each period of this length.
+    /// Length of a period.
     pub period: Nanos,
 }
 
-/// All of a simulation.
+/// A complete simulation setup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The machine.
     pub machine: Machine,
     /// Its tasks, at most 65536.
     pub tasks: Vec<TaskSpec>,
-    /// Its sources of interrupts, at most 64.
+    /// Its interrupt sources, at most 64.
     pub sources: Vec<Source>,
-    /// Its links.
+    /// Its packet paths.
     pub links: Vec<Link>,
-    /// Its quotas.
+    /// Its quota groups.
     pub groups: Vec<Group>,
-    /// How long it runs.
+    /// Simulated time.
     pub length: Nanos,
-    /// What all chance comes from.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
-/// Why a setup makes no sense.
+/// Why a setup is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct SetupError {
-    /// Where.
+    /// The invalid part.
     pub what: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
 impl Setup {
-    /// A machine that nothing runs on, for this long.
+    /// A setup of a machine without tasks, for this simulated time.
     pub fn new(machine: Machine, length: Nanos) -> Self {
         Self {
             machine,
@@ -173,10 +174,10 @@ impl Setup {
         }
     }
 
-    /// Whether it can be run.
+    /// Checks that the setup can be simulated.
     ///
     /// # Errors
-    /// What cannot be run, and why.
+    /// The invalid part, with the reason.
     pub fn check(&self) -> Result<(), SetupError> {
         self.check_machine()?;
         if self.tasks.len() > MAX_TASKS {
@@ -274,7 +275,7 @@ impl Setup {
         }
         if task
             .footprint
-            .is_some_and(|it| it.refill < Nanos::ZERO || it.tau <= Nanos::ZERO)
+            .is_some_and(|footprint| footprint.refill < Nanos::ZERO || footprint.tau <= Nanos::ZERO)
         {
             return Err("a footprint needs a refill of 0 or more and a tau above 0".to_owned());
         }

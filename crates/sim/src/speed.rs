@@ -1,34 +1,34 @@
-//! How fast a CPU is: its frequency, and a clock that is stopped for part of the time.
+//! Speed of a CPU: its frequency, and a clock that is stopped for part of the time.
 
 use ticktax_model::Nanos;
 
 use crate::fixed::scale;
 
-/// The speed of a CPU, as shares of its full speed.
+/// Speed of a CPU, relative to its full speed.
 ///
-/// Scaling the frequency makes instructions slower and leaves memory as it is. Stopping the clock
-/// (T-states, `CLKMOD`) takes eighths of all time, so that everything is slower.
+/// A lower frequency slows instructions but not memory. Stopping the clock (T-states, `CLKMOD`)
+/// takes eighths of all time, so that everything slows down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// The frequency in thousandths of the full one, above 0.
+    /// Frequency in thousandths of the full one, above 0.
     pub frequency: i64,
-    /// The eighths of the time in which the clock runs, from 1 to 8.
+    /// Eighths of the time in which the clock runs, 1 to 8.
     pub duty: i64,
 }
 
 impl Speed {
-    /// As fast as it goes.
+    /// Full speed.
     pub const FULL: Self = Self {
         frequency: 1000,
         duty: 8,
     };
 
-    /// Whether both shares are what a CPU can have.
+    /// Whether both values are in range.
     pub fn is_sound(&self) -> bool {
         self.frequency > 0 && (1..=8).contains(&self.duty)
     }
 
-    /// The time on the wall for work that takes `compute` and `memory` at full speed.
+    /// Elapsed time of work that takes `compute` and `memory` at full speed.
     pub fn wall(&self, compute: Nanos, memory: Nanos) -> Nanos {
         if *self == Self::FULL {
             return compute + memory;
@@ -39,7 +39,7 @@ impl Speed {
 }
 
 #[test]
-fn memory_does_not_scale_with_the_frequency_but_stops_with_the_clock() {
+fn memory_does_not_scale_with_the_frequency_but_with_the_duty_cycle() {
     let (compute, memory) = (Nanos(1_000), Nanos(3_000));
     let at = |frequency, duty| Speed { frequency, duty }.wall(compute, memory);
     assert_eq!(at(1000, 8), Nanos(4_000));

@@ -1,4 +1,4 @@
-//! Tasks: programs of steps, and what happened to them.
+//! Tasks: their programs of steps, and reports about them.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -7,21 +7,21 @@ use ticktax_model::pace::PaceRule;
 use crate::random::Law;
 use crate::timer::Call;
 
-/// A task by its place in the setup.
+/// A task, identified by its index in the setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u32);
 
 impl TaskId {
-    /// The place as an index.
+    /// The index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The scheduling class of a task.
+/// Scheduling class of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// `SCHED_OTHER`: what the policy is for.
+    /// `SCHED_OTHER`, scheduled by the machine's policy.
     #[default]
     Normal,
     /// `SCHED_FIFO` with a priority from 1 to 99.
@@ -30,97 +30,97 @@ pub enum Class {
     RoundRobin(u8),
 }
 
-/// What a scheduler may know of a task.
+/// Attributes of a task that schedulers use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Its class.
+    /// Scheduling class.
     pub class: Class,
-    /// From -20, the most important, to 19.
+    /// Nice value, from -20 (most important) to 19.
     pub nice: i8,
-    /// The only CPU it may run on, where it is pinned.
+    /// The only allowed CPU, if the task is pinned.
     pub cpu: Option<usize>,
-    /// The process: tasks of one process share their memory.
+    /// Process number; tasks of one process share their memory.
     pub process: u32,
-    /// The slice that it asks for, of a scheduler that lets it ask.
+    /// Requested slice, for schedulers that support it.
     pub slice: Option<Nanos>,
-    /// The autogroup that it is in, of a scheduler that shares between groups first.
+    /// Autogroup of the task, for schedulers that first share between groups.
     pub autogroup: Option<Autogroup>,
 }
 
 /// One step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Computes for this long, at the CPU's full speed; 1 ns at least.
+    /// Computes for this long at the CPU's full speed; at least 1 ns.
     Work(Law),
-    /// Works in the kernel, where no other task may take the CPU; 1 ns at least.
+    /// Works in the kernel without being preemptible; at least 1 ns.
     Kernel(Law),
-    /// Works with interrupts masked; 1 ns at least.
+    /// Works with interrupts masked; at least 1 ns.
     Masked(Law),
     /// Sleeps for this long.
     Sleep(Call, Law),
-    /// Sleeps for what is left of a time since the last [`Step::Frame`], counted in whole units:
-    /// `time - int(passed / unit) · unit`. Does not sleep where nothing is left.
+    /// Sleeps for the rest of a time since the last [`Step::Frame`]. Elapsed time counts in whole
+    /// units: `time - int(passed / unit) · unit`. Does not sleep if nothing is left.
     SleepRest {
         /// The system call.
         call: Call,
-        /// The time from frame to frame that is aimed at.
+        /// The intended time between two frames.
         time: Nanos,
-        /// What the program counts in.
+        /// The program's unit of time.
         unit: Nanos,
     },
     /// Sleeps until the next multiple of this time.
     SleepUntil(Call, Nanos),
-    /// Computes until the next multiple of this time: reads the clock again and again, as a program
-    /// does that is not to be late. It ends at that time, whatever interrupts it, however fast the
-    /// CPU is; where another task has the CPU then, as soon as it runs again.
+    /// Computes until the next multiple of this time, polling the clock as a program does to avoid
+    /// delays. It ends at that time, regardless of interrupts and the CPU's speed. If another task
+    /// is running then, it ends when this task runs again.
     SpinUntil(Nanos),
-    /// Waits until the next frame is due by a rule, as [`PaceRule`] defines it; where that is past
-    /// already, it goes on at once. A [`Step::Frame`] comes next.
+    /// Waits until the next frame is due, according to a [`PaceRule`]. If that time has passed, it
+    /// continues immediately. The next step must be [`Step::Frame`].
     Pace {
-        /// From which moment the next frame's time counts.
+        /// Rule for the due times of frames.
         rule: PaceRule,
-        /// The time from one frame to the next.
+        /// Time between two frames.
         period: Nanos,
-        /// What the call counts in: a request is rounded up to whole ones.
+        /// Unit of the sleep call: sleeps are rounded up to whole units.
         unit: Nanos,
-        /// How long before it is due the task sleeps no more, and computes as in
-        /// [`Step::SpinUntil`]: 0 where it only sleeps, a period or more where it never does.
+        /// Time before the due time at which the task stops sleeping and computes as in
+        /// [`Step::SpinUntil`]: 0 for sleeping only, a period or more for spinning only.
         spin: Nanos,
     },
-    /// The next sleep ends this much later than its timer goes off: what is late about a wakeup and
-    /// none of the kernel's doing that is modelled, such as a hypervisor's.
+    /// Delays the next wakeup after its timer. It stands for delays outside the modelled kernel,
+    /// such as those of a hypervisor.
     Late(Law),
-    /// Waits for this long, for something from outside that no timer of this kernel has to do with.
+    /// Waits for this long for an external event, without a timer of this kernel.
     Arrive(Law),
-    /// Works when a period has begun since it last did: a simulation of fixed steps in a loop that
-    /// is to be faster than they. Steps that came too late to be done are counted, and left out.
+    /// Works once per period, if a period has started since the last time: a simulation with fixed
+    /// steps inside a faster loop. Steps that come too late are counted and skipped.
     Every {
         /// The period.
         period: Nanos,
-        /// The work of a step.
+        /// Work of a step.
         work: Law,
     },
-    /// A frame begins: counts, and takes the time.
+    /// Starts a frame: counts it and records the time.
     Frame,
-    /// Gives way to others.
+    /// Yields the CPU.
     Yield,
-    /// Takes this lock, waiting for it in line.
+    /// Acquires this lock, waiting in first-come order.
     Lock(usize),
-    /// Gives it back to the first in line.
+    /// Releases the lock to the first waiter.
     Unlock(usize),
-    /// Lets a task go on that waits, now or the next time.
+    /// Signals a task, which ends its current or next [`Step::Wait`].
     Signal(TaskId),
     /// Waits for a signal.
     Wait,
-    /// Takes a packet from this link's socket buffer, waiting for one, and works on it.
+    /// Takes a packet from this link's socket buffer, waiting for one if necessary, and works on
+    /// it.
     Receive(usize, Law),
-    /// Ends.
+    /// Ends the task.
     Exit,
 }
 
 impl Step {
-    /// Whether the step takes time in every case, so that a program that repeats it lets time
-    /// pass.
+    /// Whether the step always takes time. Time then passes in a program that repeats it.
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
@@ -136,7 +136,7 @@ impl Step {
         )
     }
 
-    /// The law that the step draws from.
+    /// The law that the step draws a time from.
     pub(crate) fn law(&self) -> Option<&Law> {
         match self {
             Self::Work(law)
@@ -152,36 +152,36 @@ impl Step {
     }
 }
 
-/// How a task's cached memory comes back after another has used the cache.
+/// Model of how a task's memory returns to the cache after another task has used it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// What loading all of it costs.
+    /// Cost of loading all of it.
     pub refill: Nanos,
-    /// The run time in which a task touches 1 - 1/e of it.
+    /// CPU time in which a task touches 1 - 1/e of it.
     pub tau: Nanos,
 }
 
-/// A task, as it is set up.
+/// Specification of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSpec {
-    /// Its name.
+    /// Name of the task.
     pub name: String,
-    /// Whether it is a thread of the kernel.
+    /// Whether it is a kernel thread.
     pub kernel: bool,
-    /// What a scheduler may know of it.
+    /// Attributes that schedulers use.
     pub attributes: Attributes,
-    /// When it is made.
+    /// When the task is created.
     pub start: Nanos,
-    /// Its steps; after the last comes the first.
+    /// Its steps, repeated in a loop.
     pub program: Vec<Step>,
-    /// The quota group that it is in, by place.
+    /// Index of its quota group.
     pub group: Option<usize>,
-    /// Its memory, where the cache is modelled.
+    /// Its memory, if the cache is modelled.
     pub footprint: Option<Footprint>,
 }
 
 impl TaskSpec {
-    /// A program that is not pinned, at nice 0, from the start on.
+    /// A program that is not pinned, at nice 0, created at the start.
     pub fn new(name: &str, program: Vec<Step>) -> Self {
         Self {
             name: name.to_owned(),
@@ -194,21 +194,21 @@ impl TaskSpec {
         }
     }
 
-    /// The same task, pinned to a CPU.
+    /// Pins the task to a CPU.
     #[must_use]
     pub fn on(mut self, cpu: usize) -> Self {
         self.attributes.cpu = Some(cpu);
         self
     }
 
-    /// The same task in another class.
+    /// Sets the scheduling class.
     #[must_use]
     pub fn class(mut self, class: Class) -> Self {
         self.attributes.class = class;
         self
     }
 
-    /// The same task with memory in the cache.
+    /// Sets the cache footprint.
     #[must_use]
     pub fn footprint(mut self, footprint: Footprint) -> Self {
         self.footprint = Some(footprint);
@@ -216,60 +216,61 @@ impl TaskSpec {
     }
 }
 
-/// Where a task is in its life.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Not made yet.
+    /// Not created yet.
     Unborn,
-    /// In a queue.
+    /// Queued for a CPU.
     Runnable,
-    /// On this CPU.
+    /// Running on this CPU.
     Running(usize),
-    /// Until a timer goes off.
+    /// Waiting for a timer.
     Sleeping,
-    /// Until a packet, a lock or what comes from outside lets it go on.
+    /// Waiting for a packet, a lock or an external event.
     Blocked,
-    /// Until a signal lets it go on.
+    /// Waiting for a signal.
     Waiting,
-    /// Its group's quota is used up.
+    /// Held back because its group's quota is used up.
     Throttled,
-    /// Over.
+    /// Ended.
     Ended,
 }
 
-/// What happened to a task.
+/// Report about a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskReport {
-    /// CPU time, exactly, interrupts left out.
+    /// Exact CPU time, without interrupts.
     pub ran: Nanos,
-    /// Ticks that found it running.
+    /// Number of ticks that found it running.
     pub sampled: u64,
-    /// Work that was asked of it and done; less than it ran where caches or switches cost.
+    /// Completed work that its program asked for. It is less than `ran` if caches or context
+    /// switches cost time.
     pub work: Nanos,
-    /// Steps that worked.
+    /// Number of steps that worked.
     pub bursts: u64,
-    /// Times that it came on a CPU after another task or idling.
+    /// Number of times that it started to run after another task or idle time.
     pub switches: u64,
-    /// Times that its memory had to come back into the cache.
+    /// Number of times that its memory had to be reloaded into the cache.
     pub refills: u64,
-    /// What that cost.
+    /// Total cost of the reloads.
     pub refill_time: Nanos,
-    /// [`Step::Frame`]s.
+    /// Number of [`Step::Frame`]s.
     pub frames: u64,
-    /// Steps of [`Step::Every`] that were missed.
+    /// Number of missed steps of [`Step::Every`].
     pub overshot: u64,
-    /// Sleeps that ended.
+    /// Number of completed sleeps.
     pub sleeps: u64,
-    /// The least that a sleep took more than asked for; negative where one was short.
+    /// Smallest excess of a sleep over the requested time; negative if one was too short.
     pub min_late: Option<Nanos>,
-    /// From being woken to running, summed.
+    /// Total wake-up latency.
     pub latency: Nanos,
-    /// The longest of those.
+    /// Largest wake-up latency.
     pub worst_latency: Nanos,
-    /// The longest from when a sleep was to end, or a wait ended, to running.
+    /// Longest time from the end of a wait, or the intended end of a sleep, until it ran.
     pub worst_lateness: Nanos,
-    /// Packets received.
+    /// Number of received packets.
     pub packets: u64,
-    /// Time for which its group's quota held it back.
+    /// Time during which its group's quota held it back.
     pub throttled: Nanos,
 }

@@ -1,29 +1,29 @@
-//! When a sleep ends: what each system call asks for, and what each kernel makes of it.
+//! When a sleep ends, depending on the system call and the kernel's timers.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;
 
 use crate::clock::Grid;
 
-/// How a kernel keeps the timers of sleeping tasks.
+/// How a kernel implements timers of sleeping tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerRule {
-    /// Linux 2.4: jiffies, a request rounded up to ticks of exactly 1/HZ
-    /// (`timespec_to_jiffies`, `include/linux/time.h`), plus one for the tick under way.
+    /// Linux 2.4: jiffies. A request is rounded up to ticks of exactly 1/HZ (`timespec_to_jiffies`,
+    /// `include/linux/time.h`), plus one for the current tick.
     NominalJiffies,
-    /// Linux 2.6 to 2.6.15: jiffies, a request rounded up to ticks of their real length
+    /// Linux 2.6 to 2.6.15: jiffies. A request is rounded up to ticks of their real length
     /// (`TICK_NSEC`), plus one.
     Jiffies,
-    /// High-resolution timers without a high-resolution device (2.6.16 on, `highres=off`): the
-    /// first tick of this CPU at or after the deadline (`hrtimer_run_queues`), or after its slack
-    /// where the tick stood still.
+    /// High-resolution timers without a high-resolution device (2.6.16 and later, `highres=off`).
+    /// They expire at the first tick of this CPU at or after the deadline (`hrtimer_run_queues`).
+    /// If the tick was stopped, they expire at the first tick after their slack.
     FirstTick,
-    /// High-resolution timers with a one-shot device: at the deadline.
+    /// High-resolution timers with a one-shot device: they expire at the deadline.
     HighResolution,
 }
 
 impl TimerRule {
-    /// Every rule.
+    /// All rules.
     pub const ALL: [Self; 4] = [
         Self::NominalJiffies,
         Self::Jiffies,
@@ -31,7 +31,7 @@ impl TimerRule {
         Self::HighResolution,
     ];
 
-    /// The word for it in scenarios and on the command line.
+    /// Name in scenarios and on the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Self::NominalJiffies => "jiffies-2.4",
@@ -42,20 +42,20 @@ impl TimerRule {
     }
 }
 
-/// The system call that a task sleeps in.
+/// The system call in which a task sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// `nanosleep`: rounded up, plus one tick (`sys_nanosleep`).
     Nanosleep,
-    /// `select`: rounded up, without the tick more, so that it can be short by part of a tick
-    /// (2.4's `sys_select`).
+    /// `select`: rounded up without an additional tick, so that it can be too short by part of a
+    /// tick (2.4's `sys_select`).
     Select,
     /// `poll`: whole ms, rounded up to ticks, plus one (2.4's `sys_poll`).
     Poll,
 }
 
 impl Call {
-    /// What a loop that waits by this method is modelled to sleep in; `None` where it spins.
+    /// The call that models a method of sleeping; `None` for methods that spin.
     pub const fn of(method: SleepMethod) -> Option<Self> {
         match method {
             SleepMethod::Nanosleep
@@ -68,7 +68,7 @@ impl Call {
         }
     }
 
-    /// The method that is this call.
+    /// The method of sleeping with this call.
     pub const fn method(self) -> SleepMethod {
         match self {
             Self::Nanosleep => SleepMethod::Nanosleep,
@@ -77,8 +77,8 @@ impl Call {
         }
     }
 
-    /// A time as a program has to ask for it that does not want to be woken early: `poll` takes
-    /// whole ms, `select` whole µs. With high-resolution timers this is all the rounding there is.
+    /// Rounds a time up to the call's unit, as a program must to avoid waking early: `poll` takes
+    /// whole ms, `select` whole µs. With high-resolution timers, no other rounding occurs.
     fn in_its_unit(self, time: Nanos) -> Nanos {
         match self.method().unit().0 {
             1 => time,
@@ -86,8 +86,8 @@ impl Call {
         }
     }
 
-    /// The slack of this call where its task's is `slack`: `select` and `poll` take 0.1 % of the
-    /// time, 100 ms at most, where that is more (`select_estimate_accuracy`, `fs/select.c`).
+    /// Slack of this call for a task with `slack`. `select` and `poll` use at least 0.1 % of the
+    /// time, but at most 100 ms (`select_estimate_accuracy`, `fs/select.c`).
     fn slack(self, time: Nanos, slack: Nanos) -> Nanos {
         match self {
             Self::Nanosleep => slack,
@@ -99,48 +99,48 @@ impl Call {
     }
 }
 
-/// When a timer goes off.
+/// When a timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// At this tick of the CPU's own grid.
     Tick(i64),
-    /// At a tick of the CPU's own grid: at the first from `soonest` on while the tick goes on, and at
-    /// `latest` where it stands still until then. A kernel that stops its tick looks for the end of
-    /// the next timer's slack (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which asks
-    /// `hrtimer_get_next_event`), one that has a tick anyway runs all whose slack has begun.
+    /// At a tick of the CPU's own grid: the first from `soonest` on while ticks run, or `latest` if
+    /// ticks are stopped until then. When a kernel stops its tick, it plans for the end of the next
+    /// timer's slack (`cmp_next_hrtimer_event`, `kernel/time/timer.c`, which calls
+    /// `hrtimer_get_next_event`). At any tick, it runs all timers whose slack has begun.
     TickWithin {
-        /// When the time that was asked for is over.
+        /// End of the requested time.
         soonest: Nanos,
-        /// The first tick after its slack.
+        /// First tick after the slack.
         latest: i64,
     },
-    /// By an interrupt of its own at `latest`; by a tick or another's timer that comes before, from
-    /// `soonest` on. Linux runs every timer whose slack has begun, whatever interrupt it is for
+    /// At `latest` by its own interrupt, or from `soonest` on by an earlier tick or another task's
+    /// timer. At any interrupt, Linux runs every timer whose slack has begun
     /// (`__hrtimer_run_queues` compares with `hrtimer_get_softexpires`, `kernel/time/hrtimer.c`).
     Within {
-        /// When the time that was asked for is over.
+        /// End of the requested time.
         soonest: Nanos,
-        /// And its slack.
+        /// End of the slack.
         latest: Nanos,
     },
 }
 
-/// The grids that a CPU's timers live on.
+/// The grids of a CPU's timers.
 #[derive(Clone, Copy, Debug)]
 pub struct Grids<'a> {
-    /// The ticks at which `jiffies` is counted up.
+    /// Ticks at which `jiffies` is incremented.
     pub jiffies: &'a Grid,
-    /// The ticks of the CPU's own timer, at which its timers are looked at.
+    /// Ticks of the CPU's own timer, at which its timers are processed.
     pub local: &'a Grid,
-    /// The configured tick rate, in Hz.
+    /// Configured tick rate, in Hz.
     pub hz: i64,
-    /// By how much a task's timer may be late, so as to go off with others (`PR_SET_TIMERSLACK`).
-    /// Jiffies know none.
+    /// Allowed delay of a task's timer, so that it can expire with others (`PR_SET_TIMERSLACK`).
+    /// Jiffies have no slack.
     pub slack: Nanos,
 }
 
 impl TimerRule {
-    /// When a sleep of `time` (0 or more) that begins at `now` ends on a CPU with these grids.
+    /// When a sleep of `time` (0 or more) that starts at `now` ends on a CPU with these grids.
     pub fn due(self, call: Call, now: Nanos, time: Nanos, grids: &Grids<'_>) -> Due {
         let Grids {
             jiffies, local, hz, ..
@@ -173,7 +173,7 @@ impl TimerRule {
     }
 }
 
-/// `time` in ticks of 1/HZ, rounded up.
+/// Converts `time` to ticks of 1/HZ, rounded up.
 fn nominal_ticks(time: Nanos, hz: i64) -> i64 {
     let tick = 1_000_000_000 / hz.max(1);
     (time.0 + tick - 1).div_euclid(tick)
@@ -207,9 +207,9 @@ mod tests {
     }
 
     #[test]
-    fn each_call_rounds_in_its_own_way() {
-        let of = |rule, call| {
-            // Just after the tenth tick at 100 Hz, whose real length is 10.00015 ms.
+    fn calls_round_differently() {
+        let ticks_of = |rule, call| {
+            // Just after the tenth tick at 100 Hz, which really is 10.00015 ms long.
             let end = end(
                 rule,
                 call,
@@ -220,11 +220,11 @@ mod tests {
             );
             (end.0 - 100_001_500) / 10_000_000
         };
-        assert_eq!(of(TimerRule::NominalJiffies, Call::Nanosleep), 2);
-        assert_eq!(of(TimerRule::NominalJiffies, Call::Select), 1);
-        assert_eq!(of(TimerRule::NominalJiffies, Call::Poll), 2);
-        assert_eq!(of(TimerRule::FirstTick, Call::Nanosleep), 2);
-        // At 1000 Hz a tick is 0.99985 ms, so that 1 ms is two ticks, and one more is three.
+        assert_eq!(ticks_of(TimerRule::NominalJiffies, Call::Nanosleep), 2);
+        assert_eq!(ticks_of(TimerRule::NominalJiffies, Call::Select), 1);
+        assert_eq!(ticks_of(TimerRule::NominalJiffies, Call::Poll), 2);
+        assert_eq!(ticks_of(TimerRule::FirstTick, Call::Nanosleep), 2);
+        // At 1000 Hz a tick is 0.99985 ms long, so 1 ms is two ticks, plus one is three.
         let at_1000 = |rule| {
             let end = end(
                 rule,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coarse_call_asks_for_whole_units() {
+    fn coarse_calls_use_whole_units() {
         let grid = Device::TscDeadline.grid(250, Nanos::ZERO, 0).unwrap();
         let with_slack = |rule, call, time, slack| {
             let grids = Grids {
@@ -252,16 +252,16 @@ mod tests {
             };
             rule_end(rule, call, Nanos(500), time, &grids)
         };
-        let of = |rule, call| with_slack(rule, call, Nanos(3_200_100), Nanos::ZERO);
-        let fine = |call| of(TimerRule::HighResolution, call);
+        let end_of = |rule, call| with_slack(rule, call, Nanos(3_200_100), Nanos::ZERO);
+        let fine = |call| end_of(TimerRule::HighResolution, call);
         assert_eq!(fine(Call::Nanosleep), Nanos(3_200_600));
         assert_eq!(fine(Call::Select), Nanos(3_201_500));
         assert_eq!(fine(Call::Poll), Nanos(4_000_500));
-        // The same ms more is a tick more where it goes past one.
-        let coarse = |call| of(TimerRule::FirstTick, call);
+        // The additional ms costs a tick if it passes one.
+        let coarse = |call| end_of(TimerRule::FirstTick, call);
         assert_eq!(coarse(Call::Nanosleep), Nanos(4_000_000));
         assert_eq!(coarse(Call::Poll), Nanos(8_000_000));
-        // 0.1 % of a second is more than the 50 µs of a task.
+        // 0.1 % of a second is more than the task's 50 µs.
         let late = |rule, call| with_slack(rule, call, Nanos::from_secs(1), Nanos(50_000));
         let fine = |call| late(TimerRule::HighResolution, call) - Nanos(1_000_000_500);
         assert_eq!(fine(Call::Nanosleep), Nanos(50_000));
@@ -275,7 +275,7 @@ mod tests {
             )
         };
         assert_eq!(coarse(3_940_000), Nanos(4_000_000));
-        // It is over before the tick, its slack is not.
+        // The sleep ends before the tick, but its slack does not.
         assert_eq!(coarse(3_960_000), Nanos(8_000_000));
     }
 
@@ -297,12 +297,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_sleep_is_short(
+        fn no_sleep_is_too_short(
             rule in rules(), hz in 19_u64..2_000, now in 0_i64..1 << 40, time in 0_i64..1 << 33,
             phase in 0_i64..1_000_000
         ) {
-            // A nominal tick may be longer than a real one by its rounding to the device's clock:
-            // by up to 1 µs in each of the ticks asked for.
+            // A nominal tick may be longer than a real one, because of rounding to the device's
+            // clock: by up to 1 µs for each tick of the request.
             let end = end(rule, Call::Nanosleep, Nanos(now), Nanos(time), hz, Nanos(phase));
             let ticks = 1 + time * i64::try_from(hz).unwrap() / 1_000_000_000;
             let short = if rule == TimerRule::NominalJiffies { ticks } else { 0 };
@@ -310,7 +310,7 @@ mod tests {
         }
 
         #[test]
-        fn a_timeout_of_n_ticks_takes_more_than_one_less(
+        fn a_timeout_of_n_ticks_takes_more_than_n_minus_one(
             hz in 19_u64..2_000, now in 0_i64..1 << 40, n in 1_i64..1_000, phase in 0_i64..1_000_000
         ) {
             let (jiffies, _) = grids(hz, Nanos(phase));

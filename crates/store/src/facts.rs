@@ -1,9 +1,9 @@
 //! A folder of facts files: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
-//! Files appear complete or not at all, so readers always find complete files. One agent writes
-//! into a folder at a time, and its user must own the folder. The next agent clears the unfinished
-//! files of a killed one. Rows that cannot be written are kept for a while and tried again, in
-//! bounded memory.
+//! Files appear complete or not at all, so readers always find complete files. One agent writes to
+//! a folder at a time, and its user must own the folder. The next agent removes the unfinished
+//! files of a killed one. Rows that cannot be written are kept for a while and retried, in bounded
+//! memory.
 
 mod file;
 mod parts;
@@ -14,55 +14,57 @@ use std::fs::TryLockError;
 use std::io;
 use std::path::Path;
 
-use parts::{Part, clear_leftovers, day_of, make_day, make_table, next_name, parts};
 use ticktax_model::facts::{Row, Table, Window, WindowLength};
 use ticktax_model::totals::FactsCount;
 
 use crate::disk::{Folder, LockedFile};
+use parts::{Part, clear_leftovers, day_of, make_day, make_table, next_name, parts};
 
 pub use file::{FactsError, PartWriter};
 
-/// The file that an agent locks while it writes into the folder.
+/// The file that an agent locks while it writes to the folder.
 const LOCK: &str = ".lock";
 
-/// How a folder of facts is kept.
+/// Settings of a folder of facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactsSettings {
-    /// The host that the rows are of.
+    /// The host that the rows describe.
     pub host: String,
-    /// Whether histograms also stand as lists.
+    /// Whether to write histograms as lists, too.
     pub lists: bool,
-    /// The most days that each table has: the oldest are removed.
+    /// Maximum number of days per table. The oldest days are removed.
     pub max_days: usize,
-    /// The most bytes that the folder has: the oldest files are removed.
+    /// Maximum number of bytes in the folder. The oldest files are removed.
     pub max_bytes: u64,
 }
 
-/// A folder of facts that this process writes.
+/// A folder of facts that this process writes to.
 #[derive(Debug)]
 pub struct FactsFolder {
     folder: Folder,
     settings: FactsSettings,
     writer: PartWriter,
-    /// Rows that are in no file yet, in the order in which they came.
+    /// Rows that are not in a file yet, in order of arrival.
     pending: VecDeque<Row>,
     count: FactsCount,
-    /// Locked as long as it is open.
+    /// Holds the lock while it is open.
     _lock: LockedFile,
 }
 
 impl FactsFolder {
-    /// From so many rows on a file is written without waiting for the ten minutes to be over.
+    /// With this many rows, a file is written before the ten minutes are over.
     const MANY: usize = 5_000;
 
-    /// The most rows that wait for being written, some 10 MiB. Beyond, the oldest are given up.
+    /// Maximum number of rows waiting to be written, about 10 MiB. Beyond that, the oldest are
+    /// dropped.
     const MOST_PENDING: usize = 20_000;
 
-    /// Opens the folder, which is made if it is missing, and clears the leftovers of a killed
+    /// Opens the folder, creates it if it is missing, and removes the leftovers of a killed
     /// process.
     ///
     /// # Errors
-    /// The folder cannot be written, another user can change it, or another agent writes into it.
+    /// Fails if the folder cannot be written, if another user can change it, or if another agent
+    /// writes to it.
     pub fn open(path: &Path, settings: FactsSettings) -> Result<Self, FactsError> {
         let io = |error: io::Error| FactsError::io(path, &error);
         let folder = Folder::make_trusted(path, 0o755).map_err(io)?;
@@ -96,16 +98,16 @@ impl FactsFolder {
         Ok(this)
     }
 
-    /// What became of the rows so far.
+    /// The number of rows and files written, dropped and failed so far.
     pub fn count(&self) -> FactsCount {
         self.count
     }
 
-    /// Takes windows that are over. Where one of ten minutes is among them, or there are many rows, what is
-    /// there is written.
+    /// Takes completed windows. Writes all pending rows if one of the windows has ten minutes, or
+    /// if there are many rows.
     ///
     /// # Errors
-    /// A file cannot be written: its rows wait for the next time.
+    /// Fails if a file cannot be written. Its rows are retried next time.
     pub fn take(&mut self, windows: &[Window]) -> Result<(), FactsError> {
         let due = windows
             .iter()
@@ -113,20 +115,20 @@ impl FactsFolder {
         for window in windows {
             self.pending.extend(window.rows(self.settings.lists));
         }
-        let many = self.give_up_oldest() >= Self::MANY;
-        if due || many { self.flush() } else { Ok(()) }
+        let is_many = self.give_up_oldest() >= Self::MANY;
+        if due || is_many { self.flush() } else { Ok(()) }
     }
 
-    /// Takes rows of tables without windows. They are written with the next windows that are.
+    /// Takes rows of tables without windows. They are written together with the next windows.
     pub fn add(&mut self, rows: impl IntoIterator<Item = Row>) {
         self.pending.extend(rows);
         self.give_up_oldest();
     }
 
-    /// Writes all that waits.
+    /// Writes all pending rows.
     ///
     /// # Errors
-    /// A file cannot be written: its rows wait for the next time.
+    /// Fails if a file cannot be written. Its rows are retried next time.
     pub fn flush(&mut self) -> Result<(), FactsError> {
         let mut result = Ok(());
         let mut parts: BTreeMap<(Table, String), Vec<Row>> = BTreeMap::new();
@@ -160,11 +162,11 @@ impl FactsFolder {
         self.writer.write(folder, &name, table, rows)
     }
 
-    /// Gives up the oldest rows where too many wait, and says how many wait then.
+    /// Drops the oldest rows if too many are pending. Returns the number of pending rows.
     fn give_up_oldest(&mut self) -> usize {
         let many = self.pending.len().saturating_sub(Self::MOST_PENDING);
         if many > 0 {
-            // Those that could not be written stand behind those that came since.
+            // Rows that could not be written were appended after newer ones.
             let pending = self.pending.make_contiguous();
             pending.sort_by_key(Row::time_unix_ms);
         }
@@ -173,8 +175,8 @@ impl FactsFolder {
         self.pending.len()
     }
 
-    /// Removes the oldest files where there are too many days or bytes. By how many days there are and not by
-    /// the date: a clock that is set forward must not cost the history.
+    /// Removes the oldest files if there are too many days or bytes. It counts days instead of
+    /// comparing dates, so that a clock set forward does not erase the history.
     fn retire(&mut self) {
         let mut parts = parts(&self.folder);
         for table in Table::EVERY.map(Table::name) {
@@ -255,7 +257,7 @@ mod tests {
         }
     }
 
-    /// All files below the folder but the lock, by their paths from there.
+    /// All files below the folder except the lock, as relative paths.
     fn files(folder: &Path) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         let mut folders = vec![folder.to_owned()];
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_window_is_written_with_the_next_ones() {
+    fn rows_without_a_window_are_written_with_the_next_windows() {
         let folder = tempfile::tempdir().unwrap();
         let mut facts = open(&folder);
         let fact = HostFact {
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_has_one_writer_and_what_a_killed_one_left_is_cleared() {
+    fn a_folder_has_one_writer_which_clears_the_files_of_a_killed_one() {
         let folder = tempfile::tempdir().unwrap();
         let first = open(&folder);
         let error = FactsFolder::open(folder.path(), settings()).unwrap_err();
@@ -353,10 +355,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_waits_and_is_written_later() {
+    fn rows_that_cannot_be_written_are_retried() {
         let folder = tempfile::tempdir().unwrap();
         let mut facts = open(&folder);
-        // A file where the day's folder is to be.
+        // A file blocks the day's folder.
         let blocked = folder.path().join("accounts/day=1970-01-01");
         fs::write(&blocked, "").unwrap();
         facts.take(&[window(WindowLength::Minute, 0, 2)]).unwrap();
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_given_up_where_too_much_waits() {
+    fn the_oldest_rows_are_dropped_when_too_many_are_pending() {
         let folder = tempfile::tempdir().unwrap();
         let mut facts = open(&folder);
         let most = u32::try_from(FactsFolder::MOST_PENDING).unwrap();
@@ -387,7 +389,7 @@ mod tests {
             ..settings()
         };
         let mut facts = FactsFolder::open(folder.path(), few.clone()).unwrap();
-        // The clock was set ten years forward and back again.
+        // The clock was set forward by ten years and back again.
         for day in [0, 1, 3_650, 2] {
             facts
                 .take(&[window(WindowLength::Minute, day * DAY_MS, 2)])
@@ -414,8 +416,8 @@ mod tests {
         assert_eq!(facts.count().bytes, new);
     }
 
-    /// A folder of facts with one old day, which the budget of [`one_day`] removes with the next
-    /// file.
+    /// A folder of facts with one old day. The budget of [`one_day`] removes it when the next file
+    /// is written.
     fn old_day(folder: &TempDir) -> PathBuf {
         let day = folder.path().join("accounts/day=1970-01-01");
         fs::create_dir_all(&day).unwrap();
@@ -438,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_no_files_that_are_removed_or_written() {
+    fn files_behind_links_are_neither_removed_nor_written() {
         let folder = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         let victim = old_day(&elsewhere).join("part-1.parquet");
@@ -469,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_a_link_makes_no_file() {
+    fn a_lock_that_is_a_link_creates_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let victim = folder.path().join("victim");
         symlink(&victim, folder.path().join(".lock")).unwrap();
@@ -479,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_ours_are_left_alone() {
+    fn files_with_other_names_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let day = old_day(&folder);
         let others = [
@@ -499,7 +501,7 @@ mod tests {
         }
         let before = files(folder.path()).len();
         write_new_day(&mut one_day(&folder).unwrap()).unwrap();
-        // The old part has gone, a new one came.
+        // The old part is gone, and a new one exists.
         assert!(!day.join("part-1.parquet").exists());
         assert_eq!(files(folder.path()).len(), before);
     }
@@ -533,7 +535,7 @@ mod tests {
         const SOMEBODY: u32 = 65_534;
 
         #[test]
-        fn a_folder_of_another_user_is_refused_and_its_day_left_alone() {
+        fn a_folder_of_another_user_is_refused_and_its_days_are_left_alone() {
             let folder = tempfile::tempdir().unwrap();
             if fs::metadata(folder.path()).unwrap().uid() != 0 {
                 return;

@@ -1,22 +1,28 @@
-//! The folder in which a flight recorder keeps its incidents: a recording each, and an index of a line each.
+//! The folder in which a flight recorder keeps its incidents. It holds recordings of incidents, and
+//! an index with a line per event.
 //!
-//! # What is on the disk
-//! An incident's line comes first, with the name that its recording is to have, which may go on for seconds and hold
-//! further incidents. Then the recording appears under its name complete or not at all, and a line says so. Nothing is open in
-//! between, so that the file system can be made read-only: lines then wait
-//! in memory, and are written once they can be. A recorder that was killed leaves lines whose recording is not there, and
-//! a hidden file without a name, which the next recorder removes. A recording that no line names is
-//! found again. A last line without its end is never read, and the next recorder cuts it off.
+//! # Files on the disk
+//! An incident's line is written first. It contains the name of its recording, which can continue
+//! for seconds and include further incidents. The recording then appears under its name, complete
+//! or not at all, and another line confirms it.
 //!
-//! # Which files it touches
-//! Everything is relative to one handle of the folder, which the recorder's user must own.
-//! Recordings in the index are names of our own form ([`name`]); a line with any other name counts
-//! as damaged, and its file is neither opened nor removed. Links are not followed. A reader may
-//! read any user's folder by the same rules ([`IncidentFolder`]).
+//! No file stays open in between, so the file system can be made read-only. Lines then wait in
+//! memory until they can be written.
 //!
-//! # What it may hold
-//! A [`Budget`] bounds how many recordings are written in an hour, how many are kept and how many bytes; then the
-//! oldest go, and their lines stay. The index is bounded by itself ([`INDEX_MAX`]).
+//! A killed recorder leaves lines whose recording does not exist, and a hidden unfinished file,
+//! which the next recorder removes. A recording that no line names is added again. An unterminated
+//! last line is never read, and the next recorder cuts it off.
+//!
+//! # Safety
+//! Every access is relative to one handle of the folder, which the recorder's user must own.
+//! Recordings in the index have names of our own form ([`name`]). A line with another name counts
+//! as damaged, and its file is neither opened nor removed. Links are not followed. A reader follows
+//! the same rules, but can read any user's folder ([`IncidentFolder`]).
+//!
+//! # Limits
+//! A [`Budget`] bounds the recordings written per hour, the recordings kept, and their bytes.
+//! Beyond it, the oldest recordings are removed, but their lines stay. The index has a separate
+//! limit, [`INDEX_MAX`].
 
 #[cfg(test)]
 mod hostile;
@@ -44,26 +50,27 @@ use reading::entry_of;
 
 pub use reading::{IncidentFolder, Unindexed, read_incidents};
 
-/// The bytes that an index has at most; when there are more, the older half of them is left out.
+/// Maximum size of an index in bytes. Beyond it, the older half of its lines is dropped.
 pub const INDEX_MAX: u64 = 8 << 20;
 
 const HOUR_MS: i64 = 3_600_000;
-/// Lines that wait for an index that cannot be written, some KiB each; of those before only the number is kept.
+/// Maximum number of lines, some KiB each, that wait for an unwritable index. Older lines are only
+/// counted.
 const WAITING: usize = 256;
 
-/// What a folder may hold.
+/// Limits of a folder of incidents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Recordings that are kept.
+    /// Maximum number of recordings kept.
     pub count: u64,
-    /// Their bytes.
+    /// Maximum number of bytes of these recordings.
     pub bytes: u64,
-    /// Recordings that are written in any hour.
+    /// Maximum number of recordings written in any hour.
     pub per_hour: u64,
 }
 
 impl Default for Budget {
-    /// 1000 recordings, 1 GiB, 60 in an hour.
+    /// 1000 recordings, 1 GiB, 60 per hour.
     fn default() -> Self {
         Self {
             count: 1_000,
@@ -73,7 +80,7 @@ impl Default for Budget {
     }
 }
 
-/// Why a folder of incidents cannot be used: one line that names it.
+/// Why a folder of incidents cannot be used, as one line that names it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct IncidentStoreError(String);
@@ -84,68 +91,68 @@ impl IncidentStoreError {
     }
 }
 
-/// A folder of incidents that is written to. One recorder at a time has it.
+/// A folder of incidents that a recorder writes to. Only one recorder can hold it.
 #[derive(Debug)]
 pub struct IncidentStore {
     folder: IncidentFolder,
     _lock: LockedFile,
     index: IndexFile,
     budget: Budget,
-    /// The recordings that are there, the oldest first: number, name and bytes.
+    /// The existing recordings, oldest first: number, name and bytes.
     kept: VecDeque<(u64, String, u64)>,
     bytes: u64,
     next: u64,
-    /// When recordings of the last hour were written.
+    /// Times at which recordings were written in the last hour, in ms since 1970.
     lately: VecDeque<i64>,
     lost: BTreeMap<LossCause, u64>,
-    /// Lines that could not be written yet, the oldest first.
+    /// Lines that could not be written yet, oldest first.
     waiting: VecDeque<IndexLine>,
-    /// Whether a line says since when it watches.
+    /// Whether a line with the start of watching was noted.
     watches: bool,
-    /// The recording that goes on.
+    /// The recording in progress.
     current: Option<Current>,
 }
 
-/// A recording that incidents were told of, and that is not written yet.
+/// A recording that has incidents but is not written yet.
 #[derive(Debug)]
 struct Current {
-    /// When the first of them was noticed, ms since 1970.
+    /// When its first incident was noticed, in ms since 1970.
     at: i64,
-    /// The name that it is to have; `None` where the budget does not allow it.
+    /// Its future name. `None` if the budget does not allow the recording.
     name: Option<String>,
     entries: Vec<IncidentEntry>,
 }
 
-/// An incident that is in the index.
+/// An incident that was added to the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Its line.
+    /// Its index entry.
     pub entry: IncidentEntry,
-    /// Where its recording will be.
+    /// The future path of its recording.
     pub path: Option<PathBuf>,
-    /// Why something of it could not be written.
+    /// Why part of it could not be written.
     pub trouble: Option<String>,
 }
 
-/// What became of a recording.
+/// The outcome of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its incidents, with its size or why it was not kept.
+    /// Its incidents, each with the recording's size or why it was not kept.
     pub entries: Vec<IncidentEntry>,
-    /// Where it lies, where it was kept.
+    /// The path of the recording, if it was kept.
     pub path: Option<PathBuf>,
-    /// Why something could not be written.
+    /// Why part of it could not be written.
     pub trouble: Option<String>,
 }
 
 impl IncidentStore {
-    /// Locks the folder, which is made if it is missing, removes the unfinished files of killed
-    /// recorders, and heals the index. `now` is in ms since 1970. Returns the recordings that the
-    /// index lacks as well: the caller adds them with [`IncidentStore::found`].
+    /// Locks the folder, creates it if it is missing, removes the unfinished files of killed
+    /// recorders, and heals the index. `now` is in ms since 1970. Also returns the recordings that
+    /// the index lacks, for the caller to add with [`IncidentStore::found`].
     ///
     /// # Errors
-    /// The folder cannot be made or written, another user can change it, another recorder has it,
-    /// or its index is some other file.
+    /// Fails if the folder cannot be created or written, or if another user can change it. Also
+    /// fails if another recorder holds it, or if its index is an unrelated file.
     pub fn open(
         path: &Path,
         budget: Budget,
@@ -185,13 +192,14 @@ impl IncidentStore {
         Ok((store, unindexed))
     }
 
-    /// Notes that a recorder watches since `at`, ms since 1970. Says why that could not be noted, where it could not.
+    /// Notes that a recorder watches since `at`, in ms since 1970. Returns why the note could not
+    /// be written, if so.
     pub fn began(&mut self, at: i64) -> Option<String> {
         self.watches = true;
         self.note(IndexLine::Began { at_unix_ms: at })
     }
 
-    /// Its path, for messages.
+    /// The folder's path, for messages.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -201,12 +209,12 @@ impl IncidentStore {
         &self.folder
     }
 
-    /// What was not kept so far, by cause.
+    /// Losses so far, by cause.
     pub fn lost(&self) -> impl Iterator<Item = (LossCause, u64)> {
         self.lost.iter().map(|(&cause, &count)| (cause, count))
     }
 
-    /// The recordings that are there, of those that the index knows.
+    /// Counts the existing recordings that the index knows.
     fn take_stock(&mut self, contents: &IncidentIndex, now: i64) {
         let mut last = None;
         for entry in contents.entries() {
@@ -227,13 +235,17 @@ impl IncidentStore {
         }
     }
 
-    /// Puts an incident into the index, as one of the recording that goes on; the first begins one, if the budget allows.
-    /// Nothing that goes wrong here ends the recorder: what was not kept is counted, and said.
+    /// Adds an incident to the index, as part of the recording in progress. The first incident
+    /// starts a recording, if the budget allows. Failures do not end the recorder: what was not
+    /// kept is counted and reported.
     pub fn tell(&mut self, incident: Incident) -> Told {
         if self.current.is_none() {
             self.current = Some(self.begin(incident.at_unix_ms));
         }
-        let name = self.current.as_ref().and_then(|it| it.name.clone());
+        let name = self
+            .current
+            .as_ref()
+            .and_then(|recording| recording.name.clone());
         let not_kept = name.is_none().then_some(LossCause::PerHour);
         let entry = IncidentEntry {
             number: self.next,
@@ -258,7 +270,7 @@ impl IncidentStore {
         }
     }
 
-    /// A recording whose first incident was noticed at this time.
+    /// Starts a recording whose first incident was noticed at `at`.
     fn begin(&mut self, at: i64) -> Current {
         while self
             .lately
@@ -275,18 +287,18 @@ impl IncidentStore {
         }
     }
 
-    /// Says what became of a recording whose recorder was killed before it said so.
+    /// Completes the line of a recording whose recorder was killed before it wrote that line.
     fn heal(&mut self, contents: &IncidentIndex) -> Result<(), IndexError> {
         let last = contents.entries().last().filter(|entry| entry.bytes == 0);
         let Some(name) = last.and_then(|entry| entry.recording.as_ref()) else {
             return Ok(());
         };
-        let became = self.folder.size(name).ok_or(LossCause::Killed);
-        self.index.append(&what_became(name, became))
+        let outcome = self.folder.size(name).ok_or(LossCause::Killed);
+        self.index.append(&outcome_line(name, outcome))
     }
 
-    /// Writes the recording of the incidents that were told of since the last one, if the budget allows, and says so in the
-    /// index. Nothing that goes wrong here ends the recorder, as above.
+    /// Writes the recording of the incidents since the last one, if the budget allows, and notes
+    /// the outcome in the index. As above, failures do not end the recorder.
     pub fn record(
         &mut self,
         header: &Header,
@@ -303,11 +315,11 @@ impl IncidentStore {
             return recorded;
         };
         let written = self.write(&name, header, (sources, rows));
-        let became = written.as_ref().copied().map_err(|(cause, _)| *cause);
+        let outcome = written.as_ref().copied().map_err(|(cause, _)| *cause);
         for entry in &mut recorded.entries {
-            entry.settle(became);
+            entry.settle(outcome);
         }
-        let noted = self.settle(&name, became);
+        let noted = self.settle(&name, outcome);
         let number = recorded.entries.first().map_or(0, |entry| entry.number);
         recorded.trouble = match written {
             Ok(bytes) => {
@@ -326,19 +338,20 @@ impl IncidentStore {
         recorded
     }
 
-    /// Says in the index what became of a recording, in a line of its own where those of its incidents are written.
-    fn settle(&mut self, name: &str, became: Result<u64, LossCause>) -> Option<String> {
+    /// Notes a recording's outcome. Lines that still wait are updated, and written lines get an
+    /// additional one.
+    fn settle(&mut self, name: &str, outcome: Result<u64, LossCause>) -> Option<String> {
         let waiting = self.waiting.iter_mut().filter_map(IndexLine::entry_mut);
         for entry in waiting.filter(|entry| entry.names(name)) {
-            entry.settle(became);
+            entry.settle(outcome);
         }
-        self.note(what_became(name, became))
+        self.note(outcome_line(name, outcome))
     }
 
-    /// Adds the line of a recording that was found.
+    /// Adds the line of a recording that the index lacked.
     ///
     /// # Errors
-    /// The index cannot be written.
+    /// Fails if the recording has disappeared or the index cannot be written.
     pub fn found(
         &mut self,
         found: &Unindexed,
@@ -359,7 +372,7 @@ impl IncidentStore {
         written.map_err(|error| self.cannot_write_index(&error))
     }
 
-    /// Notes what else was not kept. Says why that could not be noted, where it could not.
+    /// Notes something else that was not kept. Returns why the note could not be written, if so.
     pub fn lose(&mut self, cause: LossCause, count: u64) -> Option<String> {
         if count == 0 {
             return None;
@@ -368,10 +381,10 @@ impl IncidentStore {
         self.note(IndexLine::Lost { cause, count })
     }
 
-    /// Notes that the recorder ended at `at`, ms since 1970, where it ever watched.
+    /// Notes that the recorder ended at `at`, in ms since 1970, if it ever watched.
     ///
     /// # Errors
-    /// The index cannot be written.
+    /// Fails if the index cannot be written.
     pub fn close(mut self, at: i64) -> Result<(), IncidentStoreError> {
         let trouble = if self.watches {
             self.note(IndexLine::Ended { at_unix_ms: at })
@@ -381,7 +394,8 @@ impl IncidentStore {
         trouble.map_or(Ok(()), |why| Err(IncidentStoreError(why)))
     }
 
-    /// Appends a line, or says why it cannot: then it is written before the next one.
+    /// Appends a line. On failure it returns the reason, and the line is retried before the next
+    /// one.
     fn note(&mut self, line: IndexLine) -> Option<String> {
         self.wait(line);
         if self.waiting.len() > WAITING
@@ -392,12 +406,15 @@ impl IncidentStore {
         self.write_waiting()
     }
 
-    /// Puts a line behind those that wait; counts of one cause become one.
+    /// Queues a line. Counts of the same cause are merged.
     fn wait(&mut self, line: IndexLine) {
         if let IndexLine::Lost { cause, count } = line {
             let mut others = self.waiting.iter_mut();
-            let same = others.find_map(|it| match it {
-                IndexLine::Lost { cause: its, count } if *its == cause => Some(count),
+            let same = others.find_map(|line| match line {
+                IndexLine::Lost {
+                    cause: other,
+                    count,
+                } if *other == cause => Some(count),
                 _ => None,
             });
             if let Some(same) = same {
@@ -408,7 +425,7 @@ impl IncidentStore {
         self.waiting.push_back(line);
     }
 
-    /// Appends all lines that wait, or says why it cannot.
+    /// Appends all waiting lines. Returns the reason if that fails.
     fn write_waiting(&mut self) -> Option<String> {
         while let Some(line) = self.waiting.front() {
             if let Err(error) = self.index.append(line) {
@@ -423,7 +440,7 @@ impl IncidentStore {
         IncidentStoreError::new("write", &self.folder.path_of(index::NAME), error)
     }
 
-    /// Writes a recording: its bytes, or why not.
+    /// Writes a recording. Returns its size in bytes, or why it was not written.
     fn write(
         &self,
         name: &str,
@@ -451,15 +468,16 @@ impl IncidentStore {
         Ok(self.folder.size(name).unwrap_or(0))
     }
 
-    /// The first name from this time on that no file has: a clock that was set back may come to the
-    /// same ms twice.
+    /// The first unused name from this time on. A clock that was set back can reach the same
+    /// millisecond again.
     fn free_name(&self, at: i64) -> String {
         let mut names = (at..).map(recording_name);
         let free = names.find(|name| !self.folder.folder().has(OsStr::new(name)));
         free.unwrap_or_default()
     }
 
-    /// Removes the oldest recordings while there are too many, or too many bytes. Says what could not be removed.
+    /// Removes the oldest recordings while there are too many recordings or bytes. Returns why one
+    /// could not be removed, if so.
     fn make_room(&mut self) -> Option<String> {
         let mut trouble = None;
         loop {
@@ -487,22 +505,23 @@ impl IncidentStore {
     }
 }
 
-/// The line about a recording that is there, with its bytes, or was not kept.
-fn what_became(name: &str, became: Result<u64, LossCause>) -> IndexLine {
+/// The line with a recording's outcome: its size, or why it was not kept.
+fn outcome_line(name: &str, outcome: Result<u64, LossCause>) -> IndexLine {
     let recording = name.to_owned();
-    match became {
+    match outcome {
         Ok(bytes) => IndexLine::Recorded { recording, bytes },
         Err(cause) => IndexLine::NotRecorded { recording, cause },
     }
 }
 
-/// What is left of a line for which there is no room. The incident of a recording that is there is found again.
+/// The count that replaces a dropped line. If its recording exists, the incident is found again
+/// through that.
 fn count_of(line: &IndexLine) -> Option<IndexLine> {
     let (cause, count) = match line {
         IndexLine::Incident(entry) => (entry.not_kept?, 1),
         IndexLine::Removed { cause, .. } => (*cause, 1),
         IndexLine::Lost { cause, count } => (*cause, *count),
-        // What became of a recording each of its incidents says itself, if there is room for that.
+        // Each incident of a recording has the outcome itself, if there is room for it.
         IndexLine::Recorded { .. }
         | IndexLine::NotRecorded { .. }
         | IndexLine::Began { .. }
@@ -513,7 +532,7 @@ fn count_of(line: &IndexLine) -> Option<IndexLine> {
 
 /// Removes the hidden files of killed recorders.
 fn remove_unfinished(folder: &Folder) -> io::Result<()> {
-    // `.NAME.PID-N.part`; the shared function checks the ending.
+    // `.NAME.PID-N.part`; `remove_abandoned` checks the ending.
     let name_of = |hidden: &str| {
         let (name, _) = hidden
             .strip_prefix('.')?

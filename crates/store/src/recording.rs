@@ -1,16 +1,16 @@
-//! Recordings as Parquet files, which any tool for Parquet can read:
+//! The file format of recordings: one Parquet file that any Parquet tool can read.
 //!
 //! ```sql
 //! SELECT source, sum(self_ns) FROM 'x.parquet' GROUP BY 1
 //! ```
 //!
-//! A line of the file is a [`Row`](ticktax_model::recording::Row). It is a frame of a paced loop if
-//! `due_ns` has a value, and an edge if `edge` has one; the woken thread is then in `edge_tid`, and
-//! a work item's function or a softirq in `edge_to`. The
-//! [`Header`](ticktax_model::recording::Header) is JSON in the key-value metadata, under the key
-//! `ticktax`.
+//! Each row of the file is a [`Row`](ticktax_model::recording::Row). A row with a `due_ns` is a frame of a paced loop.
+//! A row with an `edge` is a wake-up edge: `edge_tid` is the woken thread, and `edge_to` the work
+//! item's function or the softirq. The [`Header`](ticktax_model::recording::Header) is JSON in the file's key-value
+//! metadata, under the key `ticktax`.
 //!
-//! Reader and writer stream: each holds at most one row group in memory.
+//! Reading and writing both stream: the length of a recording does not matter, because memory is
+//! bounded by a row group.
 
 mod checksum;
 mod column;

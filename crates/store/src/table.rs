@@ -1,7 +1,7 @@
-//! Tables as Parquet files. The columns are chosen at run time; the key-value metadata of the file
-//! describes them.
+//! Tables as Parquet files. Columns are defined at run time, and the file's key-value metadata
+//! describes the table.
 //!
-//! The first column has a value in every row; others may be empty. Equal rows give equal bytes.
+//! Every column except the first is optional. The same rows produce the same bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,15 +24,15 @@ use crate::parquet_file::{
     OpenFault, ParquetFile, Unopened, column_type, decode, message, parquet_words, put_cells,
 };
 
-/// A table that could not be written or read. The message is one line.
+/// Error of writing or reading a table, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {verb} {}: {why}", path.display())]
 pub struct TableError {
-    /// `write` or `read`.
+    /// Failed operation: `write` or `read`.
     pub verb: &'static str,
-    /// The file.
+    /// File.
     pub path: PathBuf,
-    /// Reason and remedy.
+    /// Reason, and what to do.
     pub why: String,
 }
 
@@ -55,16 +55,17 @@ impl TableError {
 pub struct TableWriter {
     path: PathBuf,
     columns: Vec<Column>,
-    // Dropped before `temporary`, so that it flushes before the file is removed.
+    // Declared before `temporary`, so that everything is flushed before the file is removed.
     file: SerializedFileWriter<File>,
     temporary: Temporary,
 }
 
 impl TableWriter {
-    /// Starts a table that will appear as `path` and replace any file there.
+    /// Starts a table that will replace any file at `path`. The first column must have a value in
+    /// every row.
     ///
     /// # Errors
-    /// The temporary file next to `path` cannot be created.
+    /// The temporary file cannot be created in the directory of `path`.
     pub fn create(
         path: &Path,
         columns: &[Column],
@@ -93,15 +94,18 @@ impl TableWriter {
         })
     }
 
-    /// Writes rows as one row group. A missing cell, or one of another type than its column, is
-    /// empty.
+    /// Writes rows as one row group. A cell that does not fit its column or is missing is written
+    /// as no value.
     ///
     /// # Errors
-    /// The rows cannot be written, most often because the disk is full.
+    /// The rows cannot be written, usually because the disk is full.
     pub fn group(&mut self, rows: &[Vec<Cell>]) -> Result<(), TableError> {
         let error =
             |error: &ParquetError| TableError::new("write", &self.path, parquet_words(error));
-        let mut group = self.file.next_row_group().map_err(|it| error(&it))?;
+        let mut group = self
+            .file
+            .next_row_group()
+            .map_err(|source| error(&source))?;
         for (place, column) in self.columns.iter().enumerate() {
             let cells = rows.iter().map(|row| row.get(place));
             let optional = place > 0;
@@ -128,15 +132,15 @@ impl TableWriter {
                     put_cells::<ByteArrayType, _>(&mut group, optional, texts)
                 }
             };
-            written.map_err(|it| error(&it))?;
+            written.map_err(|source| error(&source))?;
         }
-        group.close().map(drop).map_err(|it| error(&it))
+        group.close().map(drop).map_err(|source| error(&source))
     }
 
-    /// Syncs the file and gives it its name.
+    /// Completes the file, syncs it to disk and moves it to its final name.
     ///
     /// # Errors
-    /// The footer cannot be written, or the file cannot be renamed.
+    /// The end of the file cannot be written, or the file cannot be renamed.
     pub fn finish(mut self) -> Result<(), TableError> {
         self.file
             .finish()
@@ -166,10 +170,10 @@ pub struct TableReader {
 }
 
 impl TableReader {
-    /// Opens a table. Returns `None` if there is no such file.
+    /// Opens a table; `None` if the file does not exist.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a table.
+    /// The file cannot be read or is not a Parquet file.
     pub fn open(path: &Path) -> Result<Option<Self>, TableError> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -205,7 +209,7 @@ impl TableReader {
         }))
     }
 
-    /// The key-value metadata of the file.
+    /// The key-value metadata of the table.
     pub fn metadata(&self) -> BTreeMap<String, String> {
         let pairs = self.file.metadata().file_metadata().key_value_metadata();
         pairs
@@ -218,7 +222,7 @@ impl TableReader {
     /// Passes all rows to `take`, in order.
     ///
     /// # Errors
-    /// The file is damaged, or ends in the middle of a row.
+    /// The file is damaged or ends within a row.
     pub fn rows(&self, mut take: impl FnMut(Vec<Cell>)) -> Result<(), TableError> {
         for (index, group) in self.file.metadata().row_groups().iter().enumerate() {
             self.file
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_twice_the_same_is_the_same_bytes() {
+    fn tables_round_trip_and_equal_rows_give_equal_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let paths = ["a", "b"].map(|name| folder.path().join(name));
         for path in &paths {
@@ -290,7 +294,7 @@ mod tests {
             let rows = rows(10);
             writer.group(&rows[..4]).unwrap();
             writer.group(&rows[4..]).unwrap();
-            assert!(!path.exists(), "it is there before it is complete");
+            assert!(!path.exists(), "the file appears before it is complete");
             writer.finish().unwrap();
         }
         let [a, b] = paths.map(|path| (std::fs::read(&path).unwrap(), path));
@@ -303,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_said_to_be_none() {
+    fn invalid_files_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         assert!(TableReader::open(&path).unwrap().is_none());
@@ -320,5 +324,18 @@ mod tests {
             error.to_string().contains("no such file or folder"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn cells_round_trip_through_json() {
+        let cells = [
+            Cell::Nothing,
+            Cell::Integer(-3),
+            Cell::Real(2.0),
+            Cell::Real(0.1),
+            Cell::Text("3".to_owned()),
+        ];
+        let json = serde_json::to_string(&cells).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Cell>>(&json).unwrap(), cells);
     }
 }

@@ -16,6 +16,7 @@ mod packets;
 mod part;
 mod percent;
 mod sim;
+mod subject;
 mod sweep;
 mod trial;
 mod vary;
@@ -52,6 +53,7 @@ pub(crate) use net::{ETHERNET, NetTask, NetWatchArguments, PairArguments, cpu as
 pub(crate) use pace::PaceArguments;
 pub(crate) use part::PartArguments;
 pub(crate) use sim::SimArguments;
+pub(crate) use subject::SubjectArguments;
 pub(crate) use sweep::SweepArguments;
 pub(crate) use trial::{StartArguments, TrialArguments, WatchdogArguments};
 pub(crate) use vary::KernelVariants;
@@ -419,6 +421,9 @@ pub(crate) struct ReportArguments {
     /// `--fleet-of` does the same.
     #[arg(long)]
     pub(crate) audit: bool,
+
+    #[command(flatten)]
+    pub(crate) subject: SubjectArguments,
 
     #[command(flatten)]
     pub(crate) part: PartArguments,

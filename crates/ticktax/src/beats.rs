@@ -11,7 +11,7 @@ use crate::arguments::BeatsArguments;
 use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::output;
-use crate::part;
+use crate::part::Selection;
 use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -19,17 +19,18 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     let budget = Budget::begin(&[&typed.file], terminal);
     let mut recording = RecordingReader::open(&typed.file)?;
     let mut finder = BeatFinder::new().with_halves();
-    let part = typed.part.part();
-    let (_, cut) = part::replay(&mut recording, part, &mut |sources, row| {
-        finder.row(sources, row);
-    })?;
-    let header = cut.as_ref().unwrap_or(recording.header());
-    let mut beats = finder.finish(header, budget.threads());
+    let selection = Selection {
+        part: typed.part.part(),
+        ..Selection::default()
+    };
+    let selected = selection.of(&mut recording)?;
+    let (_, header) = selected.replay(&mut |sources, row| finder.row(sources, row))?;
+    let mut beats = finder.finish(&header, budget.threads());
     let unverified = Limitation::NotVerified;
     if header.coverage.limitations.contains(&unverified) {
         beats.unknown.push(unverified);
     }
-    terminal.warn_unverified(header);
+    terminal.warn_unverified(&header);
     let terminal = terminal.viewing(&typed.page);
     output::put(&beats.into(), html, (typed.format, None), &terminal)?;
     Ok(ExitCode::SUCCESS)

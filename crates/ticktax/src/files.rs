@@ -1,8 +1,7 @@
-//! The kinds of files that are written while rows come, side by side with whatever else takes them: recordings,
-//! traces, and pages for a browser.
+//! Files that are written while rows arrive: recordings, traces and HTML pages.
 //!
-//! A new kind is a file with a [`RowFile`] and a line in [`FORMATS`]; every verb that has rows
-//! then has an option for it.
+//! A new format is a module with a [`RowFile`] and a line in [`FORMATS`]. Every verb that has rows
+//! then gets an option for it.
 
 mod page;
 mod recording;
@@ -21,38 +20,38 @@ use trace::TraceFormat;
 
 pub(crate) use page::HtmlFile;
 
-/// All of them, in the order of the options.
+/// All formats, in the order of their options.
 const FORMATS: &[&dyn FileFormat] = &[&RecordingFormat, &TraceFormat, &HtmlFormat];
 
-/// A kind of file for rows.
+/// A file format for rows.
 pub(crate) trait FileFormat: Sync {
-    /// Its option on the command line, without the dashes.
+    /// The option on the command line, without the dashes.
     fn option(&self) -> &'static str;
 
-    /// What the option does, for the help.
+    /// A description of the option, for the help.
     fn about(&self) -> &'static str;
 
-    /// Begins a file that will appear as `path` once it is finished.
+    /// Starts a file that will appear as `path` once it is finished.
     fn create(&self, path: &Path) -> Result<Box<dyn RowFile>, RowFileError>;
 }
 
-/// A file of rows in the making. Where it is dropped before it is finished, nothing of it is left
-/// and what was there before is as it was.
+/// A file of rows under construction. If it is dropped unfinished, it leaves nothing behind, and an
+/// existing file stays unchanged.
 pub(crate) trait RowFile: RowSink {
-    /// Writes what is left, and puts the file under its name.
+    /// Writes the remaining data and moves the file to its final path.
     fn finish(self: Box<Self>, ended: &RowsEnded<'_>) -> Result<Finished, RowFileError>;
 }
 
-/// What to say of a file that is finished.
+/// Messages about a finished file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finished {
-    /// Where it is, and what to do with it.
+    /// The path, and how to use the file.
     pub(crate) note: String,
-    /// What it lacks.
+    /// A warning about missing content.
     pub(crate) warning: Option<String>,
 }
 
-/// Why a file of rows could not be written: one line that names the file.
+/// Why a file of rows could not be written, as one line that names the file.
 #[derive(Debug)]
 pub(crate) struct RowFileError(String);
 
@@ -61,7 +60,7 @@ impl RowFileError {
         Self(line.to_string())
     }
 
-    /// The option needs a file that can be put under its name.
+    /// The error for `-`: the option needs a file that can be renamed to its final path.
     pub(crate) fn no_output(option: &str) -> Self {
         Self::new(format_args!(
             "--{option} needs a file, which standard output is not; one that is called - is ./-"
@@ -77,22 +76,22 @@ impl fmt::Display for RowFileError {
 
 impl std::error::Error for RowFileError {}
 
-/// One of the kinds of files that rows can be written to.
+/// A file format for rows.
 #[derive(Clone, Copy)]
 pub(crate) struct RowFormat(&'static dyn FileFormat);
 
 impl RowFormat {
-    /// All of them.
+    /// All formats.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         FORMATS.iter().copied().map(Self)
     }
 
-    /// Its option on the command line, without the dashes.
+    /// The option on the command line, without the dashes.
     pub(crate) fn option(self) -> &'static str {
         self.0.option()
     }
 
-    /// What the option does, for the help.
+    /// A description of the option, for the help.
     pub(crate) fn about(self) -> &'static str {
         self.0.about()
     }
@@ -104,16 +103,16 @@ impl fmt::Debug for RowFormat {
     }
 }
 
-/// Any number of files that take the same rows.
+/// Files that receive the same rows.
 #[derive(Default)]
 pub(crate) struct RowFiles(Vec<Box<dyn RowFile>>);
 
 impl RowFiles {
-    /// Begins one more, which will appear as `path` once all are finished.
+    /// Starts another file, which will appear as `path` once all files are finished.
     ///
     /// # Errors
-    /// The folder of `path` does not exist or may not be written, `path` is a folder or a device, or
-    /// the disk is full.
+    /// Fails if `path` is `-`, a directory or a device, or if the disk is full. Also fails if the
+    /// directory of `path` does not exist or is not writable.
     pub(crate) fn add(&mut self, format: RowFormat, path: &Path) -> Result<(), RowFileError> {
         if path == Path::new("-") {
             return Err(RowFileError::no_output(format.option()));
@@ -122,7 +121,7 @@ impl RowFiles {
         Ok(())
     }
 
-    /// Finishes all of them: where one fails, the others are there all the same.
+    /// Finishes all files. An error of one does not affect the others.
     pub(crate) fn finish(self, ended: &RowsEnded<'_>) -> Vec<Result<Finished, RowFileError>> {
         let files = self.0.into_iter();
         files.map(|file| file.finish(ended)).collect()

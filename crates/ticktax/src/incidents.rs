@@ -26,6 +26,7 @@ use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::files::HtmlFile;
 use crate::output;
+use crate::part::Selection;
 use crate::report::{self, Showing};
 use crate::state::StateFolder;
 use crate::terminal::Terminal;
@@ -86,10 +87,10 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
                 format: typed.format,
                 output: None,
                 files: &FileArguments::default(),
-                part: None,
+                selection: Selection::default(),
                 threads: budget.threads(),
             };
-            report::show(folder.recording(&name)?, &showing, terminal)
+            report::show(folder.recording(&name)?, showing, terminal)
         }
     }
 }

@@ -1,30 +1,94 @@
-//! A recording's rows, or those of a part of it.
+//! What is read of a saved recording: all of it or a part, about the machine or about a subject.
 
-use ticktax_analysis::{Cut, CutError};
+use ticktax_analysis::{Cut, CutError, Follow, FollowError, Followed, Subject};
 use ticktax_model::recording::{Header, Row};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_store::recording::RecordingReader;
 
 use crate::failure::Failure;
 
-/// Passes the rows of a recording to `each`: all, or those from one time after its begin to another. Returns
-/// their sources and, of a part, its header.
-pub(crate) fn replay(
-    recording: &mut RecordingReader,
-    part: Option<(Option<Nanos>, Option<Nanos>)>,
-    each: &mut dyn FnMut(&SourceTable, &Row),
-) -> Result<(SourceTable, Option<Header>), Failure> {
-    let Some((from, to)) = part else {
-        return Ok((recording.replay(each)?, None));
-    };
-    let mut cut = Cut::new(recording.header(), from, to).map_err(no_part)?;
-    let sources = recording.replay(&mut |sources, row| {
-        if let Some(row) = cut.row(sources, row) {
-            each(sources, &row);
-        }
-    })?;
-    let header = cut.finish(recording.header()).map_err(no_part)?;
-    Ok((sources, Some(header)))
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// From one time after the recording's begin to another.
+    pub(crate) part: Option<(Option<Nanos>, Option<Nanos>)>,
+    pub(crate) subject: Option<Subject>,
+}
+
+/// A recording, ready to be replayed as it was asked for.
+pub(crate) struct Selected<'a> {
+    recording: &'a mut RecordingReader,
+    followed: Option<Followed>,
+    cut: Option<Cut>,
+}
+
+impl Selection {
+    /// Finds the part and the subject in a recording. For a subject the rows are read once here.
+    pub(crate) fn of(self, recording: &mut RecordingReader) -> Result<Selected<'_>, Failure> {
+        let followed = self.subject.map(|subject| follow(recording, subject));
+        let followed = followed.transpose()?;
+        let header = followed
+            .as_ref()
+            .map_or(recording.header(), Followed::header);
+        let cut = self.part.map(|(from, to)| Cut::new(header, from, to));
+        let cut = cut.transpose().map_err(no_part)?;
+        Ok(Selected {
+            recording,
+            followed,
+            cut,
+        })
+    }
+}
+
+fn follow(recording: &mut RecordingReader, subject: Subject) -> Result<Followed, Failure> {
+    let refuse = |error: FollowError| Failure::Arguments(error.to_string());
+    let mut follow = Follow::new(recording.header(), subject).map_err(refuse)?;
+    let sources = recording.replay(&mut |sources, row| follow.row(sources, row))?;
+    follow.finish(recording.header(), &sources).map_err(refuse)
+}
+
+impl Selected<'_> {
+    /// Header of the whole recording, about the subject if there is one.
+    pub(crate) fn header(&self) -> &Header {
+        let followed = self.followed.as_ref();
+        followed.map_or(self.recording.header(), Followed::header)
+    }
+
+    /// Passes the rows to `each`. Returns the table of their sources, and the header of the part or
+    /// the whole.
+    pub(crate) fn replay(
+        self,
+        each: &mut dyn FnMut(&SourceTable, &Row),
+    ) -> Result<(SourceTable, Header), Failure> {
+        let Self {
+            recording,
+            followed,
+            mut cut,
+        } = self;
+        let mut of_part = |sources: &SourceTable, row: &Row| match &mut cut {
+            None => each(sources, row),
+            Some(cut) => {
+                if let Some(row) = cut.row(sources, row) {
+                    each(sources, &row);
+                }
+            }
+        };
+        let (sources, header) = match followed {
+            None => {
+                let sources = recording.replay(&mut of_part)?;
+                (sources, recording.header().clone())
+            }
+            Some(followed) => {
+                recording.replay(&mut |_, row| followed.row(row, &mut of_part))?;
+                followed.into_parts()
+            }
+        };
+        let header = match cut {
+            None => header,
+            Some(cut) => cut.finish(&header).map_err(no_part)?,
+        };
+        Ok((sources, header))
+    }
 }
 
 /// The recording has no such part.

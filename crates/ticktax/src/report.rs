@@ -4,7 +4,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ticktax_analysis::RecordingAnalysis;
-use ticktax_model::Nanos;
 use ticktax_model::document::Document;
 use ticktax_model::recording::{Header, RowSink};
 use ticktax_report::{Format, RowsEnded};
@@ -15,7 +14,7 @@ use crate::audit::extrapolate;
 use crate::budget::Budget;
 use crate::failure::{Failure, UNBALANCED};
 use crate::output;
-use crate::part;
+use crate::part::Selection;
 use crate::terminal::Terminal;
 
 pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -26,13 +25,16 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
         format: typed.statement.print.format,
         output: None,
         files: &typed.files,
-        part: typed.part.part(),
+        selection: Selection {
+            part: typed.part.part(),
+            subject: typed.subject.subject(),
+        },
         threads: budget.threads(),
     };
     let recording = RecordingReader::open(&typed.file)?;
     show(
         recording,
-        &showing,
+        showing,
         &terminal.grouping(&typed.statement.print.view),
     )
 }
@@ -48,8 +50,7 @@ pub(crate) struct Showing<'a> {
     pub(crate) output: Option<&'a Path>,
     /// Where to write its rows as well.
     pub(crate) files: &'a FileArguments,
-    /// Which part of it, from one time after its begin to another, where not all of it.
-    pub(crate) part: Option<(Option<Nanos>, Option<Nanos>)>,
+    pub(crate) selection: Selection,
     /// Threads that a search for beats may use.
     pub(crate) threads: usize,
 }
@@ -57,16 +58,17 @@ pub(crate) struct Showing<'a> {
 /// Prints the document of a recording.
 pub(crate) fn show(
     mut recording: RecordingReader,
-    showing: &Showing<'_>,
+    mut showing: Showing<'_>,
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
     let mut files = output::begin(showing.files, showing.output)?;
-    let mut analysis = analysis(recording.header(), showing, terminal);
-    let (sources, cut) = part::replay(&mut recording, showing.part, &mut |sources, row| {
+    let selected = std::mem::take(&mut showing.selection).of(&mut recording)?;
+    let mut analysis = analysis(selected.header(), &showing, terminal);
+    let (sources, header) = selected.replay(&mut |sources, row| {
         analysis.row(sources, row);
         files.row(sources, row);
     })?;
-    let header = cut.as_ref().unwrap_or(recording.header());
+    let header = &header;
     let is_here = ticktax_host::Proc::default().runs_since(&header.machine.host, header.began_unix);
     let terminal = &terminal.about(is_here);
     let mut document = analysis.finish(header, &sources, showing.threads);

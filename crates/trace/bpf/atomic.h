@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Atomic operations on words of one CPU: an interrupt may come between any two instructions of a program, and run programs
- * that change the same words.
+ * Atomic operations on words of one CPU. An interrupt may arrive between any two instructions, and
+ * its programs change the same words.
  *
- * Before Linux 5.12 BPF's one atomic instruction is an addition without a result. It is enough: an interrupt's programs finish before the
- * interrupted program continues, which can then look at what they changed, and a word that is only ever added to has the right
- * sum. Programs that can be preempted do not finish in that order; see enter_alone().
+ * Before 5.12 the only atomic instruction is an addition without a result. It is enough. An
+ * interrupt's programs finish before the interrupted one, which can then check what they changed. A
+ * word that is only added to has the right sum. For preemptible programs see enter_alone().
  */
 #ifndef TICKTAX_ATOMIC_H
 #define TICKTAX_ATOMIC_H
@@ -16,7 +16,7 @@
 static __always_inline void add(__u64 *word, __u64 amount)
 {
 #ifdef BEFORE_5_12
-	/* The compiler turns the addition of a constant 0 into an `or`, which these kernels lack. */
+	/* The compiler turns adding a constant 0 into an `or`, which these kernels lack. */
 	barrier_var(amount);
 #endif
 	__sync_fetch_and_add(word, amount);
@@ -24,25 +24,25 @@ static __always_inline void add(__u64 *word, __u64 amount)
 
 #ifndef BEFORE_5_12
 
-/* Whether `word` was `from`; it is `to` then. */
+/* Sets `word` to `to` if it was `from`. Returns whether it did. */
 static __always_inline int claim(__u64 *word, __u64 from, __u64 to)
 {
 	return __sync_val_compare_and_swap(word, from, to) == from;
 }
 
-/* What was added to `word` since it was last taken. */
+/* Takes what was added to `word` since the last take. */
 static __always_inline __u64 take(__u64 *word)
 {
 	return __sync_lock_test_and_set(word, 0);
 }
 
-/* The number of this CPU's next record, which nobody else gets. */
+/* The unique number of this CPU's next record. */
 static __always_inline __u64 take_number(struct cpu_state *state)
 {
 	return __sync_fetch_and_add(&state->head, 1);
 }
 
-/* A store that another CPU sees after all earlier ones, and before all later ones. */
+/* A store that other CPUs see after all earlier stores and before all later ones. */
 static __always_inline void store_in_order(__u32 *word, __u32 value)
 {
 	__sync_lock_test_and_set(word, value);
@@ -65,8 +65,8 @@ static __always_inline __u64 now_in(const __u64 *word)
 }
 
 /*
- * As above. If another claimed the word after the look, or on top of this claim, the addition is taken back. Sums stay right. A
- * stretch that was claimed on top of this one is followed by one whose start is too early by `to - from`.
+ * As above. If the word was claimed after the check, or on top of this claim, the addition is
+ * undone. Sums stay right; the run after one claimed on top of this starts `to - from` early.
  */
 static __always_inline int claim(__u64 *word, __u64 from, __u64 to)
 {
@@ -79,7 +79,7 @@ static __always_inline int claim(__u64 *word, __u64 from, __u64 to)
 	return 0;
 }
 
-/* As above: what is added after the look is left there. If an interrupt took it meanwhile, it is given back. */
+/* As above. Later additions stay. If an interrupt took it in the meantime, it is restored. */
 static __always_inline __u64 take(__u64 *word)
 {
 	__u64 there = now_in(word);
@@ -91,13 +91,13 @@ static __always_inline __u64 take(__u64 *word)
 	return 0;
 }
 
-/* Records claimed so far, and the sum of their numbers, of one moment. */
+/* Number of records claimed so far, and the sum of their numbers, at one moment. */
 struct claimed {
 	__u64 records;
 	__u64 numbers;
 };
 
-/* A look is three loads, and is repeated only if an interrupt claimed a record during it. */
+/* Three loads, repeated only if an interrupt claimed a record in between. */
 #define LOOKS 4
 
 static __always_inline struct claimed claimed_so_far(const struct cpu_state *state)
@@ -114,8 +114,8 @@ static __always_inline struct claimed claimed_so_far(const struct cpu_state *sta
 }
 
 /*
- * As above. Each interrupt that claims a record between the two looks adds its number to `numbers` before it is over. So of all
- * numbers that were claimed from the first look to the second, the one that is missing in the sum is this program's.
+ * As above. An interrupt that claims a record in between adds its number to `numbers` before it
+ * ends. The sum of the claimed numbers minus the growth of `numbers` is this program's number.
  */
 static __always_inline __u64 take_number(struct cpu_state *state)
 {
@@ -132,7 +132,7 @@ static __always_inline __u64 take_number(struct cpu_state *state)
 	return number;
 }
 
-/* As above where CPUs see stores in order; elsewhere BPF of these kernels has no such store. */
+/* As above if CPUs see stores in order. Otherwise BPF of these kernels has no such store. */
 static __always_inline void store_in_order(__u32 *word, __u32 value)
 {
 	barrier();
@@ -141,8 +141,8 @@ static __always_inline void store_in_order(__u32 *word, __u32 value)
 }
 
 /*
- * Programs at a function's entry and exit run with preemption on, where the kernel has that: another thread's may begin on this CPU before
- * one is over, and be preempted in turn. Only one at a time may change the books; whether it may is returned.
+ * These programs run preemptibly if the kernel allows it: another thread's can start on this CPU
+ * before one ends. Only one at a time may change the accounts; returns whether this may.
  */
 static __always_inline int enter_alone(struct cpu_state *state)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0
 /*
- * The tracer for kernels before Linux 5.12, whose BPF has one atomic instruction, an addition without a result, and before 5.11
- * no typed address of the running thread. atomic.h and kernel.h have what differs.
+ * The tracer for kernels before 5.12. Their BPF has one atomic instruction (addition without a
+ * result), and before 5.11 no typed address of the current thread; see atomic.h and kernel.h.
  */
 #define BEFORE_5_12
 #include "ticktax.bpf.c"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * The bookkeeping: the stack of what a CPU is in the middle of. How what ends on it is handed out, as a
- * span or as part of a sum, is in hand_out.h.
+ * Accounting: the stack of intervals that are open on a CPU. hand_out.h emits the intervals that
+ * end, as spans or as parts of sums.
  */
 #ifndef TICKTAX_BOOKS_H
 #define TICKTAX_BOOKS_H
@@ -12,17 +12,17 @@
 #include "atomic.h"
 
 /* Set by the loader. */
-volatile const __u32 ring_mask = 0;	/* records a CPU - 1; a power of two - 1 */
-volatile const __u32 ring_order = 0;	/* log2 of records a CPU */
-volatile const __u32 summing = 0;	/* sums in place of spans shorter than LONG_NS */
+volatile const __u32 ring_mask = 0;	/* records per CPU - 1; a power of two - 1 */
+volatile const __u32 ring_order = 0;	/* log2 of the records per CPU */
+volatile const __u32 summing = 0;	/* sum spans shorter than LONG_NS */
 volatile const __u32 sum_mask = 0;	/* entries of the table of sums - 1 */
-volatile const __u32 flight = 0;	/* the flight recorder: sums, and beside them a ring that is overwritten */
-volatile const __u32 stores_in_order = 0; /* CPUs see each other's stores in the order in which they were made, as on x86 */
+volatile const __u32 flight = 0;	/* the flight recorder: sums plus a ring that is overwritten */
+volatile const __u32 stores_in_order = 0; /* CPUs see each other's stores in program order, as on x86 */
 volatile const struct record_constants record_constants = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader: CPUs << ring_order, but for the flight recorder */
+	__uint(max_entries, 1); /* the loader sets CPUs << ring_order, except for the flight recorder */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct span_record);
@@ -30,7 +30,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader: sum_mask + 1, for the flight recorder twice that */
+	__uint(max_entries, 1); /* the loader sets sum_mask + 1, or twice that (flight recorder) */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct sum_record);
@@ -38,7 +38,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader: CPUs * RESTS_PER_CPU, for the flight recorder twice that */
+	__uint(max_entries, 1); /* the loader sets CPUs * RESTS_PER_CPU, or twice that (flight recorder) */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct sum_record);
@@ -60,25 +60,25 @@ struct {
 	__type(value, struct cpu_control);
 } controls SEC(".maps");
 
-/* Everything that one run of a program needs to know. */
+/* The context of one run of a program. */
 struct here {
 	struct cpu_state *state;
 	struct cpu_control *control;
 	__u64 now;
 	__u64 running;
-	__u64 began; /* sched_switch: when the thread that leaves had come */
+	__u64 began; /* sched_switch: when the leaving thread got the CPU */
 	__u32 cpu;
-	__u32 left; /* flight recorder, while a thread's stretch ends at a switch: why it leaves */
+	__u32 left; /* flight recorder, while a thread's run ends at a switch: why it leaves */
 };
 
 /*
- * The books of all CPUs open at one moment, so that a wake-up on one of them is seen wherever it leads. Until
- * then the stack is kept as it is afterwards, and nothing is handed out. The first event from that moment on
- * cuts off what was before it. Where something has happened in between (the reader told this CPU the moment
- * too late), they open now.
+ * Starts the accounting of this CPU. All CPUs start at one moment, so that a wake-up on one of them
+ * is seen wherever it leads. Before that moment the stack is maintained but nothing is emitted. The
+ * first event after it cuts off everything earlier. If this CPU learned the moment too late and has
+ * had an event since, it starts now.
  *
- * It is claimed in one step, because an event that comes in between may be about to do the same. What such
- * a one charges to a frame after that stays.
+ * The start is claimed in one step, because an event in between may be about to do the same. Time
+ * that such an event charges to a frame afterwards is kept.
  */
 static __noinline void open_books(struct here *here)
 {
@@ -107,9 +107,9 @@ static __noinline void open_books(struct here *here)
 }
 
 /*
- * Who is on this CPU as the first event comes after the end of recording: nobody may have switched since
- * then, so that the reader knows the name of whoever was here at the end, and whether it was the thread
- * that the last switch named.
+ * Notes the thread that is on this CPU at the first event after the end of recording. If nothing
+ * switched since the end, that thread also ran at the end. The reader learns its name, and whether
+ * it is the one that the last switch reported.
  */
 static __noinline void note_end(struct cpu_state *state, __u64 now)
 {
@@ -143,7 +143,7 @@ static __always_inline int arrive(struct here *here)
 	if (flight)
 		here->left = 0;
 	here->now = bpf_ktime_get_ns();
-	/* All CPUs stop at one moment, so that no thread is seen to leave one and not to come. */
+	/* All CPUs stop at once, or a thread could be seen to leave but not to arrive. */
 	if (unlikely(here->now >= here->control->until)) {
 		note_end(here->state, here->now);
 		return 0;
@@ -154,7 +154,7 @@ static __always_inline int arrive(struct here *here)
 	return 1;
 }
 
-/* What a global function, which is given no pointers, finds again of `here`. */
+/* Restores parts of `here` in a global function, which cannot take pointers. */
 static __always_inline int find_books(struct here *here, __u32 cpu)
 {
 	here->control = bpf_map_lookup_elem(&controls, &cpu);
@@ -166,13 +166,13 @@ static __always_inline int find_books(struct here *here, __u32 cpu)
 	return 1;
 }
 
-/* Odd, so that every bit of a word makes a difference; the golden ratio's. */
+/* Odd, so that every input bit matters; derived from the golden ratio. */
 #define MIXER 0x9e3779b97f4a7c15ULL
 
 /*
- * The last store of a record, its mark: a reader on another CPU that sees it sees the record whole. Where
- * CPUs may see stores in another order than they were made in, all other bits of the record are mixed into the mark, so that a half-written record has
- * the wrong one; crates/trace/src/seal.rs.
+ * The last store of a record is its mark. A reader on another CPU that sees the mark sees the
+ * complete record. If CPUs can see stores out of order, all other bits are mixed into the mark. A
+ * half-written record then has a wrong mark; see crates/trace/src/seal.rs.
  */
 static __always_inline void publish(void *record, __u32 words, __u32 *mark, __u32 value)
 {
@@ -196,7 +196,7 @@ static __always_inline void publish(void *record, __u32 words, __u32 *mark, __u3
 #include "ring.h"
 #include "hand_out.h"
 
-/* The function that a worker thread is in the middle of. */
+/* The function that a worker thread is executing. */
 static __noinline __u64 work_in_progress(struct task_struct *task)
 {
 	struct worker *worker = 0;
@@ -215,8 +215,8 @@ static __noinline __u64 work_in_progress(struct task_struct *task)
 }
 
 /*
- * Who is at the bottom of the stack from now on, and what it does. Its number and its sort stand there until it leaves: each
- * look at a thread is checked.
+ * Sets the thread at the bottom of the stack and what it does. Its ID and type are stored there
+ * until it leaves, because every access to a thread is checked.
  */
 static __always_inline void set_current(struct here *here, struct task_struct *task)
 {
@@ -231,10 +231,10 @@ static __always_inline void set_current(struct here *here, struct task_struct *t
 
 /* follow.h: the followed thread `tid` was last seen here at `seen`, and has left since. */
 static void lose_thread(__u32 tid, __u64 seen);
-/* follow.h: the thread is here now, and came at `seen` or later. */
+/* follow.h: the thread is here now, and arrived at `seen` or later. */
 static void find_thread(struct here *here, struct task_struct *task, __u64 seen);
 
-/* Whether the thread that the last switch named still has its number; keeps its name then. */
+/* Whether the thread of the last switch still has its ID. Saves its name too. */
 static __always_inline int name_known(struct cpu_state *state)
 {
 	struct task_struct *known = (void *)state->thread;
@@ -249,7 +249,7 @@ static __always_inline int name_known(struct cpu_state *state)
 }
 
 /*
- * Whether an interrupt was booked since this program read the clock: it came between two of its
+ * Whether an interrupt was accounted for after this program read the clock, so between two of its
  * instructions.
  */
 static __always_inline int was_interrupted(const struct here *here)
@@ -258,12 +258,12 @@ static __always_inline int was_interrupted(const struct here *here)
 }
 
 /*
- * The thread on this CPU, the running one, is not the one that the last switch named: the kernel left a switch out
- * (6.18 in a virtual machine does, some times a second). The thread that was known has the time
- * until it was last seen. Whose the time since then was, nobody can say.
+ * The current thread is not the one of the last switch: the kernel did not report a switch. (6.18
+ * in a virtual machine does that a few times per second.) The known thread gets the time until it
+ * was last seen. The time since then belongs to no known thread.
  *
- * It is claimed in one step, because a program that this one interrupts may be about to do the same. Returns
- * `now`, which may be later then. A global function, which the verifier looks at once and not wherever it is called.
+ * Claimed in one step, as a program interrupted by this one may be about to do the same. Returns
+ * `now`, which can be later then. A global function, which the verifier checks only once.
  */
 __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 {
@@ -291,7 +291,7 @@ __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 	if (unlikely(was_interrupted(here)))
 		here->now = bpf_ktime_get_ns();
 	child = base->child;
-	/* An interrupt since the clock was read is in that, and after the end: the next look claims it. */
+	/* An interrupt after the clock was read is included but lies later. Retry next time. */
 	if (unlikely(was_interrupted(here)))
 		return here->now;
 	if (!claim(&base->start, start, here->now))
@@ -322,12 +322,12 @@ __noinline __u64 lost_sight(__u32 cpu, __u64 now, __u32 left)
 	return here->now;
 }
 
-/* How often is tried again what an interrupt came between. */
+/* Number of retries after an interrupt. */
 #define TRIES 4
 
 /*
- * Nothing stands on the bottom of the stack now: is the thread there the one that is known? The time
- * at which it was seen, and the interrupts until then, belong together.
+ * No frame is left above the bottom of the stack: check that the current thread is the known one.
+ * The time at which it was seen must match the interrupts charged until then.
  */
 static __always_inline void look(struct here *here, struct task_struct *task)
 {
@@ -349,8 +349,8 @@ static __always_inline void look(struct here *here, struct task_struct *task)
 }
 
 /*
- * An interrupt came since the clock was read. Reads it again, and takes what interrupts charged to `frame` until
- * then: returns that. What comes later is still to be charged.
+ * An interrupt arrived after the clock was read. Reads the clock again, and takes and returns what
+ * interrupts charged to `frame` until then. Later interrupts stay charged to it.
  */
 static __noinline __u64 catch_up(struct here *here, struct frame *frame)
 {
@@ -364,9 +364,9 @@ static __noinline __u64 catch_up(struct here *here, struct frame *frame)
 }
 
 /*
- * Begins something on top of what the CPU is in the middle of. An interrupt before `depth` is
- * raised is charged to the frame below, after it to the new frame, whose `child` is 0 already. Where
- * one came since the clock was read, the frame begins after it, and all of them are the frame's below.
+ * Pushes a frame onto the stack. Interrupts are charged to the frame below before `depth` is
+ * raised, and to the new frame, whose `child` is already 0, after that. If one arrived after the
+ * clock was read, the new frame starts after it, and all of them belong to the frame below.
  */
 static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail, __u8 flags)
 {
@@ -396,8 +396,8 @@ static __noinline void push(struct here *here, __u8 kind, __u32 id, __u64 detail
 }
 
 /*
- * What interrupts charged to a frame. Mostly that is nothing, and a locked instruction costs as much as a few look-ups;
- * where it is something, it is taken in one step, because the next interrupt may add to it meanwhile.
+ * The time that interrupts charged to a frame; mostly 0, and a locked instruction is expensive.
+ * Otherwise it is taken in one step, because the next interrupt may add to it.
  */
 static __always_inline __u64 take_child(struct frame *frame)
 {
@@ -405,8 +405,8 @@ static __always_inline __u64 take_child(struct frame *frame)
 }
 
 /*
- * Ends what is on top. An interrupt since the clock was read was within what ends, which then ends after
- * it. One that came too late for that, before `depth` is lowered, is charged to the frame below.
+ * Ends the top frame. An interrupt after the clock was read belongs to this frame, which then ends
+ * after it. One that arrives too late, but before `depth` is lowered, belongs to the frame below.
  */
 static __always_inline void end_top(struct here *here)
 {
@@ -432,7 +432,7 @@ static __always_inline void end_top(struct here *here)
 	barrier();
 	state->depth = depth - 1;
 	barrier();
-	/* In one step: the next interrupt's frame stands in the same place. */
+	/* In one step, because the next interrupt's frame uses the same slot. */
 	if (unlikely(frame->child)) {
 		later = take(&frame->child);
 		state->last = bpf_ktime_get_ns();
@@ -442,8 +442,8 @@ static __always_inline void end_top(struct here *here)
 }
 
 /*
- * The same where more than one frame is to be ended, which most programs may have to and hardly ever do. Returns `now`,
- * which may be later then. A global function, which the verifier looks at once and not for each frame.
+ * Like end_top(), for rarely needed further frames. Returns `now`, which may be later then. A
+ * global function, which the verifier checks only once instead of for every frame.
  */
 __noinline __u64 end_another(__u32 cpu, __u64 now)
 {
@@ -456,7 +456,7 @@ __noinline __u64 end_another(__u32 cpu, __u64 now)
 	return here.now;
 }
 
-/* Ends what stands above `level`. Who is at the bottom then is for others to look at. */
+/* Ends the frames above `level`. Callers must check the thread at the bottom themselves. */
 __noinline __u64 unwind(__u32 cpu, __u64 now, __u32 level)
 {
 	struct cpu_state *state = bpf_map_lookup_elem(&states, &cpu);
@@ -473,8 +473,8 @@ __noinline __u64 unwind(__u32 cpu, __u64 now, __u32 level)
 }
 
 /*
- * Ends what was begun by the push with the same kind, id and flags, and whatever stands on it: its
- * own end was missed, because the kernel skips a program that is running on the CPU already.
+ * Ends the frame pushed with the same kind, id and flags, and all frames above it. Their own ends
+ * were missed, because the kernel skips a program that is already running on the CPU.
  */
 static __noinline void pop(struct here *here, __u8 kind, __u32 id, __u8 flags)
 {
@@ -508,14 +508,14 @@ found:
 }
 
 /*
- * At a switch: ends the stretch of the thread at the bottom of the stack, and begins the next one's, which set_current()
- * names. Nothing but an NMI can come between.
+ * At a switch: ends the run of the thread at the bottom of the stack and starts the next one, which
+ * set_current() names. Only an NMI can come in between.
  */
 static __always_inline void end_stretch(struct here *here, struct task_struct *task)
 {
 	struct frame *base = &here->state->stack[0];
 	__u64 dur = here->now - base->start;
-	/* See end_top() for an NMI just here. */
+	/* See end_top() about an NMI at this point. */
 	__s64 self = dur - take_child(base);
 
 	here->state->last = here->now;
@@ -524,13 +524,13 @@ static __always_inline void end_stretch(struct here *here, struct task_struct *t
 }
 
 /*
- * Within a thread's time on its CPU: ends its stretch and begins its next one, which does `detail`.
+ * Splits the current thread's run: ends one part and starts the next, which does `detail`.
  *
- * The programs that do this can be interrupted and, on kernels that preempt, switched away from
- * between any two instructions. So the stretch is claimed in one step: nobody else hands it out, and
- * nobody hands out what another took. Where a switch comes between that step and the next, the time
- * of interrupts before it is taken off the stretch after it; the sum stays right. Interrupts since the
- * clock was read are the next stretch's.
+ * Programs that do this can be interrupted and, on preemptible kernels, switched away from between
+ * any two instructions. The part is therefore claimed in one step, so that it is emitted exactly
+ * once. If a switch comes right after the claim, the time of earlier interrupts is subtracted from
+ * the next part instead; the sum stays right. Interrupts after the clock was read belong to the
+ * next part.
  */
 static __noinline void split_stretch(struct here *here, struct task_struct *task, __u64 detail)
 {
@@ -546,13 +546,13 @@ static __noinline void split_stretch(struct here *here, struct task_struct *task
 	for (int i = 0; i < TRIES; i++) {
 		ended.start = base->start;
 		ended.detail = base->detail;
-		/* The switch away from this thread, and the one back, may have come meanwhile. */
+		/* This thread may have been switched away from and back in the meantime. */
 		if (unlikely(here->now < ended.start || was_interrupted(here)))
 			here->now = bpf_ktime_get_ns();
 		if (here->now < ended.start)
 			return;
 		ended.child = base->child;
-		/* An interrupt since the clock was read is in that, and in the stretch to come. */
+		/* An interrupt after the clock was read is included but is the next part's. */
 		if (unlikely(was_interrupted(here)))
 			continue;
 		if (claim(&base->start, ended.start, here->now))
@@ -570,8 +570,8 @@ claimed:
 }
 
 /*
- * Emits an edge: what the CPU is in the middle of made something else able to run. `flag` says
- * what sort of edge it is, `effect` what it leads to.
+ * Emits an edge: the top frame made something else runnable. `flag` is the kind of edge, and
+ * `effect` is what was made runnable.
  */
 static __always_inline void edge(struct here *here, __u8 flag, __u64 effect)
 {
@@ -582,7 +582,7 @@ static __always_inline void edge(struct here *here, __u8 flag, __u64 effect)
 
 	if (unlikely(state->opened <= OPENING))
 		return;
-	/* So that no thread is named that is not here any more. */
+	/* Make sure that the named thread is still here. */
 	if (state->depth == 0)
 		look(here, task);
 	cause.start = here->now;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0
 /*
- * Counts by the kernel's reason the datagrams of one stream that it drops. Loaded only while such a
- * stream flows, and apart from the tracer: on a host that drops many packets this hook is hot.
+ * Counts the dropped datagrams of one stream by the kernel's reason. Loaded only while such a
+ * stream runs, and separate from the tracer: on hosts that drop many packets this hook is hot.
  *
- * The stream is known by the first eight bytes of its data, whatever device, namespace or socket
- * dropped it.
+ * The first eight bytes of a datagram's data identify the stream, on any device, namespace or
+ * socket.
  */
 #include "kernel.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Bytes of a UDP header, behind which the data begins. */
+/* Size of a UDP header in bytes. The data follows it. */
 #define UDP_HEADER 8
 
-/* What the data of each datagram begins with. */
+/* The first eight bytes of each datagram's data. */
 volatile const __u64 token;
 
-/* enum skb_drop_reason, in the lower half; the upper one is the subsystem that has its own. */
+/* enum skb_drop_reason in the lower half; the upper half is a subsystem with its own reasons. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, __u32);
@@ -24,7 +24,7 @@ struct {
 	__uint(max_entries, 256);
 } dropped SEC(".maps");
 
-/* The reason is there since 5.17. A packet that was only used up is not reported. */
+/* The reason exists since 5.17. Packets that were consumed normally are not reported. */
 SEC("tp_btf/kfree_skb")
 int kfree_skb(__u64 *ctx)
 {
@@ -37,7 +37,7 @@ int kfree_skb(__u64 *ctx)
 		return 0;
 	count = bpf_map_lookup_elem(&dropped, &reason);
 	if (!count) {
-		/* Another CPU may be first. */
+		/* Another CPU may have inserted it first. */
 		bpf_map_update_elem(&dropped, &reason, &none, BPF_NOEXIST);
 		count = bpf_map_lookup_elem(&dropped, &reason);
 	}

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Following threads: what becomes of them while they are off their CPU.
+ * Following threads: what they do while off CPU.
  *
- * A followed thread is in `threads` from its first moment to its last: the reader puts the first
- * ones there, and their children follow by themselves. From one context switch to the next and
- * from there to the wake-up, every wait begins at the very ns at which what was before it ended.
- * So a thread's waits and its spans on CPUs tile its time, and the reader checks that they do.
+ * A followed thread is in `threads` from its first moment to its last. The reader inserts the first
+ * threads, and their children are added automatically. Every wait, from a switch to the wake-up and
+ * from there to the next switch, starts exactly when the previous interval ended. So a thread's
+ * waits and its spans on CPUs tile its time, which the reader checks.
  *
- * A thread's entry is written by one CPU at a time: the kernel switches and wakes a thread under
- * the lock of its run queue, and a new thread is nobody's yet.
+ * Only one CPU at a time writes a thread's entry. The kernel switches and wakes a thread under its
+ * run-queue lock, and no other CPU knows a new thread.
  */
 #ifndef TICKTAX_FOLLOW_H
 #define TICKTAX_FOLLOW_H
 
 #include "throttle.h"
 
-/* Threads that can be followed at one time. */
+/* Maximum number of followed threads. */
 #define MAX_FOLLOWED 16384
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_FOLLOWED); /* the loader: 1 where nobody is followed */
+	__uint(max_entries, MAX_FOLLOWED); /* the loader sets 1 if no thread is followed */
 	__type(key, __u32);
 	__type(value, struct followed_thread);
 } threads SEC(".maps");
@@ -39,7 +39,7 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return ((struct task_struct___before_5_14 *)task)->state;
 }
 
-/* The field is one bit among others, whose place differs from kernel to kernel. */
+/* The field is one bit among others, whose position differs between kernels. */
 static __always_inline int is_in_iowait(struct task_struct *task)
 {
 	__u64 word = 0;
@@ -53,7 +53,7 @@ static __always_inline int is_in_iowait(struct task_struct *task)
 	return word >> __builtin_preserve_field_info(task->in_iowait, BPF_FIELD_RSHIFT_U64) != 0;
 }
 
-/* As account() does, of any thread: sums have no place in time, so where they are kept nobody is followed. */
+/* Like account(), for any thread. Sums have no times, so nothing is followed when summing. */
 static __always_inline void account_followed(struct here *here, const struct frame *frame, __u64 end,
 					     struct task_struct *task)
 {
@@ -64,16 +64,16 @@ static __always_inline void account_followed(struct here *here, const struct fra
 	hand_out(here, frame, dur, dur, task);
 }
 
-/* Emits what the thread did until `end`, off its CPU. */
+/* Emits the wait that the thread spent off CPU until `end`. */
 static __noinline void end_absence(struct here *here, struct followed_thread *thread, struct task_struct *task,
 				   __u64 end)
 {
 	struct frame ended = {};
 
-	/* Throttled threads are told by end_wait(), followed or not. */
+	/* end_wait() reports throttled threads, followed or not. */
 	if (thread->detail == DETAIL_THROTTLED)
 		return;
-	/* What came before anything was seen has no beginning here; the reader knows it. */
+	/* A wait from before the first event has no start here; the reader knows it. */
 	ended.start = thread->since ? within_books(here, thread->since) : 0;
 	ended.detail = thread->detail;
 	ended.id = FIELD(task, pid);
@@ -87,7 +87,7 @@ static __noinline void end_absence(struct here *here, struct followed_thread *th
 	account_followed(here, &ended, end, task);
 }
 
-/* Why a thread leaves its CPU, where it is not throttled. */
+/* Why a thread leaves its CPU, if it is not throttled. */
 static __always_inline __u32 why_absent(struct task_struct *task, __u32 state, int preempted)
 {
 	if (preempted || state == 0)
@@ -114,7 +114,7 @@ static __noinline void sched_out(struct here *here, struct task_struct *task, in
 		bpf_map_delete_elem(&threads, &tid);
 		return;
 	}
-	/* It was not seen to come: it was here before it was followed, or before the books opened. */
+	/* Its arrival was not seen: it was here before it was followed or accounting started. */
 	if (unlikely(thread->detail != DETAIL_NONE))
 		end_absence(here, thread, task,
 			    here->began > thread->since ? here->began : thread->since);
@@ -130,23 +130,23 @@ static __noinline void sched_in(struct here *here, struct task_struct *task)
 
 	if (!thread)
 		return;
-	/* While it runs already, it was not seen to leave. */
+	/* If it runs already, its departure was not seen. */
 	end_absence(here, thread, task, here->now);
 	thread->detail = DETAIL_NONE;
 	thread->since = here->now;
 }
 
-/* From then on it is not known what it did, until it is seen again. */
+/* The thread's activity is unknown from then on, until it is seen again. */
 static __noinline void lose_thread(__u32 tid, __u64 seen)
 {
 	struct followed_thread *thread = followed(tid);
 
-	/* It may run on another CPU by now, and have begun to after that. */
+	/* It may already run on another CPU, and have started there after that time. */
 	if (thread && thread->detail == DETAIL_NONE && thread->since < seen)
 		thread->since = seen;
 }
 
-/* When it came here is not known: from `seen` on it is missed. */
+/* The time of its arrival is unknown: the time from `seen` on counts as missed. */
 static __noinline void find_thread(struct here *here, struct task_struct *task, __u64 seen)
 {
 	struct followed_thread *thread = followed(FIELD(task, pid));
@@ -180,7 +180,7 @@ static __always_inline int wake(struct task_struct *task)
 	return 0;
 }
 
-/* From here on the number is another thread's: numbers are used again, sooner or later. */
+/* Marks that the thread ID belongs to a new thread now: IDs are reused. */
 static __noinline void mark_birth(struct here *here, struct task_struct *task)
 {
 	struct frame born = {};
@@ -192,7 +192,7 @@ static __noinline void mark_birth(struct here *here, struct task_struct *task)
 	account_followed(here, &born, here->now, task);
 }
 
-/* A child of a followed thread, a thread like it or a process of its own. */
+/* Follows a child of a followed thread, whether a thread or a new process. */
 static __always_inline int follow_child(struct task_struct *parent, struct task_struct *child)
 {
 	__u32 tid = parent->pid;
@@ -216,7 +216,7 @@ static __always_inline int follow_child(struct task_struct *parent, struct task_
 	return 0;
 }
 
-/* A thread that runs another program takes the number of its process's first thread, which ends. */
+/* A thread that executes another program gets the ID of its process's first thread, which ends. */
 static __always_inline int change_number(struct task_struct *task, __u32 before)
 {
 	struct followed_thread *thread;
@@ -229,7 +229,7 @@ static __always_inline int change_number(struct task_struct *task, __u32 before)
 	thread = followed(before);
 	if (!thread || !arrive(&here) || !here.state->opened)
 		return 0;
-	/* Its stretch goes on under the new number. */
+	/* Its run continues under the new ID. */
 	if (here.state->thread == (__u64)task)
 		here.state->stack[0].id = tid;
 	moved = *thread;

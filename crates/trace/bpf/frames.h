@@ -1,43 +1,43 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Frames of a paced thread that begin late, as triggers of the flight recorder. Which thread has a program's frames, and how
- * often one is due, the reader learns from the ring and says in a rule; when the next one is due is kept here, since only a
- * switch knows when one began. books.h includes this after trigger.h.
+ * Late frames of a paced thread, as triggers of the flight recorder. The reader learns from the
+ * ring which thread runs frames, and how often, and says so in a rule. The next due time is kept
+ * here, because only a switch knows when a frame started. books.h includes this after trigger.h.
  *
- * What is a frame, and when it was due, is as crates/analysis/src/pace/frames.rs has it, but for what only the frames to come
- * would tell: where the grid lies is told by those before.
+ * Frames and due times are as in crates/analysis/src/pace/frames.rs, except that only past frames
+ * determine the grid.
  */
 #ifndef TICKTAX_FRAMES_H
 #define TICKTAX_FRAMES_H
 
-/* Where a thread stands. A run of it goes on from a sleep to the next one; being preempted does not end it. */
+/* Thread states. A run lasts from one sleep to the next; preemption does not end it. */
 #define STANDS_RUNNING 1
 #define STANDS_READY 2
 #define STANDS_ASLEEP 3
 
-/* Of one rule, what its thread does. Written by the CPU that the thread comes to or leaves. */
+/* State of one rule's thread. Written by the CPU that the thread arrives on or leaves. */
 struct frame_clock {
-	__u64 armed;  /* the rhythm that `due` goes by */
-	__u64 due;    /* ns: when the next frame is */
-	__u64 began;  /* ns: when the run began */
-	__u64 came;   /* ns: when the thread came to its CPU */
-	__u64 ran;    /* ns: CPU time of the run before that */
-	__u64 late;   /* ns: how late the last frame began */
-	__u64 least;  /* ns: the least that a frame of this round was late within its slot */
-	__u32 round;  /* frames of this round */
-	__u32 cpu;    /* where the run began */
-	__u32 stands; /* one of those above; 0 before it was seen */
-	__u32 is_run; /* whether the begin of the run was seen */
-	__u32 blind;  /* whether a frame may have begun since the last one, and was not seen */
-	__u32 unused; /* nothing */
-	__u64 left;   /* how often the thread had left a CPU when it was last seen to */
+	__u64 armed;  /* the rhythm that `due` belongs to */
+	__u64 due;    /* ns: when the next frame is due */
+	__u64 began;  /* ns: when the run started */
+	__u64 came;   /* ns: when the thread got its CPU */
+	__u64 ran;    /* ns: CPU time of the run before `came` */
+	__u64 late;   /* ns: how late the last frame started */
+	__u64 least;  /* ns: the smallest lateness within its slot of all frames in this round */
+	__u32 round;  /* number of frames in this round */
+	__u32 cpu;    /* CPU on which the run started */
+	__u32 stands; /* one of the states above; 0 before the thread was seen */
+	__u32 is_run; /* whether the start of the run was seen */
+	__u32 blind;  /* whether a frame may have started unseen since the last one */
+	__u32 unused; /* unused */
+	__u64 left;   /* the thread's switch count when it was last seen leaving a CPU */
 };
 
-/* Frames of a round, the earliest of which says where slots begin. */
+/* Frames per round. The earliest of them marks where slots start. */
 #define ROUND 64
 #define NEVER_LATE (~0ULL)
 
-/* Parts of a period by which a frame may begin before its slot: of the next one, and where slots without a frame lie between. */
+/* A frame may start this fraction of a period early: the next one, and after skipped slots. */
 #define EARLY 4
 #define EARLY_AFTER_LOST 8
 
@@ -56,12 +56,12 @@ static __always_inline struct frame_clock *frame_clock(__u32 rule)
 }
 
 /*
- * Whether the run that began is a frame, and how late it was: one frame a slot, and whatever else wakes the thread in it is
- * none. A timer may be late and never early, so a frame that comes early says where slots begin; and where all frames of a
- * round were late, so does the earliest of them: the loop began anew, or its clock is not quite as fast as was learnt.
+ * Whether the new run is a frame, and how late. Only one run per slot counts. Timers are never
+ * early, so an early frame marks the start of its slot. If all frames of a round were late, the
+ * earliest does: the loop restarted, or its clock differs slightly from the learnt rate.
  *
- * Frames come some 100 us around their slot's begin. One that comes just before it, and after a slot without a frame, is
- * the later slot's: taken for a very late one of the slot before, it would have the next frame be due at once.
+ * Frames start about 100 us around their slot's start. One just before it, after an empty slot,
+ * belongs to the later slot. As a very late one it would make the next due at once.
  */
 static __always_inline int is_frame(struct frame_clock *clock, const struct trigger_rule *rule)
 {
@@ -102,9 +102,9 @@ static __always_inline int is_frame(struct frame_clock *clock, const struct trig
 }
 
 /*
- * The thread of a rule came, or left as `what` says. Returns whether it has a frame by that: a run is one as it begins or,
- * where long ones are, once it was long enough and is over. Where a switch was missed a frame may have begun unseen, so
- * the next one only says which slot it is.
+ * A rule's thread arrived or left, as `what` says. Returns whether that makes a frame: a run counts
+ * when it starts or, if only long runs count, when it ends and was long enough. After a missed
+ * switch a frame may have started unseen. The next one then only sets the slot.
  */
 static __always_inline int step_frame(struct frame_clock *clock, const struct trigger_rule *rule, __u32 cpu,
 				      __u64 now, __u32 what, __u64 left)
@@ -114,7 +114,7 @@ static __always_inline int step_frame(struct frame_clock *clock, const struct tr
 	clock->stands = what;
 	if (what == STANDS_RUNNING) {
 		clock->came = now;
-		/* It came and left meanwhile, and neither was seen. */
+		/* A missed arrival and departure. */
 		if (clock->left != left)
 			clock->blind = 1;
 		if (stood == STANDS_READY)
@@ -140,7 +140,7 @@ static __always_inline int step_frame(struct frame_clock *clock, const struct tr
 	       clock->ran >= rule->long_from && is_frame(clock, rule);
 }
 
-/* Its thread is the one that comes or leaves, whose address the caller has. */
+/* The rule's thread is the one that arrives or leaves; the caller has its address. */
 static __always_inline void hand_out_frame(struct cpu_state *state, const struct trigger_plan *plan, __u32 rule,
 					   const struct task_struct *task)
 {
@@ -169,8 +169,8 @@ static __always_inline void hand_out_frame(struct cpu_state *state, const struct
 }
 
 /*
- * The rest of watch_frames(), for the threads that a rule may be about. A global function, which the verifier looks at once.
- * Rules about one thread go by one rhythm, so any of their clocks tells how late it is.
+ * The slow path of watch_frames(), for threads that may have a rule. A global function, which the
+ * verifier checks once. Rules about one thread share a rhythm, so any of their clocks works.
  */
 __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 {
@@ -184,7 +184,7 @@ __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 
 	if (!state || !plan || !tid)
 		return 0;
-	/* The one that comes is `thread` already, and the one that leaves is still the running one. */
+	/* The arriving thread is `thread` already; the leaving one is still current. */
 	if (what == STANDS_RUNNING)
 		task = (const void *)state->thread;
 	else
@@ -224,7 +224,7 @@ __noinline int follow_frames(__u32 cpu, __u64 now, __u32 tid, __u32 what)
 	return 0;
 }
 
-/* At a switch: a thread comes to this CPU or leaves it, as `what` says. One that no rule can be about is done with at once. */
+/* At a switch: a thread arrives or leaves, as `what` says. Returns early if no rule can match. */
 static __always_inline void watch_frames(struct here *here, const struct trigger_plan *plan, __u32 tid, __u32 what)
 {
 	if (likely(!plan || !(plan->framed >> (tid & 31) & 1)))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * The two ways in which what ends is handed out: as a span through the ring of its CPU, or as part of a
- * sum. For the flight recorder it is both, and the ring is another (ring.h). books.h includes this after
- * the maps.
+ * Emits intervals that end, either as a span in the CPU's ring or as part of a sum. The
+ * flight recorder does both, with a different ring (ring.h). books.h includes this after the
+ * maps.
  */
 #ifndef TICKTAX_HAND_OUT_H
 #define TICKTAX_HAND_OUT_H
@@ -12,7 +12,7 @@ static __always_inline int names_thread(__u8 kind)
 	return kind == KIND_TASK || kind == KIND_WAIT;
 }
 
-/* Whose time it was: `task`'s or, where that is 0, the thread's that `seen_tgid` and `seen_comm` name. */
+/* Names the owner: `task` or, if that is 0, the thread in `seen_tgid` and `seen_comm`. */
 static __always_inline void name_thread(__u32 *tgid, char *comm, const struct here *here,
 					struct task_struct *task)
 {
@@ -27,7 +27,7 @@ static __always_inline void name_thread(__u32 *tgid, char *comm, const struct he
 	*tgid = state->seen_tgid;
 	first = *(const __u64 *)&state->seen_comm[0];
 	second = *(const __u64 *)&state->seen_comm[8];
-	/* The verifier takes no instruction that reads a thread and, on another path, a map. */
+	/* The verifier rejects reading a thread on one path and a map on another. */
 	barrier_var(first);
 	barrier_var(second);
 	((__u64 *)comm)[0] = first;
@@ -38,19 +38,19 @@ static __always_inline void name_thread(__u32 *tgid, char *comm, const struct he
 #define FLAGS_AT 40
 #define CPU_AT 48
 
-/* A frame's number, kind and flags in one word: its last 8 bytes, on a machine with the lowest byte first. */
+/* A frame's ID, kind and flags in one word: its last 8 bytes, on a little-endian machine. */
 static __always_inline __u64 *name_in(struct frame *frame)
 {
 	return (__u64 *)&frame->id;
 }
 
-/* The same of a frame that is in registers. */
+/* The same for a frame in registers. */
 static __always_inline __u64 frame_name(const struct frame *frame)
 {
 	return frame->id | (__u64)frame->kind << KIND_AT | (__u64)frame->flags << FLAGS_AT;
 }
 
-/* Never 0: CPUs count from 1. */
+/* Never 0, because CPUs count from 1. */
 static __always_inline __u64 sum_key(__u64 name, __u32 cpu)
 {
 	return name | (__u64)(cpu + 1) << CPU_AT;
@@ -60,15 +60,15 @@ static __always_inline __u64 sum_key(__u64 name, __u32 cpu)
 
 #define NO_SUM (~0U)
 
-/* In a key, where no CPU's number reaches: the flight recorder's second table. */
+/* In a key, above the CPU number: the flight recorder's second table. */
 #define SECOND_TABLE (1ULL << 63)
 
-/* What sum_up() is told beside a key, likewise: that it was not the running thread's, and `left` of `here`, above the kind. */
+/* Extra arguments of sum_up() in free key bits: if it is another thread's time, and `left`. */
 #define SEEN_BEFORE (1ULL << 62)
 #define LEFT_AT (KIND_AT + LEFT_SHIFT)
 #define BESIDE_KEY (SEEN_BEFORE | 15ULL << LEFT_AT)
 
-/* Where the entry for this source on this CPU is looked for at the `probe`th try. */
+/* The slot to check at the `probe`th try for this source on this CPU. */
 static __always_inline __u32 sum_place(__u64 key, __u64 detail, __u32 probe)
 {
 	__u64 hash = (key ^ (detail * 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
@@ -78,8 +78,8 @@ static __always_inline __u32 sum_place(__u64 key, __u64 detail, __u32 probe)
 }
 
 /*
- * The index of the entry for this source on this CPU; NO_SUM when the table has no room left for it. A
- * global function, which the verifier looks at once and not wherever it is called.
+ * The index of the entry for this source on this CPU; NO_SUM if the table is full. A global
+ * function, which the verifier checks only once and not in every caller.
  */
 __noinline __u32 sum_index(__u64 key, __u64 detail)
 {
@@ -101,7 +101,7 @@ __noinline __u32 sum_index(__u64 key, __u64 detail)
 	return NO_SUM;
 }
 
-/* Whose time it was, for name_thread(). */
+/* The owner of the time, for name_thread(). */
 static __always_inline struct task_struct *whose(__u64 what)
 {
 	return what & SEEN_BEFORE ? 0 : current_task();
@@ -115,7 +115,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 	__u8 flags = frame->flags;
 	__u32 index, length;
 
-	/* Mostly it is there and the first that is looked at: a call less. */
+	/* The first slot is mostly the right one, which saves a call. */
 	index = sum_place(key, frame->detail, 0);
 	sum = bpf_map_lookup_elem(&sums, &index);
 	if (unlikely(!sum || sum->key != key || sum->detail != frame->detail)) {
@@ -123,7 +123,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 		sum = bpf_map_lookup_elem(&sums, &index);
 	}
 	if (unlikely(!sum)) {
-		/* The table is full: one entry of each CPU takes all the rest of a kind. */
+		/* The table is full: one entry per CPU collects the rest of each kind. */
 		index = here->cpu;
 		if (flight)
 			index = index * 2 + !!(key & SECOND_TABLE);
@@ -143,7 +143,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 		if (names_thread(frame->kind))
 			name_thread(&sum->tgid, sum->comm, here, whose(what));
 	}
-	/* The reader takes entries whose count is not 0: all that names the entry stands before. */
+	/* The reader takes entries with a count above 0, so the name must be stored before that. */
 	barrier();
 	sum->count++;
 	sum->self_ns += self;
@@ -155,7 +155,7 @@ static __always_inline void add_to_sum(struct here *here, const struct frame *fr
 		sum->histogram[length]++;
 }
 
-/* Room for interrupts that come between the look at `tail` and the claim of a record. */
+/* Room for interrupts that arrive between the check of `tail` and the claim of a record. */
 #define RING_SLACK 16
 
 static __always_inline int ring_is_full(const struct here *here)
@@ -201,15 +201,15 @@ static __always_inline void hand_out(struct here *here, const struct frame *fram
 }
 
 /*
- * Whether an interval keeps its time although sums are kept: beats of hours are made of few long ones.
- * Where the buffer is full it is summed, which loses its time and nothing else.
+ * Whether an interval keeps its times when summing: periods of hours consist of few long ones. If
+ * the buffer is full it is summed, and loses only its times.
  */
 static __always_inline int keeps_time(const struct here *here, const struct frame *frame, __u64 dur)
 {
 	return dur >= LONG_NS && frame->kind != KIND_IDLE && !ring_is_full(here);
 }
 
-/* What ended, where sums are kept. `what` is its key and what stands beside that. */
+/* Sums up an interval that ended. `what` is its key plus extra bits. */
 static __always_inline void add_up(struct here *here, const struct frame *frame, __u64 what, __u64 dur,
 				   __s64 self)
 {
@@ -225,7 +225,7 @@ static __always_inline void add_up(struct here *here, const struct frame *frame,
 		add_to_sum(here, frame, what, dur, self);
 }
 
-/* The same as a global function, which the verifier looks at once and not for every frame that a program may end. */
+/* Like add_up(), but a global function, which the verifier checks only once. */
 __noinline int sum_up(__u64 what, __u64 detail, __u64 start, __u64 dur, __s64 self)
 {
 	struct here here = {};
@@ -255,8 +255,8 @@ static __always_inline __u64 what_to_sum(const struct here *here, __u64 name)
 }
 
 /*
- * `task` is whose time it was, where it was a thread's, and any other thread where it was not; 0 is the thread that
- * `seen_tgid` and `seen_comm` name. Where sums are kept it is the running one, or 0.
+ * `task` is the owner if the time was a thread's, and any thread if it was not. 0 means the thread
+ * in `seen_tgid` and `seen_comm`. When summing it must be the current thread or 0.
  */
 static __always_inline void account(struct here *here, const struct frame *frame, __u64 end,
 				    struct task_struct *task)
@@ -278,8 +278,8 @@ static __always_inline void account(struct here *here, const struct frame *frame
 }
 
 /*
- * The same of the running thread at a switch, with the frame where it stands. That comes so often that a call, and what that
- * looks up again, matter.
+ * Like account(), for the current thread at a switch, with its frame in place. This happens so
+ * often that a call and its repeated look-ups matter.
  */
 static __always_inline void account_switch(struct here *here, struct frame *frame, __u64 dur, __s64 self,
 					   struct task_struct *task)

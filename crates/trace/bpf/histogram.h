@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * Lengths by buckets, as crates/model/src/histogram.rs has them.
+ * Histogram buckets of lengths, as in crates/model/src/histogram.rs.
  */
 #ifndef TICKTAX_HISTOGRAM_H
 #define TICKTAX_HISTOGRAM_H
@@ -8,7 +8,7 @@
 #include "kernel.h"
 #include "record.h"
 
-/* How many bits are set: without a branch, see bucket(). Hacker's Delight, 5-1. */
+/* Number of bits set, without a branch (see bucket()). Hacker's Delight, 5-1. */
 static __always_inline __u32 bits_set(__u64 word)
 {
 	word -= (word >> 1) & 0x5555555555555555ULL;
@@ -32,13 +32,13 @@ static const __u8 bucket_of_short[256] = {
 	27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27, 27,
 };
 
-/* The bits that a step of a length's search shifts it by: what is left of it has its three highest bits still. */
+/* Bits to shift per search step. The three highest bits of the length must remain. */
 #define BUCKET_BITS 6
 
 /*
- * The bucket of a log-linear histogram with four steps an octave; crates/model/src/histogram.rs. Six bits further up are six
- * octaves. Most lengths at a switch are from 1 us to 1 ms, found with three comparisons; after each of them the
- * verifier knows how long it is at most.
+ * The bucket of a log-linear histogram with four steps per octave; crates/model/src/histogram.rs.
+ * Six bits are six octaves. Most lengths at a switch are between 1 us and 1 ms and need three
+ * comparisons. Each comparison tells the verifier an upper limit.
  */
 static __always_inline __u32 bucket(__u64 value)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * The few kernel types and BPF helpers that the programs touch. Field offsets are relocated when
- * the object is loaded (CO-RE), so only names and types matter here, and a field that a kernel
- * lacks is asked for with bpf_core_field_exists first. Helper numbers are the kernel's UAPI
+ * The few kernel types and BPF helpers that the programs use. Field offsets are relocated when
+ * the object is loaded (CO-RE), so only names and types matter here. Check with
+ * bpf_core_field_exists before using a field that some kernels lack. Helper numbers are UAPI
  * (include/uapi/linux/bpf.h).
  */
 #ifndef TICKTAX_KERNEL_H
@@ -118,17 +118,17 @@ struct task_struct {
 	unsigned in_iowait : 1;
 };
 
-/* As it was called before 5.14; what follows the three underscores is ignored. */
+/* Its name before 5.14. CO-RE ignores the part after the three underscores. */
 struct task_struct___before_5_14 {
 	long state;
 };
 
-/* What worker_private of a kernel thread points to, and before 5.17 set_child_tid; kernel/kthread.c. */
+/* Target of a kernel thread's worker_private, before 5.17 of set_child_tid; kernel/kthread.c. */
 struct kthread {
 	void *data;
 };
 
-/* What a worker thread's kthread keeps in data; kernel/workqueue_internal.h. */
+/* Target of `data` in a worker thread's kthread; kernel/workqueue_internal.h. */
 struct worker {
 	void *current_func;
 };
@@ -153,8 +153,8 @@ struct sk_buff {
 #pragma clang attribute pop
 
 /*
- * The running thread, and a field of a thread that may be it. Before Linux 5.11 the verifier treats its address as a plain number, so fields are
- * read with a helper.
+ * The current thread, and a field of a thread that may be it. Before 5.11 the verifier treats its
+ * address as a plain number, so fields are read with a helper.
  */
 #ifdef BEFORE_5_12
 #define FIELD(task, field)                                                                         \
@@ -178,7 +178,7 @@ static __always_inline struct task_struct *current_task(void)
 }
 #endif
 
-/* A thread's name, in two words: a helper that copies bytes costs as much as all the rest. */
+/* A thread's name in two words: a helper that copies bytes costs as much as the rest. */
 struct name {
 	__u64 words[2];
 };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * The flight recorder's ring: every span and edge of a CPU, overwritten as it comes round. An entry has
- * no names; a thread's stands in a table in which its number gives its place. books.h includes this after
- * the maps.
+ * The flight recorder's ring: every span and edge of a CPU, overwritten when it wraps. Entries have
+ * no names; those of threads are in a table indexed by thread ID. books.h includes this after the
+ * maps.
  */
 #ifndef TICKTAX_RING_H
 #define TICKTAX_RING_H
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader: CPUs << ring_order for the flight recorder */
+	__uint(max_entries, 1); /* the loader sets CPUs << ring_order for the flight recorder */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct ring_entry);
@@ -17,13 +17,13 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader: NAME_SLOTS for the flight recorder */
+	__uint(max_entries, 1); /* the loader sets NAME_SLOTS for the flight recorder */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct thread_name);
 } thread_names SEC(".maps");
 
-/* The longest time that an entry has room for. */
+/* The longest time that fits into an entry. */
 #define RING_LONGEST ((1ULL << (RING_TIME_BITS - 1)) - 1)
 
 #define EDGES (FLAG_WOKE | FLAG_QUEUED | FLAG_RAISED)
@@ -36,7 +36,7 @@ static __always_inline void write_entry(struct here *here, const struct frame *f
 	struct ring_entry *entry;
 	__u32 index;
 
-	/* Of what lasted for minutes only the end is kept: a window is shorter, and is cut out of it. */
+	/* Keep only the end of an interval that lasted minutes: windows are shorter than that. */
 	if (unlikely(dur > RING_LONGEST) && !(frame->flags & EDGES)) {
 		start += dur - RING_LONGEST;
 		dur = RING_LONGEST;
@@ -62,9 +62,9 @@ static __always_inline void write_entry(struct here *here, const struct frame *f
 }
 
 /*
- * At a switch: who the thread is that leaves. Mostly that stands there already. Two threads with one place
- * push each other out; the one that runs again is then noted again. Before Linux 5.12 on arm64 a reader may find one thread's number with
- * another's name while this changes it.
+ * At a switch: stores the leaving thread's name, which is mostly there already. Two threads with
+ * the same slot evict each other, and are stored again when they run. Before 5.12 on arm64, a
+ * reader may combine one's ID with the other's name.
  */
 static __always_inline void note_name(struct task_struct *task, __u32 tid)
 {
@@ -76,7 +76,7 @@ static __always_inline void note_name(struct task_struct *task, __u32 tid)
 
 	if (!name || !tid)
 		return;
-	/* In one branch: the verifier follows each of them to the end of the program. */
+	/* One branch only, because the verifier follows each to the end of the program. */
 	if (likely(!((words[0] ^ who) | (words[1] ^ now.words[0]) | (words[2] ^ now.words[1]))))
 		return;
 	store_in_order(&name->tid, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0
 /*
- * Loaded and never attached: whether the kernel takes what ticktax.bpf.c is made of and before_5_12.bpf.c is not. Linux
- * does from 5.12 on. Until 5.18 the JIT of arm64 did not, so that kernels without the interpreter refuse it.
+ * Loaded but never attached: shows whether the kernel accepts ticktax.bpf.c's atomics, as Linux
+ * does since 5.12. arm64's JIT did not until 5.18: without an interpreter, loading fails.
  */
 #include "kernel.h"
 

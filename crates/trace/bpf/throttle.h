@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
-/* Waits of threads that a quota keeps off their CPU: from being taken off it to the next switch to them. */
+/* Waits of throttled threads, from the switch away from the thread to the next switch to it. */
 #ifndef TICKTAX_THROTTLE_H
 #define TICKTAX_THROTTLE_H
 
 #include "books.h"
 
-/* Threads that can be throttled at one time. */
+/* Maximum number of throttled threads. */
 #define MAX_THROTTLED 16384
 
-/* Of each throttled thread, by its number. */
+/* Throttled threads by thread ID. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_THROTTLED);
@@ -17,8 +17,8 @@ struct {
 } throttled SEC(".maps");
 
 /*
- * Where queues do not count for how long a quota held them (before 6.6): when the timers that give cgroups quota last ran, by the timer's address, of cgroups that hold a thread; 0: not
- * since. What such a thread waits for after that is a CPU.
+ * When quota timers last ran, by address, for cgroups that throttle a thread; 0 if not since. Used
+ * before 6.6, where queues do not count throttled time. After a refill, a thread waits for a CPU.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -27,22 +27,22 @@ struct {
 	__type(value, __u64);
 } refills SEC(".maps");
 
-/* How many cgroups, one within the other, are looked at: a thread can be held by the quota of any. */
+/* Maximum nesting of cgroups checked: the quota of any ancestor can throttle a thread. */
 #define MAX_NESTED 8
 
-/* The quota of a cgroup that has none; RUNTIME_INF in kernel/sched/sched.h. */
+/* The value of an unlimited quota; RUNTIME_INF in kernel/sched/sched.h. */
 #define NO_QUOTA (~0ULL)
 
-/* Single spans alone tell how a wait was spent. */
+/* Only separate spans show how a wait was spent. */
 static __always_inline int splits_waits(void)
 {
 	return !summing && !flight;
 }
 
-/* How many there are, so that a switch looks only where there is something to find. */
+/* Number of throttled threads. While it is 0 a switch needs no look-up. */
 __s64 throttled_now = 0;
 
-/* Of a wait that began while the books were not open yet, what is in them. */
+/* The start of a wait, limited to the time since accounting started. */
 static __always_inline __u64 within_books(const struct here *here, __u64 start)
 {
 	__u64 since = here->control->since;
@@ -57,7 +57,7 @@ static __always_inline void await_refill(struct hrtimer *timer)
 	bpf_map_update_elem(&refills, &key, &never, BPF_NOEXIST);
 }
 
-/* Has the timers noted that can end what holds `task`. */
+/* Registers the timers that can end the throttling of `task`. */
 static __noinline void await_refills(struct task_struct *task)
 {
 	struct task_group *group;
@@ -77,7 +77,7 @@ static __noinline void await_refills(struct task_struct *task)
 	}
 }
 
-/* A timer runs, perhaps one that gives a cgroup quota. */
+/* A timer runs that may refill a cgroup's quota. */
 static __always_inline void note_refill(const struct here *here, struct hrtimer *timer)
 {
 	__u64 key = (__u64)timer, *at;
@@ -90,8 +90,8 @@ static __always_inline void note_refill(const struct here *here, struct hrtimer 
 }
 
 /*
- * For how long a quota, its own or one above, held a queue so far. The kernel adds to it when there is quota again for this
- * queue: the first refill need not be enough, where the threads had used more than there was.
+ * Total time that a quota, its own or an ancestor's, has throttled a queue. The kernel adds to it
+ * when the queue has quota again. One refill can be too small if the threads had overrun.
  */
 static __always_inline __u64 held_so_far(const struct cfs_rq *queue)
 {
@@ -137,7 +137,7 @@ static __always_inline __u64 later_refill(__u64 latest, struct hrtimer *timer)
 	return at && *at > latest ? *at : latest;
 }
 
-/* When a cgroup that `task` is in last got quota, if that was after `since`; else 0. */
+/* When a cgroup of `task` was last refilled, if that was after `since`; else 0. */
 static __noinline __u64 refilled_after(struct task_struct *task, __u64 since)
 {
 	struct task_group *group;
@@ -157,17 +157,17 @@ static __noinline __u64 refilled_after(struct task_struct *task, __u64 since)
 	return latest > since ? latest : 0;
 }
 
-/* When the quota no longer held `task`; 0 where that is not known. */
+/* When `task` was no longer throttled; 0 if unknown. */
 static __always_inline __u64 held_until(struct task_struct *task, const struct throttled_wait *wait)
 {
 	const struct cfs_rq *queue = (void *)wait->queue;
 	__u64 time;
 
-	/* Asked again: the verifier does not know that there is no queue where there is no such count. */
+	/* Again: the verifier does not know that `queue` is 0 without this field. */
 	if (!bpf_core_field_exists(queue->throttled_clock_self_time) || !queue)
 		return refilled_after(task, wait->since);
 	time = held_so_far(queue);
-	/* As long as nothing was added to it, nobody there had quota: the thread has another queue by now. */
+	/* Without a change nothing got quota there: the thread has another queue by now. */
 	return time > wait->held ? wait->since + (time - wait->held) : 0;
 }
 
@@ -181,7 +181,7 @@ static __noinline void end_wait(struct here *here, struct task_struct *task)
 
 	if (!wait)
 		return;
-	/* Of a span its own time is told as well: that for which the quota held it. */
+	/* A span's own time is the throttled part of the wait. */
 	if (splits_waits())
 		until = held_until(task, wait);
 	if (until && until < here->now)
@@ -191,7 +191,7 @@ static __noinline void end_wait(struct here *here, struct task_struct *task)
 	ended.id = tid;
 	ended.kind = KIND_WAIT;
 	forget_wait(task);
-	/* At a switch the thread that comes is not the running one yet. */
+	/* At a switch the arriving thread is not the current one yet. */
 	state->seen_tgid = task->tgid;
 	copy_name(state->seen_comm, task);
 	account(here, &ended, here->now, 0);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0
 /*
- * The tracer: keeps a stack of what each CPU is in the middle of, and hands out a span, or adds to
- * a sum, whenever something on it ends.
+ * The tracer: keeps a stack of open intervals for each CPU. When one ends, it emits a span or adds
+ * to a sum.
  *
- * The bottom of the stack is a thread or idling; sched_switch ends one and begins the next at the
- * same instant, so these tile the CPU's time. Interrupts and softirqs are pushed on top and popped.
- * A span's own time is its length less that of what was pushed directly on it. Summed over a CPU,
- * own times therefore telescope to the time between the first and the last switch: the books
- * balance by construction, and the reader checks that they do.
+ * The bottom of the stack is a thread or idle. sched_switch ends one such interval (a stretch) and
+ * starts the next at the same time, so they tile the CPU's time. Interrupts and softirqs are pushed
+ * on top and popped. A span's own time is its length minus the lengths of the spans directly above
+ * it. The own times of a CPU therefore sum to the time between its first and last switch. The
+ * accounts balance by construction, and the reader checks it.
  *
- * A softirq's program can itself be interrupted, between any two of its instructions, by an
- * interrupt whose program pushes, pops and adds to `child`. The order of the stores in push() and
- * pop() (books.h) keeps the sum exact then, too; see there.
+ * An interrupt can arrive between any two instructions of a softirq's program. Its own program
+ * pushes, pops and adds to `child`. The order of stores in push() and pop() (books.h) keeps the sum
+ * exact even then.
  */
 #include "follow.h"
 
@@ -35,7 +35,7 @@ static __always_inline int leave(__u8 kind, __u32 id, __u8 flags)
 	return 0;
 }
 
-/* A function within the interrupt or softirq at the top: a frame of the same name. */
+/* A function in the interrupt or softirq at the top of the stack: a frame with the same ID. */
 static __always_inline int enter_function(__u64 function)
 {
 	struct here here;
@@ -43,7 +43,7 @@ static __always_inline int enter_function(__u64 function)
 
 	if (!arrive(&here))
 		return 0;
-	/* At depth 0 (a thread that runs timers or calls itself) there is nothing to name. */
+	/* At depth 0 (a thread that runs timers or calls itself) no frame needs a name. */
 	if (here.state->depth == 0)
 		return 0;
 	top = &here.state->stack[here.state->depth & (MAX_DEPTH - 1)];
@@ -51,7 +51,7 @@ static __always_inline int enter_function(__u64 function)
 	return 0;
 }
 
-/* One byte or one bit, by the kernel. */
+/* One byte or one bit, depending on the kernel. */
 static __always_inline int is_soft(struct hrtimer *timer)
 {
 	__u64 word = 0;
@@ -66,10 +66,10 @@ static __always_inline int is_soft(struct hrtimer *timer)
 }
 
 /*
- * The same for the function of a high-resolution timer. In no interrupt that is known, it came by one
- * that has no tracepoint (a hypervisor's timer has its own vector), of which this is all that is
- * seen: a frame of its own. Timers that run in softirqs are let be, because a softirq that was
- * preempted (PREEMPT_RT) is no longer known.
+ * Like enter_function(), for a high-resolution timer's function. Outside any known interrupt, it
+ * came from one without a tracepoint (a hypervisor's timer has its own vector), which gets a
+ * frame. Timers in softirqs are ignored, because a preempted softirq (PREEMPT_RT) is not known any
+ * more.
  */
 static __always_inline int enter_timer(struct hrtimer *timer)
 {
@@ -91,7 +91,7 @@ static __always_inline int enter_timer(struct hrtimer *timer)
 	return 0;
 }
 
-/* Whether there was a frame to leave. */
+/* Returns whether there was a frame to leave. */
 static __always_inline int leave_top(struct here *here)
 {
 	struct frame *top;
@@ -127,8 +127,8 @@ static __always_inline int leave_timer(void)
 }
 
 /*
- * Whether a thread that leaves its CPU does so because the quota of its cgroup is used up. Since
- * 6.18 the thread says so; before, its run queue does, and the thread is runnable all the same.
+ * Whether a thread leaves its CPU because its cgroup's quota is used up. Since 6.18 this is a flag
+ * of the thread. Before, it is known from its run queue, and the thread is still runnable.
  */
 static __always_inline int is_throttled(struct task_struct *task)
 {
@@ -139,7 +139,7 @@ static __always_inline int is_throttled(struct task_struct *task)
 	return state_of(task) == 0 && task->se.cfs_rq && task->se.cfs_rq->throttle_count > 0;
 }
 
-/* What the flight recorder knows of two threads at a switch: who they are, since when one is off its CPU, what the other waited. */
+/* Updates the flight recorder at a switch: names, start of off-CPU time, end of a wait, frames. */
 static __always_inline void note_switch(struct here *here, struct task_struct *prev, struct task_struct *next)
 {
 	__u32 leaves = prev->pid, comes = here->state->stack[0].id;
@@ -167,9 +167,9 @@ int sched_switch(__u64 *ctx)
 	here.state = 0;
 	if (!arrive(&here)) {
 		/*
-		 * After the end of recording switches are still counted, for a reader who compares them with the
-		 * kernel's count, and a wait that was open at the end stays open. One that ends where nobody
-		 * watches must not seem to go on.
+		 * After the end of recording, switches are still counted, because a reader may
+		 * compare them with the kernel's count. Throttled waits open at the end stay open.
+		 * A wait that ends while this CPU is not watched must not seem to continue.
 		 */
 		if (here.running && here.state)
 			here.state->switches++;
@@ -194,8 +194,8 @@ int sched_switch(__u64 *ctx)
 		return 0;
 	}
 	/*
-	 * No frame is open at a switch, unless an exit was missed, or softirqs run in threads
-	 * that can be preempted (PREEMPT_RT): what is left of those counts as the thread's.
+	 * No frame is open at a switch, unless an exit was missed or softirqs run in preemptible
+	 * threads (PREEMPT_RT). The rest of those counts as the thread's time.
 	 */
 	if (unlikely(state->depth)) {
 		state->cut += state->depth;
@@ -231,7 +231,7 @@ int sched_wakeup(__u64 *ctx)
 	return wake((void *)ctx[0]);
 }
 
-/* Runs where the thread is woken from, before anything decides where it will run. */
+/* Runs on the waking CPU, before the kernel decides where the thread will run. */
 SEC("tp_btf/sched_waking")
 int sched_waking(__u64 *ctx)
 {
@@ -259,7 +259,7 @@ int workqueue_queue_work(__u64 *ctx)
 	return 0;
 }
 
-/* Only who raises it first: until it begins, it is raised again and again. */
+/* Only the first raise counts: a softirq is raised repeatedly until it starts. */
 SEC("tp_btf/softirq_raise")
 int softirq_raise(__u64 *ctx)
 {
@@ -285,13 +285,13 @@ int sched_process_exec(__u64 *ctx)
 	return change_number((void *)ctx[0], ctx[1]);
 }
 
-/* Whether the running thread has a stretch here that can be split. */
+/* Whether the current thread has a run here that can be split. */
 static __always_inline int may_split(struct here *here)
 {
 	return arrive(here) && here->state->opened && here->state->depth == 0;
 }
 
-/* What follows of the running thread's stretch is `detail`. */
+/* Splits the current thread's run; the next part does `detail`. */
 static __always_inline int split(__u64 detail)
 {
 	struct here here;
@@ -315,7 +315,7 @@ int workqueue_execute_end(__u64 *ctx)
 	return split(DETAIL_NONE);
 }
 
-/* The same where a function is entered or left. */
+/* Like split(), at a function's entry or exit. */
 static __always_inline int split_at_function(__u64 detail)
 {
 	struct here here;
@@ -328,8 +328,8 @@ static __always_inline int split_at_function(__u64 detail)
 }
 
 /*
- * A fault that sleeps (its page comes from a disk) is split by the switch; the stretch after it
- * counts as the thread's own, since nothing marks a thread as faulting.
+ * A switch splits a fault that sleeps (waiting for a page from disk). The part after the switch
+ * counts as the thread's own time, because nothing marks a thread as faulting.
  */
 SEC("fentry/handle_mm_fault")
 int page_fault_entry(__u64 *ctx)
@@ -344,8 +344,8 @@ int page_fault_exit(__u64 *ctx)
 }
 
 /*
- * Sleeping in between splits it as it does a fault. A kernel thread that reclaims for others does
- * its own work, and keeps its work item's name.
+ * Sleeping splits reclaim like a fault. A kernel thread that reclaims for others does its own work
+ * and keeps its work item's name.
  */
 static __always_inline int turn_reclaim(__u64 detail)
 {
@@ -366,7 +366,7 @@ int mm_vmscan_direct_reclaim_end(__u64 *ctx)
 	return turn_reclaim(DETAIL_NONE);
 }
 
-/* The same for the limit of a memory cgroup, when memory as such is not short. */
+/* The same for a memory cgroup's limit, when the machine has enough memory. */
 SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
 int mm_vmscan_memcg_reclaim_begin(__u64 *ctx)
 {
@@ -410,7 +410,7 @@ int irq_handler_exit(__u64 *ctx)
 	return leave(KIND_IRQ, ctx[0], 0);
 }
 
-/* An architecture's own interrupt: the entry and the exit of its tracepoint pair. */
+/* The entry and exit programs of an architecture-specific interrupt's tracepoints. */
 #define VECTOR_PROGRAMS(name, vector)                                                              \
 	SEC("tp_btf/" #name "_entry")                                                              \
 	int name##_entry(__u64 *ctx)                                                               \
@@ -463,7 +463,7 @@ int timer_expire_exit(__u64 *ctx)
 
 /*
  * The function that another CPU asked this one to call. A raw tracepoint, because the verifier
- * accepts no pointer to a function among the typed arguments of the other sort.
+ * rejects function pointers among the typed arguments of other tracepoints.
  */
 SEC("raw_tp/csd_function_entry")
 int csd_function_entry(__u64 *ctx)
@@ -477,19 +477,19 @@ int csd_function_exit(__u64 *ctx)
 	return leave_function();
 }
 
-/* Counted and no more: it takes no time that another hook does not see. */
+/* Only counted: another hook already sees the time it takes. */
 SEC("tp_btf/tick_stop")
 int tick_stop(__u64 *ctx)
 {
 	struct here here;
 
-	/* Otherwise something needs the tick, and it goes on. */
+	/* Otherwise something needs the tick, and it continues. */
 	if ((__u32)ctx[0] && arrive(&here))
 		here.state->ticks_stopped++;
 	return 0;
 }
 
-/* Comes once an NMI's handler has ended, with its length. */
+/* Called after an NMI handler has ended, with its duration. */
 SEC("tp_btf/nmi_handler")
 int nmi_handler(__u64 *ctx)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: (MIT OR Apache-2.0) OR GPL-2.0 */
 /*
- * The flight recorder's triggers: what lasted so long that the ring is worth keeping.
+ * The flight recorder's triggers: delays so long that the ring is worth keeping.
  *
- * Since when a thread is off its CPU stands in `waiting`, a table in which a thread's number gives its
- * place: one store when it leaves or is woken, one look when it comes, and no lock. Two threads with one
- * place push each other out, which can lose a trigger and make none. books.h includes this after the
- * maps.
+ * The start of each thread's off-CPU time is in `waiting`, a table indexed by thread ID. It needs
+ * one store when the thread leaves or is woken, one look-up when it runs again, and no lock. Two
+ * threads with the same slot evict each other, which can lose a trigger but never invents one.
+ * books.h includes this after the maps.
  */
 #ifndef TICKTAX_TRIGGER_H
 #define TICKTAX_TRIGGER_H
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader: WAITING_SLOTS for the flight recorder */
+	__uint(max_entries, 1); /* the loader sets WAITING_SLOTS for the flight recorder */
 	__type(key, __u32);
 	__type(value, __u64);
 } waiting SEC(".maps");
@@ -25,10 +25,10 @@ struct {
 	__type(value, struct trigger_plan);
 } trigger_plans SEC(".maps");
 
-/* What each rule is about that counts it: one on each CPU. */
+/* Histograms of the delays that counting rules see: one per rule and CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader: CPUs * TRIGGER_RULES for the flight recorder */
+	__uint(max_entries, 1); /* the loader sets CPUs * TRIGGER_RULES for the flight recorder */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct rule_histogram);
@@ -36,12 +36,12 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 65536); /* the loader: a page where nothing triggers */
+	__uint(max_entries, 65536); /* the loader sets one page if nothing triggers */
 } triggers SEC(".maps");
 
 /*
- * An entry of `waiting`: the time, the bits of the thread's number that its place does not tell, and one of
- * `enum trigger`. Times are compared modulo 2^55 ns, a year.
+ * An entry of `waiting`: the time, the bits of the thread ID that the slot does not imply, and one
+ * of `enum trigger`. Times are compared modulo 2^55 ns, which is more than a year.
  */
 #define WAITING_TIME 9
 #define WAITING_TAG (127ULL << 2)
@@ -81,7 +81,7 @@ static __always_inline struct trigger_plan *plan_of_triggers(void)
 	return bpf_map_lookup_elem(&trigger_plans, &first);
 }
 
-/* Whether this CPU may hand out another: a bad second must not become a bad second of triggers. */
+/* Whether this CPU may emit another trigger: limits the number per second. */
 static __always_inline int may_trigger(struct cpu_state *state, __u64 now)
 {
 	if (now - state->burst_began >= BURST_NS) {
@@ -149,8 +149,8 @@ static __always_inline int is_wanted(struct task_struct *task, const struct trig
 }
 
 /*
- * Counts a length for these rules, a bit each. Rules whose threshold is a percentile do, and the reader sets the
- * threshold by it.
+ * Counts a length for these rules, one bit each. Only rules with a percentile as threshold count
+ * lengths. The reader computes their threshold from the counts.
  */
 static __always_inline void count_length(__u32 cpu, __u32 rules, __u64 length)
 {
@@ -164,14 +164,14 @@ static __always_inline void count_length(__u32 cpu, __u32 rules, __u64 length)
 		if (!(rules >> i & 1))
 			continue;
 		histogram = bpf_map_lookup_elem(&rule_lengths, &place);
-		/* So that what is compared is what is added to. */
+		/* Forces the index that is checked to be the one that is used. */
 		barrier_var(index);
 		if (histogram && index < HISTOGRAM_BUCKETS)
 			add(&histogram->counts[index], 1);
 	}
 }
 
-/* The same, which the verifier looks at once and not wherever it is called: a global function. */
+/* Like count_length(), but a global function, which the verifier checks only once. */
 __noinline int count_wait(__u32 cpu, __u32 rules, __u64 length)
 {
 	count_length(cpu, rules, length);
@@ -181,8 +181,8 @@ __noinline int count_wait(__u32 cpu, __u32 rules, __u64 length)
 #define NO_RULE (~0U)
 
 /*
- * The rules that a thread's wait fits, and those by which it is a trigger: a bit each, in the CPU's state. There the verifier
- * does not know them; elsewhere it would follow each of their values from one rule to the next.
+ * The rules that match a thread's wait, and those it triggers: one bit each, in the CPU's state.
+ * Kept elsewhere, the verifier would track each possible value from one rule to the next.
  */
 static __always_inline void rules_of_wait(struct cpu_state *state, const struct trigger_plan *plan,
 					  struct task_struct *task, __u64 lasted, __u64 why)
@@ -208,7 +208,7 @@ static __always_inline void rules_of_wait(struct cpu_state *state, const struct 
 	}
 }
 
-/* The first rule by which a stretch of the kernel's is a trigger. */
+/* The first rule that an uninterrupted run of kernel code triggers. */
 static __always_inline __u32 rule_of_stretch(const struct trigger_plan *plan, __u64 lasted)
 {
 #pragma unroll
@@ -221,7 +221,7 @@ static __always_inline __u32 rule_of_stretch(const struct trigger_plan *plan, __
 	return NO_RULE;
 }
 
-/* A record to be filled in and submitted; 0 where there is no room. It is too large for the stack that old kernels allow. */
+/* Reserves a record; 0 if the ring is full. Records are too large for old kernels' stacks. */
 static __always_inline struct trigger_record *begin_trigger(struct cpu_state *state)
 {
 	struct trigger_record *record = bpf_ringbuf_reserve(&triggers, sizeof(*record), 0);
@@ -250,7 +250,7 @@ static __noinline void trigger_wait(struct here *here, struct task_struct *task,
 	record = begin_trigger(state);
 	if (!record)
 		return;
-	/* The first of them, without a branch. */
+	/* The lowest bit, without a branch. */
 	rule = bits_set((firing & -firing) - 1) & (TRIGGER_RULES - 1);
 	record->time = here->now;
 	record->lasted = lasted;
@@ -263,17 +263,17 @@ static __noinline void trigger_wait(struct here *here, struct task_struct *task,
 	record->kind = 0;
 	record->rule = rule;
 	copy_name(record->comm, task);
-	/* Wakes the reader by an interrupt of this CPU's, after the lock of the run queue. */
+	/* Wakes the reader with an interrupt on this CPU, once the run-queue lock is released. */
 	bpf_ringbuf_submit(record, 0);
 }
 
-/* Or is to be counted. */
+/* Whether the delay reaches the limit. The limit is 0 if delays must be counted. */
 static __always_inline int is_too_long(const struct trigger_plan *plan, __u64 lasted, __u64 why)
 {
 	return plan && lasted >= plan->limits[why & WAITING_WHY];
 }
 
-/* At a switch: from now on the thread is off its CPU. `left` is one of `enum detail`. */
+/* At a switch: the thread goes off CPU now. `left` is one of `enum detail`. */
 static __always_inline void note_leaving(struct here *here, __u32 tid, __u32 left)
 {
 	__u64 *slot = waiting_slot(tid);
@@ -290,7 +290,7 @@ static __always_inline void note_leaving(struct here *here, __u32 tid, __u32 lef
 		*slot = 0;
 }
 
-/* From now on the thread waits for a CPU, unless it does already. */
+/* The thread starts to wait for a CPU, unless it was waiting already. */
 static __always_inline void note_waking(struct here *here, struct task_struct *task, __u32 tid)
 {
 	__u64 *slot = waiting_slot(tid);
@@ -310,7 +310,7 @@ static __always_inline void note_waking(struct here *here, struct task_struct *t
 	*slot = waiting_entry(here->now, tid, TRIGGER_WOKEN);
 }
 
-/* At a switch: the thread has a CPU. */
+/* At a switch: the thread gets a CPU, so its wait ends. */
 static __always_inline void look_at_wait(struct here *here, const struct trigger_plan *plan,
 					 struct task_struct *task, __u32 tid)
 {
@@ -329,8 +329,8 @@ static __always_inline void look_at_wait(struct here *here, const struct trigger
 }
 
 /*
- * What had a CPU in one piece, and was the kernel's, is a trigger or is counted. `what` is its kind, and from bit 32 on its
- * number. A global function, which the verifier looks at once and not in each program that ends something.
+ * Triggers on, or counts, an uninterrupted run of kernel code. `what` has its kind, and its ID from
+ * bit 32 on. A global function, which the verifier checks only once.
  */
 __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail, __u64 what)
 {
@@ -362,7 +362,7 @@ __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail,
 	record->rule = rule;
 	((__u64 *)record->comm)[0] = 0;
 	((__u64 *)record->comm)[1] = 0;
-	/* At a switch the thread that leaves is still the running one. */
+	/* At a switch the thread that leaves is still the current one. */
 	task = current_task();
 	if ((__u8)what == KIND_TASK && FIELD(task, pid) == (__u32)(what >> 32)) {
 		record->tgid = FIELD(task, tgid);
@@ -372,7 +372,7 @@ __noinline int trigger_stretch(__u32 cpu, __u64 now, __u64 lasted, __u64 detail,
 	return 0;
 }
 
-/* What ended had its CPU in one piece: was it the kernel's, and too long? */
+/* Checks whether what just ended was kernel code that ran too long without a break. */
 static __always_inline void look_at_stretch(struct here *here, const struct frame *frame, __u64 dur)
 {
 	struct trigger_plan *plan = plan_of_triggers();

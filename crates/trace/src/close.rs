@@ -1,8 +1,8 @@
-//! Closing the books: what each CPU is still in the middle of, and what was lost.
+//! Ends the accounting: closes the intervals still open on each CPU and counts lost events.
 //!
-//! Books end when recording ends, and not with the last event before that: had anything happened in between,
-//! it would have been recorded. So the books of all CPUs end at one time, and a CPU that idled for seconds
-//! has these seconds.
+//! Accounting ends when recording ends, not at the last event before that. An event in between
+//! would have been recorded, so its absence is information. All CPUs therefore end at the same
+//! time, and a CPU that was idle for seconds is credited with those seconds.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -17,42 +17,40 @@ use crate::object::map;
 use crate::record::{CpuState, OPENING, SpanRecord, ThrottledWait, detail, flag, kind};
 use crate::tracer::{AHEAD, Tracer};
 
-/// A program that was entered just before recording was stopped ends within this time, unless the
-/// hypervisor stopped its CPU in the middle of it.
+/// A program that was entered just before recording stopped finishes within this time, unless the
+/// hypervisor stopped its CPU in the middle.
 const GRACE: Duration = Duration::from_millis(6);
 
-/// How many times that a record which is being written may take. One that is not there then would
-/// be missing from the books, and they would say so.
-const TURNS: u32 = 200;
+/// Number of [`GRACE`] periods to wait for a record that is still being written. A record that
+/// misses this limit leaves a hole in the accounts, which the balance check reports.
+const GRACE_PERIODS: u32 = 200;
 
-/// How a tracer's run ended.
+/// The result of a tracer's run.
 #[derive(Clone, Debug, Default)]
 pub struct Closing {
-    /// The interval of each CPU that switched threads at all.
+    /// Accounting interval of each CPU that switched threads at least once.
     pub books: Vec<Books>,
-    /// What was lost, by CPU.
+    /// Lost events, by CPU.
     pub lost: Vec<Loss>,
-    /// Tracepoint hits.
+    /// Number of tracepoint hits.
     pub events: u64,
-    /// Exits without their entry and entries too deep: 0 unless softirqs are preemptible.
+    /// Exits without an entry, and entries nested too deeply. 0 unless softirqs are preemptible.
     pub mismatched: u64,
-    /// Intervals of sources that the table of sums had no room for: they are summed as `others`.
+    /// Intervals of sources that did not fit into the table of sums. They are summed as `others`.
     pub folded: u64,
-    /// Threads that would have been followed, had there been room for them.
+    /// Threads that should have been followed but did not fit into the map.
     pub unfollowed: u64,
-    /// Times that a thread was found which no reported switch had put there.
+    /// Times that a CPU was found running a thread that no reported switch had put there.
     pub missed: u64,
-    /// Interrupts and softirqs that were in progress at a switch: 0 unless softirqs are
-    /// preemptible.
+    /// Interrupts and softirqs in progress at a switch. 0 unless softirqs are preemptible.
     pub cut: u64,
-    /// How often the kernel stopped the tick, by CPU number.
+    /// Number of times the kernel stopped the tick, by CPU number.
     pub ticks_stopped: BTreeMap<u32, u64>,
-    /// CPU time inside the programs, where the kernel keeps statistics of them.
+    /// CPU time used by the programs, if the kernel keeps statistics on them.
     pub in_programs: Option<Nanos>,
 }
 
 impl Closing {
-    /// Adds the books of a CPU, and what was lost there.
     fn add(&mut self, cpu: Cpu, state: &CpuState) {
         self.books.push(Books {
             cpu,
@@ -78,21 +76,21 @@ impl Closing {
     }
 }
 
-/// A CPU on which nobody knows who was there at the last.
+/// A CPU whose running thread at the end is uncertain, because a switch was not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unseen {
-    /// The thread that the last switch had put there.
+    /// The thread of the last reported switch.
     pub(crate) known: u32,
-    /// The one that was found there after the end.
+    /// The thread found on the CPU after the end.
     pub(crate) found: u32,
-    /// When the first was last seen, ns.
+    /// When the known thread was last seen, ns.
     pub(crate) since: u64,
 }
 
 impl Tracer {
-    /// Closes the books: stops recording, unless it ended before ([`Tracer::end_at`]), hands out what is
-    /// left, and ends what each CPU is still in the middle of: at the end of recording, or on a CPU that is
-    /// not `online` at the last time that it was seen.
+    /// Ends the accounting. Stops recording unless [`Tracer::end_at`] already did, emits all
+    /// remaining records, and closes the intervals still open on each CPU. They end when recording
+    /// ends, or at the last event of a CPU that is not `online`.
     pub fn close(
         mut self,
         online: &CpuList,
@@ -117,8 +115,8 @@ impl Tracer {
         closing
     }
 
-    /// The same for the flight recorder: hands out the sums of both its tables, and what each CPU is in the
-    /// middle of. Returns the time of these sums as well.
+    /// Like [`Tracer::close`], for the flight recorder: emits the sums of both tables and the open
+    /// intervals of each CPU. Also returns the window that the sums cover.
     pub fn close_flight(
         &mut self,
         online: &CpuList,
@@ -126,7 +124,7 @@ impl Tracer {
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) -> ((Nanos, Nanos), Closing) {
         let end = self.stop_recording(online);
-        // The table that was left, where it was not taken yet, then the one that was being filled.
+        // First the table left earlier, if it was not taken yet, then the active one.
         let left = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
         self.leave_table(end);
         let filled = self.take_sums(sources, &mut |sources, row| sink(sources, &row));
@@ -136,8 +134,8 @@ impl Tracer {
         ((begin, end), closing)
     }
 
-    /// Closes the frames that are open on each CPU at `until`, or on a CPU that is not `online` at its last event,
-    /// hands them out, and adds up the counters. Returns also where it is not known who was there at the last.
+    /// Closes and emits the frames open on each CPU at `until`, or at its last event if a CPU is
+    /// not `online`. Adds up the counters. Also returns the CPUs whose last thread is uncertain.
     fn close_cpus(
         &mut self,
         online: &CpuList,
@@ -158,17 +156,17 @@ impl Tracer {
             open_late(&mut state, self.since);
             let cpu = Cpu(u32::try_from(number).unwrap_or(u32::MAX));
             if online.contains(cpu) {
-                // A program that was interrupted may have read the clock again after the end.
+                // An interrupted program may have read the clock again after the end.
                 state.last = state.last.max(until.0.cast_unsigned());
             }
             let mut open = open_frames(&state, cpu);
             let unseen = unseen(&state);
             if let Some(unseen) = unseen {
-                part_unseen(&mut open, &state, unseen);
+                split_unseen(&mut open, &state, unseen);
                 state.missed += 1;
             }
             all_unseen.extend(unseen);
-            // A thread that was switched to at the very last moment has no time yet.
+            // A thread switched in at the very last moment has no time yet.
             let open = open.into_iter();
             for record in open.filter(|record| record.dur > 0 || record.self_ns != 0) {
                 let named = self.with_thread(named_at_end(record, &state));
@@ -180,8 +178,8 @@ impl Tracer {
         (closing, all_unseen)
     }
 
-    /// Stops recording on all CPUs at one time, which it returns, and waits until no program is
-    /// at work any more.
+    /// Stops recording on all CPUs at the same time, which it returns. Waits until all programs
+    /// have finished.
     fn stop_recording(&mut self, online: &CpuList) -> Nanos {
         let until = match self.until {
             Some(until) if until <= monotonic() + AHEAD => until,
@@ -193,30 +191,31 @@ impl Tracer {
             }
         };
         sleep_until(until);
-        // A CPU that switches threads has left whatever program it was in, however long the
-        // hypervisor kept it there. One that cannot be made to switch is given time.
+        // Once a CPU switches threads it has left the program it was in, even if the hypervisor
+        // stopped it there for long. Wait a little for a CPU that cannot be made to switch.
         if !nudge(online).is_empty() {
             thread::sleep(GRACE);
         }
         until
     }
 
-    /// Has the programs do nothing more. Until then they keep who waits for a quota as it was at the end.
+    /// Makes the programs return immediately. Until this call they preserve the set of threads that
+    /// were throttled at the end.
     fn stop_programs(&self) {
         for cpu in 0..self.sizes.cpus {
             self.controls.set_running(cpu, 0);
         }
     }
 
-    /// Reads every ring to its end. A record that was claimed and is not written yet is waited
-    /// for: the hypervisor may have stopped the CPU in the middle of it.
+    /// Reads every ring to its end. Waits for records that are claimed but not yet written, because
+    /// the hypervisor may have stopped the CPU in the middle of one.
     fn drain_all(&mut self, sources: &mut SourceTable, sink: &mut dyn FnMut(&SourceTable, &Row)) {
         if self.sizes.flight {
             return;
         }
         self.drain_rings(monotonic(), sources, sink);
         for cpu in 0..self.sizes.cpus {
-            for _ in 0..TURNS {
+            for _ in 0..GRACE_PERIODS {
                 self.drain_ring(cpu, u64::MAX, sources, sink);
                 if self.tails[cpu] >= self.states.read(cpu).head {
                     break;
@@ -226,7 +225,8 @@ impl Tracer {
         }
     }
 
-    /// The waits that nobody has ended yet, as if all were `end`ed, on a `cpu` for want of one.
+    /// Waits of throttled threads that have not ended, cut off at `end` and attributed to `cpu`
+    /// because they belong to no CPU.
     fn open_waits(&mut self, end: Nanos, cpu: Cpu) -> Vec<SpanRecord> {
         let Some(map) = self.programs.map_mut(map::THROTTLED) else {
             return Vec::new();
@@ -235,7 +235,7 @@ impl Tracer {
             return Vec::new();
         };
         let mut waits: Vec<(u32, ThrottledWait)> = waits.iter().filter_map(Result::ok).collect();
-        // Those of followed threads are among their absences.
+        // Followed threads are reported by `end_absences`.
         let followed: Vec<u32> = self.followed();
         waits.retain(|(tid, _)| !followed.contains(tid));
         let begin = self.since.0.cast_unsigned();
@@ -256,8 +256,8 @@ impl Tracer {
         waits.into_iter().map(record).collect()
     }
 
-    /// Completes the record of a thread that has no name yet with what `/proc` says of it or, where it has
-    /// ended, its records so far.
+    /// Adds name and process to a thread's record that has none. Sources are `/proc` or, if the
+    /// thread has exited, its earlier records.
     pub(crate) fn with_thread(&self, mut record: SpanRecord) -> SpanRecord {
         let unnamed = record.comm == [0; 16] && record.flags & flag::UNREPORTED == 0;
         if unnamed && matches!(record.kind, kind::TASK | kind::WAIT) {
@@ -276,7 +276,7 @@ impl Tracer {
         record
     }
 
-    /// CPU time inside the programs so far; `None` unless the kernel keeps statistics
+    /// CPU time used by the programs so far. `None` unless the kernel keeps statistics
     /// (`kernel.bpf_stats_enabled`).
     fn time_in_programs(&self) -> Option<Nanos> {
         let infos = self
@@ -288,20 +288,20 @@ impl Tracer {
     }
 }
 
-/// Now, on the clock that the programs read.
+/// The current time on the clock that the programs use.
 pub(crate) fn monotonic() -> Nanos {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Nanos::ZERO, |time| {
         Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
     })
 }
 
-/// Sleeps until this time on that clock.
+/// Sleeps until `time` on [`monotonic`]'s clock.
 pub(crate) fn sleep_until(time: Nanos) {
     let left = u64::try_from((time - monotonic()).0).unwrap_or(0);
     thread::sleep(Duration::from_nanos(left));
 }
 
-/// Opens the books of a CPU on which nothing has happened `since` they were to open.
+/// Starts the accounting of a CPU that has had no event since its planned start.
 fn open_late(state: &mut CpuState, since: Nanos) {
     if state.opened != OPENING as u64 {
         return;
@@ -316,8 +316,8 @@ fn open_late(state: &mut CpuState, since: Nanos) {
     state.ticks_stopped = 0;
 }
 
-/// Whether another thread was found on a CPU after the end than the one that the last switch had put there:
-/// a switch in between was not reported. It may have come after the end; that is not known.
+/// Detects a missed switch: after the end, a CPU ran another thread than the last switch had put
+/// there. The switch may have come after the end; that is unknown.
 fn unseen(state: &CpuState) -> Option<Unseen> {
     if state.ended == 0 || state.end_thread == state.thread {
         return None;
@@ -331,9 +331,9 @@ fn unseen(state: &CpuState) -> Option<Unseen> {
     })
 }
 
-/// Leaves the thread that was known, the last of the `open` spans, the time until it was last seen; whose the time
-/// since then was, nobody can say.
-fn part_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
+/// Splits the last of the `open` spans, that of the known thread, where this thread was last seen.
+/// The time after that belongs to no known thread.
+fn split_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     let Some(known) = open.last_mut() else {
         return;
     };
@@ -357,7 +357,7 @@ fn part_unseen(open: &mut Vec<SpanRecord>, state: &CpuState, unseen: Unseen) {
     open.push(rest);
 }
 
-/// The record of a thread that was on a CPU at the end, with the name that it had then.
+/// Names the thread that was running at the end. It may have another name by now.
 fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
     let known = state.ended > 0 && record.tid == state.end_tid;
     if known && record.kind == kind::TASK && record.flags & flag::UNREPORTED == 0 {
@@ -366,17 +366,17 @@ fn named_at_end(mut record: SpanRecord, state: &CpuState) -> SpanRecord {
     record
 }
 
-/// The spans that a CPU was in the middle of, innermost first, all ended at its last time.
+/// The spans still open on a CPU, innermost first, all ended at its latest event.
 ///
-/// An interrupt that came while a frame above these was being ended left its length there, for the
-/// next frame of that slot to leave out (`pop_top` in `books.h`). No frame comes any more: the
-/// innermost open one leaves it out.
+/// An interrupt may arrive while a higher frame is being closed. Its length then stays in that slot
+/// for the slot's next frame to subtract (`pop_top` in `books.h`). No frame will come any more, so
+/// the innermost open one subtracts it.
 pub(crate) fn open_frames(state: &CpuState, cpu: Cpu) -> Vec<SpanRecord> {
     let depth = usize::try_from(state.depth)
         .unwrap_or(0)
         .min(state.stack.len() - 1);
     let mut stack = state.stack;
-    // Sums of times are exact modulo 2⁶⁴, also where a clock seemed to run back for an instant.
+    // Sums of times are exact modulo 2⁶⁴, even if the clock seemed to run backwards for an instant.
     let above = stack[depth + 1..].iter();
     let left_over = above.fold(0u64, |sum, frame| sum.wrapping_add(frame.child));
     stack[depth].child = stack[depth].child.wrapping_add(left_over);

@@ -1,4 +1,4 @@
-//! From the tracer's records to the model's spans. Pure: any record decodes to something.
+//! Decodes the tracer's records into the model's spans. It is pure and accepts any record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::record::{SpanRecord, SumRecord, detail, flag, kind};
 /// The flags of records that are edges.
 pub(crate) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
-/// What tells a record's source from another's.
+/// The fields that distinguish one source from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// As in [`SpanRecord`].
@@ -33,24 +33,24 @@ pub struct Identity {
     pub comm: [u8; 16],
 }
 
-/// Names records' sources, each once.
+/// Assigns each source of records a number and a name.
 #[derive(Debug)]
 pub struct Decoder {
     names: Names,
     known: HashMap<Identity, SourceId>,
-    /// The process and the name that each thread had when it first had this one.
+    /// Process and name of each thread, from the record in which its current name first appeared.
     threads: HashMap<u32, (u32, [u8; 16])>,
-    /// What edges led to, by flag and number or address.
+    /// Effects of edges, by flag and by number or address.
     effects: HashMap<(u8, u64), Effect>,
-    /// The process that the tool itself is.
+    /// Process ID of ticktax.
     own_pid: u32,
-    /// How the tool's probes' threads are called.
+    /// Name prefix of ticktax's probe threads.
     probe_prefix: &'static str,
 }
 
 impl Decoder {
-    /// A decoder with these names. Threads of process `own_pid` are the tool's, and those of them
-    /// whose name begins with `probe_prefix` are its probes'.
+    /// Creates a decoder with these names. Threads of process `own_pid` belong to ticktax; those
+    /// whose names start with `probe_prefix` are its probes.
     pub fn new(names: Names, own_pid: u32, probe_prefix: &'static str) -> Self {
         Self {
             names,
@@ -62,12 +62,12 @@ impl Decoder {
         }
     }
 
-    /// The names it knows.
+    /// The names it uses.
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// The source of what `identity` tells apart.
+    /// Returns the source with this `identity`.
     pub fn source(&mut self, sources: &mut SourceTable, identity: &Identity) -> SourceId {
         if let Some(&id) = self.known.get(identity) {
             return id;
@@ -81,18 +81,18 @@ impl Decoder {
         id
     }
 
-    /// The process and the last new name of thread `tid`, by its records so far.
+    /// Process and latest new name of thread `tid`, from its earlier records.
     pub(crate) fn thread_before(&self, tid: u32) -> Option<(u32, [u8; 16])> {
         self.threads.get(&tid).copied()
     }
 
-    /// Forgets which sources have which numbers: from here on they are of another table.
+    /// Forgets all source IDs. Later records use another table.
     pub(crate) fn forget_sources(&mut self) {
         self.known.clear();
         self.threads.clear();
     }
 
-    /// Forgets the names of programs: a process' number is used again, sooner or later.
+    /// Forgets program names, because process IDs are reused.
     pub(crate) fn forget_programs(&mut self) {
         self.names.forget_programs();
     }
@@ -111,8 +111,8 @@ impl Decoder {
             kind::IRQ => (Kind::Irq, self.names.interrupt(identity.tid)),
             kind::NMI => (Kind::Nmi, "nmi".into()),
             kind::WAIT => {
-                let moved = identity.flags & flag::MIGRATED != 0;
-                let detail = if moved {
+                let migrated = identity.flags & flag::MIGRATED != 0;
+                let detail = if migrated {
                     format!("{detail}{MOVED}").into()
                 } else {
                     detail
@@ -157,8 +157,8 @@ impl Decoder {
         }
     }
 
-    /// What the edge of a record with this flag leads to, which is the thread, the function or the
-    /// softirq `to`.
+    /// The effect of an edge with this flag. `to` is a thread ID, a function address or a softirq
+    /// number.
     fn effect(&mut self, flag: u8, to: u64) -> Effect {
         if flag == flag::WOKE {
             return Effect::Woke(i32::try_from(to).unwrap_or(-1));
@@ -175,7 +175,7 @@ impl Decoder {
         effect
     }
 
-    /// The row of one record: a span, or an edge.
+    /// Decodes one record to its row: a span or an edge.
     pub fn row(&mut self, sources: &mut SourceTable, record: &SpanRecord) -> Row {
         let source = self.source(sources, &Identity::from(record));
         let flag = record.flags & EDGES;
@@ -192,8 +192,8 @@ impl Decoder {
         })
     }
 
-    /// The row of what was added to an entry between two readings of it, the window from `begin`
-    /// to `end`; `None` when nothing was.
+    /// Returns the row of what was added to an entry between two reads, as the window from `begin`
+    /// to `end`. `None` if nothing was added.
     pub fn sum(
         &mut self,
         sources: &mut SourceTable,
@@ -213,7 +213,8 @@ impl Decoder {
                 *count = count.wrapping_sub(*earlier);
             }
         }
-        // The entry keeps the maximum of the whole run; the window's lies in its last bucket.
+        // The entry holds the maximum of the whole run. The window's maximum lies in its last
+        // bucket.
         let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
         let max = Nanos(after.max.cast_signed()).min(Histogram::lower(last + 1) - Nanos(1));
         let source = self.source(sources, &Identity::from(after));
@@ -279,11 +280,12 @@ impl From<&SumRecord> for Identity {
 }
 
 impl Identity {
-    /// An identity without what its kind leaves undefined: a buffer's slot keeps the name of the
-    /// thread whose span it held before.
+    /// Clears the fields that this kind leaves undefined. A buffer slot can still hold the thread
+    /// name of an earlier span.
     fn cleared(self) -> Self {
         if self.flags & (flag::REST | flag::UNREPORTED) != 0 {
-            // The entry is named by whoever came first, or by whoever was found.
+            // The entry has the name of the first source that was added, or of the thread that was
+            // found.
             return Self {
                 tid: 0,
                 tgid: 0,
@@ -311,7 +313,7 @@ impl Identity {
     }
 }
 
-/// The source of all that the table of sums had no room for.
+/// The source that stands for all sources without a place in the table of sums.
 fn others(identity: &Identity) -> Source {
     let kind = match identity.kind {
         kind::IDLE => Kind::Idle,
@@ -321,8 +323,8 @@ fn others(identity: &Identity) -> Source {
         kind::WAIT => Kind::Wait,
         _ => Kind::Task,
     };
-    let of_kernel = kind != Kind::Task || identity.flags & flag::KERNEL_THREAD != 0;
-    let owner = if of_kernel {
+    let is_kernel = kind != Kind::Task || identity.flags & flag::KERNEL_THREAD != 0;
+    let owner = if is_kernel {
         Owner::Kernel
     } else {
         Owner::Program
@@ -333,8 +335,8 @@ fn others(identity: &Identity) -> Source {
     }
 }
 
-/// A thread's name. Anybody may give a thread any name, so what is no text is replaced, control
-/// characters too: they would reach the terminal.
+/// A thread's name. Any process can give its threads any name, so invalid text and control
+/// characters are replaced before they reach a terminal.
 fn comm(bytes: &[u8; 16]) -> String {
     let length = bytes
         .iter()
@@ -403,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_slot_held_before_does_not_name_an_interrupt() {
+    fn a_stale_name_in_a_slot_does_not_name_an_interrupt() {
         let stale = SpanRecord {
             kind: kind::SOFTIRQ,
             tid: 3,
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_no_switch_explains_is_nobodys() {
+    fn time_without_a_reported_switch_belongs_to_no_thread() {
         let found = SpanRecord {
             kind: kind::TASK,
             tid: 9,

@@ -1,4 +1,5 @@
-//! Why the kernel dropped datagrams of one stream (`skb:kfree_skb`, with its reason since Linux 5.17).
+//! Counts why the kernel dropped datagrams of one stream (`skb:kfree_skb`, which has a reason since
+//! Linux 5.17).
 
 mod reasons;
 
@@ -12,18 +13,18 @@ use crate::error::{TraceError, one_line, read_types};
 use crate::load::BTF;
 use reasons::Reasons;
 
-/// The compiled program; `cargo xtask bpf` makes the file from `bpf/drops.bpf.c`.
+/// The compiled program, built by `cargo xtask bpf` from `bpf/drops.bpf.c`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/drops.bpf.o");
 
-/// What is in the object: its program, which is called as its tracepoint, the map, and the constant.
+/// Names in the object: its program, which is named after its tracepoint, its map and its constant.
 const PROGRAM: &str = "kfree_skb";
 const DROPPED: &str = "dropped";
 const TOKEN: &str = "token";
 
-/// The most memory that the counts take, in bytes, for a message.
+/// Upper limit for the memory that the counts take, in bytes. Used in error messages.
 const BYTES: u64 = 16 << 10;
 
-/// Counts the datagrams of a stream that the kernel drops, until it goes.
+/// Counts the datagrams of a stream that the kernel drops, until it is dropped itself.
 #[derive(Debug)]
 pub struct DropWatch {
     programs: Ebpf,
@@ -31,10 +32,11 @@ pub struct DropWatch {
 }
 
 impl DropWatch {
-    /// Watches the stream whose datagrams' data begins with these eight bytes, in little-endian order.
+    /// Watches the stream whose datagrams start with these eight bytes, in little-endian order.
     ///
     /// # Errors
-    /// When the kernel, or the caller's rights, do not allow it: among others where the kernel gives no reasons.
+    /// If the kernel or the caller's rights do not allow it, for example because the kernel reports
+    /// no reasons.
     pub fn begin(token: u64) -> Result<Self, TraceError> {
         let path = Path::new(BTF).to_owned();
         let bytes = read_types(&path)?;
@@ -65,7 +67,8 @@ impl DropWatch {
         Ok(Self { programs, reasons })
     }
 
-    /// How many were dropped so far, by the kernel's name of the reason, without `SKB_DROP_REASON_`; the most first.
+    /// Datagrams dropped so far, by reason, most frequent first. Reasons have the kernel's names
+    /// without `SKB_DROP_REASON_`.
     pub fn counts(&self) -> Vec<(String, u64)> {
         let map = self.programs.map(DROPPED);
         let Some(map) = map.and_then(|map| HashMap::<&MapData, u32, u64>::try_from(map).ok())
@@ -74,7 +77,7 @@ impl DropWatch {
         };
         let counts = map.iter().filter_map(Result::ok);
         let mut counts: Vec<(String, u64)> = counts
-            .filter(|it| it.1 > 0)
+            .filter(|&(_, count)| count > 0)
             .map(|(reason, count)| (self.reasons.name(reason), count))
             .collect();
         counts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));

@@ -1,4 +1,4 @@
-//! Why the tracer cannot run, in words.
+//! Explains why the tracer cannot run.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -7,17 +7,17 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use ticktax_model::limitation::HookMissing;
 
-/// Why the level `kernel` is out of reach. Every text says what was tried, why it failed and what
-/// would help.
+/// Why the capability level `kernel` is unavailable. Each message says what was tried, why it
+/// failed and what would help.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The caller may not load BPF programs.
+    /// The caller has no right to load BPF programs.
     #[error(
         "may not trace the kernel as an ordinary user; run as root, or grant CAP_BPF, CAP_PERFMON \
          and CAP_SYSLOG (for the names of functions)"
     )]
     NotPermitted,
-    /// Root may not either.
+    /// Even root has no right to load BPF programs.
     #[error(
         "root may not trace the kernel here: a container, a security module or a bounding set withholds CAP_BPF \
          or CAP_PERFMON; grant them, or run outside"
@@ -29,79 +29,79 @@ pub enum TraceError {
          lockdown=confidentiality to trace it"
     )]
     LockedDown {
-        /// The mode in force, as `/sys/kernel/security/lockdown` names it.
+        /// The active mode, as `/sys/kernel/security/lockdown` spells it.
         mode: String,
     },
-    /// The description of the kernel's types is there, but cannot be read.
+    /// The kernel's BTF exists but cannot be read.
     #[error("cannot read the kernel's type description in {path}: {why}")]
     UnreadableBtf {
-        /// Its path.
+        /// Path of the BTF.
         path: PathBuf,
-        /// The system's reason.
+        /// The operating system's reason.
         why: io::ErrorKind,
     },
-    /// The kernel does not describe its types.
+    /// The kernel has no BTF.
     #[error(
         "the kernel does not describe its types in {path}; a kernel built with \
          CONFIG_DEBUG_INFO_BTF=y is needed (5.10 or newer)"
     )]
     NoBtf {
-        /// Where the description was looked for.
+        /// Where BTF was expected.
         path: PathBuf,
     },
-    /// The description of the kernel's types cannot be read.
+    /// The kernel's BTF is invalid.
     #[error("cannot understand the kernel's type description in {path}: {why}")]
     BadBtf {
-        /// Where it was read from.
+        /// Path of the BTF.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parser's error.
         why: String,
     },
-    /// The kernel has no BPF at all.
+    /// The kernel has no BPF support.
     #[error("this kernel was built without BPF; CONFIG_BPF_SYSCALL=y is needed to trace it")]
     NoBpf,
-    /// No room for the buffers.
+    /// Not enough memory for the buffers.
     #[error(
         "no memory for the tracer's buffers ({bytes} bytes); raise the memory limit of the cgroup, \
          before Linux 5.11 RLIMIT_MEMLOCK (ulimit -l)"
     )]
     NoMemory {
-        /// What was asked for.
+        /// Requested size.
         bytes: u64,
     },
-    /// The process has as many files open as it may.
+    /// The process has reached its limit of open files.
     #[error(
         "this process may have only {limit} files open, too few for the tracer; raise the limit \
          (`ulimit -n 1024`, or LimitNOFILE=1024 in a systemd unit)"
     )]
     TooManyFiles {
-        /// The limit in force.
+        /// The current limit.
         limit: u64,
     },
-    /// The kernel refuses the programs.
+    /// The kernel rejects the programs.
     #[error("the kernel refuses the tracer's programs: {why}")]
     Refused {
         /// The kernel's reason, in one line.
         why: String,
     },
-    /// Nothing can be accounted for without this tracepoint.
+    /// `sched_switch` cannot be watched. Without it nothing can be accounted for.
     #[error("cannot watch the kernel's tracepoint sched_switch: {why}")]
     NoSwitches {
-        /// The reason.
+        /// Why it cannot be watched.
         why: HookMissing,
     },
-    /// More CPUs than the programs' tables have room for.
+    /// The machine has more CPUs than the programs' tables.
     #[error("this machine has {cpus} CPUs, the tracer's tables have room for {room}")]
     TooManyCpus {
-        /// Possible CPUs.
+        /// Number of possible CPUs.
         cpus: usize,
-        /// Room.
+        /// Number of CPUs that the tables can hold.
         room: usize,
     },
 }
 
 impl TraceError {
-    /// What an error from loading means, given how much memory was asked for.
+    /// Interprets an error from loading. `bytes` is the requested memory.
     pub(crate) fn from_loading(error: &(dyn std::error::Error + 'static), bytes: u64) -> Self {
         if no_file_can_be_opened() {
             return Self::too_many_files();
@@ -111,9 +111,9 @@ impl TraceError {
         Self::judge(error, bytes, root, mode_in_force(&lockdown))
     }
 
-    /// The same, given who asks and the lockdown mode in force. Only `confidentiality` forbids to
-    /// read kernel memory: the verifier then does not know the helper that does, and calls the
-    /// program invalid.
+    /// Interprets an error, given the user and the lockdown mode. Only `confidentiality` forbids
+    /// reading kernel memory. The verifier then does not know the helper for it and rejects the
+    /// program as invalid.
     fn judge(
         error: &(dyn std::error::Error + 'static),
         bytes: u64,
@@ -147,20 +147,20 @@ impl TraceError {
     }
 }
 
-/// Whether a system call failed because this process has as many files open as it may.
+/// Whether a system call failed because of the limit of open files.
 fn is_out_of_files(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::EMFILE as i32)
 }
 
-/// Whether this process cannot open another file now.
+/// Whether this process can open no more files.
 ///
-/// aya hides EMFILE when a program does not load: it tries again with a buffer for the verifier's
-/// log, and returns the kernel's EINVAL for that.
+/// aya hides EMFILE when a program does not load: it retries with a buffer for the verifier's log
+/// and returns the kernel's EINVAL for that.
 pub(crate) fn no_file_can_be_opened() -> bool {
     fs::File::open("/").is_err_and(|error| is_out_of_files(&error))
 }
 
-/// Reads the kernel's description of its types.
+/// Reads the kernel's BTF.
 pub(crate) fn read_types(path: &Path) -> Result<Vec<u8>, TraceError> {
     fs::read(path).map_err(|error| {
         let path = path.to_owned();
@@ -172,7 +172,7 @@ pub(crate) fn read_types(path: &Path) -> Result<Vec<u8>, TraceError> {
     })
 }
 
-/// The system call's error behind an error, if one is.
+/// The I/O error in an error's chain of causes, if any.
 fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -184,7 +184,7 @@ fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::
     None
 }
 
-/// An error and its causes in one line, without the verifier's pages or an error number.
+/// An error and its causes in one line, without the verifier's log and error numbers.
 pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     let mut words = Vec::new();
     let mut cause = Some(error);
@@ -205,7 +205,7 @@ pub(crate) fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
     words.join(": ")
 }
 
-/// The lockdown mode that stands in brackets (`none [integrity] confidentiality`), unless `none`.
+/// The lockdown mode in brackets (`none [integrity] confidentiality`), unless it is `none`.
 fn mode_in_force(modes: &str) -> Option<String> {
     let mode = modes.split('[').nth(1)?.split(']').next()?;
     (mode != "none").then(|| mode.to_owned())
@@ -222,7 +222,7 @@ mod tests {
     use super::{TraceError, mode_in_force, one_line, read_types};
 
     #[test]
-    fn a_lockdown_is_told_by_its_mode() {
+    fn a_lockdown_is_reported_with_its_mode() {
         let mode = mode_in_force("none integrity [confidentiality]\n").unwrap();
         let text = TraceError::LockedDown { mode }.to_string();
         assert!(
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_without_free_descriptors_is_named() {
+    fn a_process_without_free_descriptors_gets_its_own_error() {
         let full = io::Error::from_raw_os_error(Errno::EMFILE as i32);
         let text = TraceError::judge(&full, 64, true, None).to_string();
         assert!(text.contains("files open"), "{text}");
@@ -242,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn only_an_absent_type_description_means_that_the_kernel_has_none() {
+    fn only_a_missing_btf_file_means_that_the_kernel_has_none() {
         let absent = read_types(Path::new("/nonexistent/vmlinux"));
         assert!(
             matches!(absent, Err(TraceError::NoBtf { .. })),
             "{absent:?}"
         );
-        // A folder is there, and cannot be read as a file.
+        // A folder exists but cannot be read like a file.
         let unreadable = read_types(Path::new("/"));
         assert!(
             matches!(unreadable, Err(TraceError::UnreadableBtf { .. })),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_error_becomes_words() {
+    fn system_errors_map_to_their_causes() {
         use io::ErrorKind::{InvalidInput, OutOfMemory, PermissionDenied, Unsupported};
 
         let judged = |kind, root, mode: Option<&str>| {
@@ -273,7 +273,8 @@ mod tests {
             judged(InvalidInput, true, None),
             TraceError::Refused { .. }
         ));
-        // An ordinary user on a machine with Secure Boot is that before anything else.
+        // Without root, missing rights are the reason, even if Secure Boot has locked the kernel
+        // down.
         for mode in [None, integrity, confidentiality] {
             let error = judged(PermissionDenied, false, mode);
             assert!(matches!(error, TraceError::NotPermitted), "{mode:?}");

@@ -1,5 +1,5 @@
-//! The flight recorder's side of the tracer: what triggers, sums in two tables that take turns, and the
-//! ring that is read only once something has happened.
+//! The flight recorder's part of the tracer: triggers, sums in two alternating tables, and a ring
+//! that is read only after something has happened.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -31,20 +31,20 @@ mod waits;
 pub use freeze::{Capture, Frozen};
 pub use rows::FrozenRows;
 
-/// The sorts of delay that one rule is about.
+/// The kind of delay that a rule watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// Able to run, and waiting for a CPU, since it was woken or since another took its place.
+    /// Runnable and waiting for a CPU, after a wake-up or a preemption.
     Waiting,
-    /// Able to run since it was woken, and waiting for a CPU.
+    /// Runnable and waiting for a CPU, after a wake-up only.
     Woken,
-    /// Off its CPU, uninterruptibly.
+    /// Off CPU in uninterruptible sleep.
     Blocked,
-    /// Off its CPU because the quota of its cgroup is used up.
+    /// Off CPU because the cgroup's quota is used up.
     Throttled,
-    /// A thread of the kernel, an interrupt or a softirq on a CPU in one piece.
+    /// A kernel thread, interrupt or softirq that runs without a break (an uninterrupted run).
     Stretch,
-    /// The next frame of a paced thread, from when it was due to its begin.
+    /// A paced thread's next frame, from its due time to its start.
     Frame,
 }
 
@@ -62,54 +62,56 @@ impl Delay {
     }
 }
 
-/// Whose delays a rule is about.
+/// The threads that a rule watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Every thread's but those of this process.
+    /// All threads except those of this process.
     Any,
-    /// Those of the threads of a process.
+    /// The threads of one process.
     Process(u32),
-    /// Those of threads, and of processes' threads, of this name; what is beyond 15 bytes of it is not
-    /// looked at.
+    /// Threads with this name, and threads of processes with this name. Only the first 15 bytes are
+    /// compared.
     Named(String),
-    /// Those of threads in the cgroup of this number, or below it.
+    /// Threads in the cgroup with this number, or below it.
     Cgroup(u64),
 }
 
-/// A thread that has a program's frames, and when these are due.
+/// The thread that runs a program's frames, and when the frames are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacedThread {
-    /// The thread.
+    /// Thread ID.
     pub tid: i32,
-    /// From when a frame is due to when the next one is.
+    /// Time from one due frame to the next.
     pub period: Nanos,
-    /// When one was due, on `CLOCK_MONOTONIC`.
+    /// A time at which a frame was due, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
-    /// Whether a frame is due a period after the last began; else frames are due on a grid.
+    /// Whether a frame is due one period after the previous one started. Otherwise frames are due
+    /// on a fixed grid.
     pub rearmed: bool,
-    /// The CPU time from which on a run is a frame; `None` where each is one.
+    /// Minimum CPU time of a run that counts as a frame; `None` if every run does.
     pub long_from: Option<Nanos>,
-    /// A number of its own for each rhythm that was learnt, from 1 on. With another one, slots are counted from `due` on.
+    /// Number of the learnt rhythm, from 1 on, different for each. When it changes, slots are
+    /// counted from `due` again.
     pub armed: u64,
 }
 
-/// What is a trigger.
+/// A rule for what triggers the flight recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The sort of delay.
+    /// The kind of delay.
     pub delay: Delay,
-    /// Whose. Of a stretch and of frames it is not looked at.
+    /// The threads it watches. Ignored for [`Delay::Stretch`] and [`Delay::Frame`].
     pub whose: Whose,
-    /// From how long on; [`Nanos::MAX`] where it is not to fire yet.
+    /// Minimum duration; [`Nanos::MAX`] if the rule must not fire yet.
     pub over: Nanos,
-    /// Whether all that it is about is counted by length: see [`Tracer::lengths`].
+    /// Whether all delays of this kind are also counted by length: see [`Tracer::lengths`].
     pub counted: bool,
-    /// Of frames, whose they are; `None` where that is not known, and it does not fire.
+    /// The paced thread, for frames. With `None` the rule does not fire.
     pub paced: Option<PacedThread>,
 }
 
 impl Rule {
-    /// How many of them there is room for.
+    /// Maximum number of rules.
     pub const MAX: usize = TRIGGER_RULES;
 
     fn record(&self) -> TriggerRule {
@@ -141,7 +143,7 @@ impl Rule {
     }
 }
 
-/// The plan of these rules, of which the first [`Rule::MAX`] count.
+/// Builds the plan for the programs. Only the first [`Rule::MAX`] rules count.
 fn plan_of(rules: &[Rule], own: u32) -> TriggerPlan {
     let mut plan = TriggerPlan {
         limits: [u64::MAX; crate::record::TRIGGERS],
@@ -165,44 +167,45 @@ fn plan_of(rules: &[Rule], own: u32) -> TriggerPlan {
     plan
 }
 
-/// Something that lasted too long, as the kernel handed it out.
+/// A delay that exceeded its limit, as reported by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noticed {
-    /// Number of the rule, in the order of [`Tracer::set_rules`].
+    /// Index of the rule in the list given to [`Tracer::set_rules`].
     pub rule: usize,
-    /// When it was noticed, at its end, on `CLOCK_MONOTONIC`.
+    /// When the delay ended and was noticed, on `CLOCK_MONOTONIC`.
     pub time: Nanos,
-    /// For how long it had lasted.
+    /// Length of the delay.
     pub lasted: Nanos,
-    /// From how long on its rule fired then.
+    /// The rule's limit at that time.
     pub over: Nanos,
-    /// Where it was noticed: of a wait the CPU that the thread came to, of a block the one that woke it.
+    /// Where it was noticed: for a wait, the CPU that the thread got; for a block, the CPU that
+    /// woke it.
     pub cpu: Cpu,
-    /// The thread; 0 of an interrupt or softirq.
+    /// Thread ID; 0 for an interrupt or softirq.
     pub tid: i32,
-    /// Its process; 0 where there is none.
+    /// Process ID; 0 for an interrupt or softirq.
     pub pid: i32,
-    /// Its name, or that of the interrupt or softirq.
+    /// Name of the thread, interrupt or softirq.
     pub name: String,
 }
 
-/// Where triggers come from, in the order in which they were noticed.
+/// The source of triggers, in the order in which they were noticed.
 pub struct Triggers {
     ring: RingBuf<MapData>,
 }
 
 impl Triggers {
-    /// Waits for a trigger, for `other` to become readable, or for `time` to be over. Returns early where
-    /// a signal comes.
+    /// Waits until a trigger arrives, `other` becomes readable, or `time` has passed. A signal ends
+    /// the wait early.
     pub fn wait(&self, other: BorrowedFd<'_>, time: Duration) {
         let mut waited = [
             PollFd::new(self.ring.as_fd(), PollFlags::POLLIN),
             PollFd::new(other, PollFlags::POLLIN),
         ];
-        // Rounded up: a wait that is too short would only be repeated.
+        // Rounded up, because a wait that is too short would only be repeated.
         let millis = time.as_nanos().div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        // The caller looks at what there is, whatever ended the wait.
+        // The caller checks for triggers however the wait ended.
         let _ = poll(&mut waited, timeout);
     }
 
@@ -216,17 +219,17 @@ impl Triggers {
     }
 }
 
-/// Which of the two tables of sums is filled, and since when.
+/// Which of the two tables of sums is being filled, and the window of the other.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     watched: Vec<usize>,
     second: bool,
-    /// The window of the table that is not filled, until it is emptied.
+    /// Window of the inactive table, until it is emptied.
     full: Option<(Nanos, Nanos)>,
 }
 
 impl Tracer {
-    /// Opens the books as [`Tracer::start`] does, for the flight recorder.
+    /// Starts accounting like [`Tracer::start`], for the flight recorder.
     pub fn start_flight(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let room = self.sizes.cpus;
         let cpus = watched.iter().map(Cpu::index);
@@ -234,20 +237,20 @@ impl Tracer {
         self.start(watched, online)
     }
 
-    /// Has the kernel hand out what is a trigger by these rules, of which the first [`Rule::MAX`] count.
+    /// Sets the trigger rules in the kernel. Only the first [`Rule::MAX`] rules count.
     ///
     /// # Errors
-    /// When the plan cannot be shared with the kernel.
+    /// If the plan cannot be shared with the kernel.
     pub fn set_rules(&mut self, rules: &[Rule]) -> Result<(), TraceError> {
         let plans = shared::<TriggerPlan>(&mut self.programs, map::TRIGGER_PLANS, 1)?;
         plans.write(&plan_of(rules, std::process::id()));
         Ok(())
     }
 
-    /// Where triggers come from. It can be taken once.
+    /// Takes the source of triggers. This works only once.
     ///
     /// # Errors
-    /// When it was taken before, or cannot be mapped.
+    /// If it was taken before or cannot be mapped.
     pub fn triggers(&mut self) -> Result<Triggers, TraceError> {
         let refused = |why: String| TraceError::Refused { why };
         let map = self.programs.take_map(map::TRIGGERS);
@@ -257,7 +260,7 @@ impl Tracer {
         Ok(Triggers { ring })
     }
 
-    /// The next trigger that is there.
+    /// The next available trigger.
     pub fn next_trigger(&mut self, triggers: &mut Triggers) -> Option<Noticed> {
         let record = triggers.next()?;
         let number = |n: u32| i32::try_from(n).unwrap_or(0);
@@ -284,50 +287,50 @@ impl Tracer {
             comm: record.comm,
         };
         let mut sources = SourceTable::default();
-        // The table is thrown away, so nothing may be remembered by its numbers.
+        // The table is temporary, so its source IDs must not be remembered.
         self.decoder.forget_sources();
         let id = self.decoder.source(&mut sources, &identity);
         self.decoder.forget_sources();
         sources.get(id).name.to_string()
     }
 
-    /// Forgets the names of programs: processes' numbers are used again. To be called now and then.
+    /// Forgets program names, because process IDs are reused. Call it from time to time.
     pub fn forget_programs(&mut self) {
         self.decoder.forget_programs();
     }
 
-    /// All that a rule was about so far, by length, where it counts; the number is that of [`Tracer::set_rules`]. It goes
-    /// on where another rule takes its place.
+    /// Histogram of the delays that a counting rule has seen so far; `rule` is its index in
+    /// [`Tracer::set_rules`]. The counts continue if another rule takes that index.
     pub fn lengths(&self, rule: usize) -> Histogram {
         let mut counts = [0_u64; Histogram::BUCKETS];
         for cpu in 0..self.sizes.cpus {
-            let of_cpu = self.rule_lengths.read(cpu * TRIGGER_RULES + rule);
-            for (sum, count) in counts.iter_mut().zip(of_cpu.counts) {
+            let cpu_counts = self.rule_lengths.read(cpu * TRIGGER_RULES + rule);
+            for (sum, count) in counts.iter_mut().zip(cpu_counts.counts) {
                 *sum = sum.saturating_add(count);
             }
         }
         Histogram::from_counts(&counts).unwrap_or_default()
     }
 
-    /// Triggers that the kernel did not hand out so far: more than 16 on one CPU within a second.
+    /// Number of triggers suppressed so far: more than 16 on one CPU within a second.
     pub fn suppressed(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).suppressed).sum()
     }
 
-    /// Tracepoint hits so far, on all CPUs.
+    /// Number of tracepoint hits so far, on all CPUs.
     pub fn events(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).events).sum()
     }
 
-    /// Records that each CPU's ring holds.
+    /// Number of records in each CPU's ring.
     pub fn ring_len(&self) -> usize {
         self.sizes.ring_len()
     }
 
-    /// Has sums go to the other table from `now` on. What is in the first can be taken with
-    /// [`Tracer::take_sums`], some ms later: programs that have begun may still add to it.
+    /// Directs sums to the other table from `now` on. Wait some ms before calling
+    /// [`Tracer::take_sums`] on the first: programs that have already started may still add to it.
     pub fn switch_tables(&mut self, now: Nanos) {
         self.leave_table(now);
         let running = run::RECORD | if self.tables.second { run::SECOND } else { 0 };
@@ -336,15 +339,15 @@ impl Tracer {
         }
     }
 
-    /// Has the table that is filled be the next that [`Tracer::take_sums`] empties.
+    /// Makes the active table the next one that [`Tracer::take_sums`] empties.
     pub(crate) fn leave_table(&mut self, now: Nanos) {
         self.tables.second = !self.tables.second;
         self.tables.full = Some((self.window_begin, now));
         self.window_begin = now;
     }
 
-    /// Passes the sums of the table that [`Tracer::switch_tables`] left to `sink`, and empties it. Returns
-    /// their window; `None` where there is none that was left.
+    /// Passes the sums of the table that [`Tracer::switch_tables`] left to `sink`, and empties it.
+    /// Returns the window of these sums; `None` if no table is waiting.
     pub fn take_sums(
         &mut self,
         sources: &mut SourceTable,
@@ -380,10 +383,10 @@ impl Tracer {
         Some(window)
     }
 
-    /// The number of the cgroup whose folder this is.
+    /// The number of the cgroup with this folder.
     ///
     /// # Errors
-    /// When the folder cannot be looked at.
+    /// If the folder's metadata cannot be read.
     pub fn cgroup_number(folder: &std::path::Path) -> io::Result<u64> {
         use std::os::unix::fs::MetadataExt;
         Ok(std::fs::metadata(folder)?.ino())
@@ -398,7 +401,7 @@ mod tests {
     use crate::record::trigger;
 
     #[test]
-    fn the_shortest_limit_of_all_rules_is_looked_at_first() {
+    fn the_plan_keeps_the_shortest_limit_of_each_trigger() {
         let rule = |delay, millis| Rule {
             delay,
             whose: Whose::Any,
@@ -417,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_rule_counts_everything_is_looked_at() {
+    fn a_counting_rule_lowers_the_limit_to_zero() {
         let rule = |delay, counted| Rule {
             delay,
             whose: Whose::Any,
@@ -426,16 +429,19 @@ mod tests {
             paced: None,
         };
         let plan = plan_of(&[rule(Delay::Waiting, false), rule(Delay::Woken, true)], 7);
-        let of = |trigger: u8| {
+        let limit_and_counters = |trigger: u8| {
             let trigger = usize::from(trigger);
             (plan.limits[trigger], plan.counted[trigger])
         };
-        assert_eq!(of(trigger::WOKEN), (0, 0b10));
-        assert_eq!(of(trigger::PREEMPTED), (i64::MAX.cast_unsigned(), 0));
+        assert_eq!(limit_and_counters(trigger::WOKEN), (0, 0b10));
+        assert_eq!(
+            limit_and_counters(trigger::PREEMPTED),
+            (i64::MAX.cast_unsigned(), 0)
+        );
     }
 
     #[test]
-    fn only_threads_that_have_frames_are_looked_at_for_them() {
+    fn only_paced_threads_are_checked_for_frames() {
         let frames = |paced| Rule {
             delay: Delay::Frame,
             whose: Whose::Any,
@@ -466,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_cut_to_what_the_kernel_keeps() {
+    fn a_name_is_cut_to_the_kernels_length() {
         let rule = Rule {
             delay: Delay::Blocked,
             whose: Whose::Named("a-name-of-more-than-15".to_owned()),

@@ -1,8 +1,9 @@
-//! Following threads: telling the programs whom, and completing what they cannot know.
+//! Follows threads: registers them with the BPF programs and fills in what the programs cannot
+//! know.
 //!
-//! The programs know a thread from the first thing that happens to it. One that sleeps as the
-//! books open has no such thing yet; what `/proc` says of it then is what it does until something
-//! does happen, or to the end.
+//! The programs learn about a thread from its first event. A thread that sleeps when accounting
+//! starts has had no event yet. Its state in `/proc` at that time is then assumed to last until its
+//! first event or until the end of recording.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ use crate::object::map;
 use crate::record::{self, MAX_CPUS, SpanRecord, detail, kind};
 use crate::tracer::Tracer;
 
-/// The detail of a wait that a thread in this state is in.
+/// The wait detail that matches a thread's state in `/proc`.
 fn detail_of(state: RunState) -> u64 {
     match state {
         RunState::Runnable => detail::PREEMPTED,
@@ -26,7 +27,7 @@ fn detail_of(state: RunState) -> u64 {
     }
 }
 
-/// What threads were doing when their books were opened.
+/// States of the followed threads when accounting started.
 #[derive(Debug, Default)]
 pub(crate) struct FirstStates {
     since: Nanos,
@@ -34,8 +35,8 @@ pub(crate) struct FirstStates {
 }
 
 impl FirstStates {
-    /// Gives a wait without a beginning the one that it has here. `None` for one that was over
-    /// when the books were opened.
+    /// Fills in the start and the cause of a wait that began before accounting did. Returns `None`
+    /// if the wait ended before accounting started.
     pub(crate) fn complete(&self, mut record: SpanRecord) -> Option<SpanRecord> {
         if record.kind != kind::WAIT || record.detail != detail::UNSEEN {
             return Some(record);
@@ -51,7 +52,7 @@ impl FirstStates {
     }
 }
 
-/// A detail that is no address, as a followed thread's entry keeps it.
+/// Narrows a detail that is not an address to the width stored in a followed thread's entry.
 fn small(detail: u64) -> u32 {
     u32::try_from(detail).unwrap_or(u32::MAX)
 }
@@ -61,7 +62,7 @@ impl Tracer {
         KernelMap::try_from(self.programs.map_mut(map::THREADS)?).ok()
     }
 
-    /// The threads that are followed.
+    /// Thread IDs in the map of followed threads.
     pub(crate) fn followed(&mut self) -> Vec<u32> {
         let threads = self.threads();
         threads.map_or_else(Vec::new, |threads| {
@@ -69,14 +70,14 @@ impl Tracer {
         })
     }
 
-    fn enter(&mut self, tid: i32, entry: record::FollowedThread) -> bool {
+    fn insert_entry(&mut self, tid: i32, entry: record::FollowedThread) -> bool {
         let tid = tid.cast_unsigned();
         self.threads()
             .is_some_and(|mut threads| threads.insert(tid, entry, 0).is_ok())
     }
 
-    /// Follows these threads and whatever they start, from [`Tracer::start`] on. Returns how many
-    /// there was room for.
+    /// Follows these threads and all threads they start, from [`Tracer::start`] on. Returns how
+    /// many threads fitted into the map.
     pub fn follow(&mut self, threads: &[FollowedThread]) -> usize {
         let mut followed = 0;
         for thread in threads {
@@ -89,13 +90,13 @@ impl Tracer {
             let name = thread.name.as_bytes();
             let length = name.len().min(entry.comm.len() - 1);
             entry.comm[..length].copy_from_slice(&name[..length]);
-            followed += usize::from(self.enter(thread.tid, entry));
+            followed += usize::from(self.insert_entry(thread.tid, entry));
         }
         followed
     }
 
-    /// Says what the followed threads are doing `now` that the books are open. Those of which
-    /// nothing has been seen yet have been doing it since.
+    /// Records the states of the followed threads at `now`, just after accounting started. A thread
+    /// without any event keeps this state from `now` on.
     pub fn set_first_states(&mut self, now: Nanos, threads: &[FollowedThread]) {
         let state = |thread: &FollowedThread| (thread.tid.cast_unsigned(), detail_of(thread.state));
         self.first_states = FirstStates {
@@ -104,25 +105,25 @@ impl Tracer {
         };
     }
 
-    /// Follows what thread `tid` starts, but not the thread itself.
+    /// Follows the children of thread `tid`, but not the thread itself.
     pub fn follow_children_of(&mut self, tid: i32) -> bool {
         let parent = record::FollowedThread {
             detail: small(detail::PARENT),
             ..record::FollowedThread::default()
         };
-        self.enter(tid, parent)
+        self.insert_entry(tid, parent)
     }
 
-    /// Lets go of a thread.
+    /// Stops following a thread.
     pub fn let_go(&mut self, tid: i32) {
         if let Some(mut threads) = self.threads() {
-            // It is gone where it had ended before.
+            // The entry is already gone if the thread has exited.
             let _ = threads.remove(&tid.cast_unsigned());
         }
     }
 
-    /// Ends the waits of the threads that were off their CPUs when recording stopped; of those that are not
-    /// known to have been on or off a CPU at the last, it says so.
+    /// Ends the waits of followed threads that were off CPU when recording stopped. Emits a
+    /// [`detail::MISSED`] wait for a thread whose last state is unknown.
     pub(crate) fn end_absences(
         &mut self,
         until: Nanos,
@@ -145,7 +146,7 @@ impl Tracer {
     }
 }
 
-/// What thread `tid` did off its CPU at the last, as far as that is known.
+/// The known part of thread `tid`'s final off-CPU time.
 fn last_absences(
     tid: u32,
     entry: &record::FollowedThread,
@@ -199,13 +200,13 @@ mod tests {
     use crate::record::{FollowedThread, SpanRecord, detail, kind};
 
     #[test]
-    fn what_is_not_known_of_a_thread_at_the_last_is_said() {
+    fn unknown_time_at_the_end_is_marked_as_missed() {
         let unseen = [Unseen {
             known: 7,
             found: 9,
             since: 600,
         }];
-        let told = |tid, state, since| {
+        let absences = |tid, state, since| {
             let entry = FollowedThread {
                 since,
                 detail: small(state),
@@ -218,21 +219,21 @@ mod tests {
                 .collect::<Vec<(u64, u64, u64)>>()
         };
         assert_eq!(
-            told(3, detail::SLEEPING, 200),
+            absences(3, detail::SLEEPING, 200),
             [(detail::SLEEPING, 200, 800)]
         );
-        assert_eq!(told(3, detail::NONE, 200), []);
-        // It ran, as far as is known, and another was found in its place.
-        assert_eq!(told(7, detail::NONE, 200), [(detail::MISSED, 600, 400)]);
-        // It slept, as far as is known, and was found on a CPU.
+        assert_eq!(absences(3, detail::NONE, 200), []);
+        // A thread last known to run, but another thread was found on its CPU.
+        assert_eq!(absences(7, detail::NONE, 200), [(detail::MISSED, 600, 400)]);
+        // A thread last known to sleep, but found on a CPU.
         let found = [(detail::SLEEPING, 200, 400), (detail::MISSED, 600, 400)];
-        assert_eq!(told(9, detail::SLEEPING, 200), found);
+        assert_eq!(absences(9, detail::SLEEPING, 200), found);
         let later = [(detail::WOKEN, 700, 0), (detail::MISSED, 700, 300)];
-        assert_eq!(told(9, detail::WOKEN, 700), later);
+        assert_eq!(absences(9, detail::WOKEN, 700), later);
     }
 
     #[test]
-    fn a_wait_without_a_beginning_begins_with_the_books() {
+    fn a_wait_from_before_the_accounting_starts_with_it() {
         let states = FirstStates {
             since: Nanos(1_000),
             by_thread: [(7, detail::DISK)].into(),
@@ -244,10 +245,13 @@ mod tests {
             detail: detail::UNSEEN,
             ..SpanRecord::default()
         };
-        let told = states.complete(unseen).unwrap();
-        assert_eq!((told.start, told.dur, told.self_ns), (1_000, 500, 500));
-        assert_eq!(told.detail, detail::DISK);
-        let over = SpanRecord { dur: 900, ..unseen };
-        assert_eq!(states.complete(over), None);
+        let completed = states.complete(unseen).unwrap();
+        assert_eq!(
+            (completed.start, completed.dur, completed.self_ns),
+            (1_000, 500, 500)
+        );
+        assert_eq!(completed.detail, detail::DISK);
+        let ended_before = SpanRecord { dur: 900, ..unseen };
+        assert_eq!(states.complete(ended_before), None);
     }
 }

@@ -1,13 +1,13 @@
-//! Which programs watch each hook. What is not seen without one of them, `ticktax-report` says.
+//! The BPF programs of each hook. `ticktax-report` describes what is lost without one of them.
 
 use ticktax_model::hook::Hook;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attach {
-    /// To the tracepoint of the program's own name, with typed arguments from BTF.
+    /// To the tracepoint with the program's name, with BTF-typed arguments.
     Tracepoint,
-    /// To the tracepoint of the program's own name, with arguments that have no type.
+    /// To the tracepoint with the program's name, with untyped arguments.
     RawTracepoint,
     /// To the entry of this kernel function.
     FunctionEntry(&'static str),
@@ -15,45 +15,46 @@ pub enum Attach {
     FunctionExit(&'static str),
 }
 
-/// When a hook is of use.
+/// When a hook is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Always.
     Always,
-    /// Where spans are handed out: a sum has no place for an edge.
+    /// When spans are recorded: a sum cannot hold an edge.
     Spans,
-    /// Where threads are followed.
+    /// When threads are followed.
     Following,
 }
 
-/// The programs of a hook, which make sense only together: all of them are attached, or none.
+/// The programs of one hook. Either all of them are attached or none, because one alone makes no
+/// sense.
 #[derive(Clone, Copy, Debug)]
 pub struct HookPrograms {
-    /// What they watch.
+    /// The hook that the programs watch.
     pub hook: Hook,
-    /// Programs of the object, with what each is attached to.
+    /// Names of the programs in the object, and where each is attached.
     pub programs: &'static [(&'static str, Attach)],
-    /// Whether it watches a way into the kernel that is used on every machine. Only when all of
-    /// these are watched does a gap without a span prove that the kernel ran nothing.
+    /// Whether it watches a path into the kernel that every machine uses. A gap without a span
+    /// proves that the kernel ran nothing only if all of these are watched.
     pub entry: bool,
-    /// When it is attached; elsewhere it would cost for nothing.
+    /// When it is attached. At other times it would only cost time.
     pub need: Need,
-    /// The only architecture that has it, as `std::env::consts::ARCH` calls it; `None` where all do.
+    /// The only architecture that has it, as in `std::env::consts::ARCH`; `None` if all have it.
     pub only_on: Option<&'static str>,
 }
 
 impl HookPrograms {
-    /// Whether kernels for this architecture have such a place at all: what cannot be there is not
-    /// missed.
+    /// Whether kernels for this architecture have the hook at all. A hook that cannot exist is not
+    /// reported as missing.
     pub fn is_on(&self, arch: &str) -> bool {
         self.only_on.is_none_or(|only| only == arch)
     }
 }
 
-/// x86 has a vector of its own, with tracepoints, for what other architectures have lines for.
+/// x86 has separate vectors with tracepoints where other architectures use interrupt lines.
 const X86: Option<&str> = Some("x86_64");
 
-/// A tracepoint pair `NAME_entry`, `NAME_exit`.
+/// A pair of tracepoints, `NAME_entry` and `NAME_exit`.
 macro_rules! pair {
     ($hook:ident, $name:literal, entry: $entry:literal) => {
         pair!($hook, $name, entry: $entry, only_on: None)
@@ -72,9 +73,11 @@ macro_rules! pair {
     };
 }
 
-/// Every hook. On arm64 whatever interrupts a CPU is a line, the local timer, calls between CPUs and
-/// pseudo-NMIs among them, so that `irq_handler` sees all of it. `sched_switch` comes last, because it is what opens a CPU's books: by then all the
-/// others are watching.
+/// Every hook.
+///
+/// On arm64 everything that interrupts a CPU is an interrupt line, including the local timer,
+/// cross-CPU calls and pseudo-NMIs, so `irq_handler` sees all of it. `sched_switch` comes last
+/// because it starts a CPU's accounting. By then all other hooks are attached.
 pub const HOOKS: &[HookPrograms] = &[
     pair!(IrqHandler, "irq_handler", entry: true),
     pair!(Softirq, "softirq", entry: true),
@@ -213,12 +216,12 @@ mod tests {
     use super::HOOKS;
 
     fn entries(arch: &str) -> Vec<Hook> {
-        let there = HOOKS.iter().filter(|hook| hook.entry && hook.is_on(arch));
-        there.map(|hook| hook.hook).collect()
+        let present = HOOKS.iter().filter(|hook| hook.entry && hook.is_on(arch));
+        present.map(|hook| hook.hook).collect()
     }
 
     #[test]
-    fn the_ways_into_the_kernel_are_the_architectures_own() {
+    fn each_architecture_has_its_own_kernel_entries() {
         use Hook::{IrqHandler, LocalTimer, NmiHandler, SchedSwitch, Softirq};
         assert_eq!(entries("aarch64"), [IrqHandler, Softirq, SchedSwitch]);
         let x86 = entries("x86_64");

@@ -1,4 +1,4 @@
-//! Loading the programs and attaching them, hook by hook.
+//! Loads the programs and attaches them, hook by hook.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,69 +19,69 @@ use crate::record::{
     TRIGGER_RULES, ThreadName, WAITING_SLOTS,
 };
 
-/// The compiled programs; `cargo xtask bpf` makes the files from `bpf/`.
+/// The compiled programs, built by `cargo xtask bpf` from `bpf/`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/ticktax.bpf.o");
-/// The same for kernels before Linux 5.12.
+/// The programs for kernels before Linux 5.12.
 static BEFORE_5_12: &[u8] = aya::include_bytes_aligned!("../bpf/before_5_12.bpf.o");
-/// Whether this is taken tells which of them a kernel takes.
+/// Loaded as a test: a kernel that accepts it accepts [`OBJECT`].
 static TAKES_ATOMICS: &[u8] = aya::include_bytes_aligned!("../bpf/takes_atomics.bpf.o");
 
-/// Where the running kernel describes its types.
+/// Path of the running kernel's BTF.
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// What the tracer hands out.
+/// The tracer's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Every span, through a ring buffer.
     Spans {
-        /// Spans that a CPU's buffer holds; rounded up to a power of two, 2^10 to 2^22.
+        /// Spans that a CPU's buffer can hold; rounded up to a power of two, 2^10 to 2^22.
         per_cpu: u32,
     },
-    /// Sums and histograms, kept in the kernel, and the spans from
-    /// [`LONG_NS`](crate::record::LONG_NS) on through a ring buffer.
+    /// Sums and histograms kept in the kernel, and spans of at least
+    /// [`LONG_NS`](crate::record::LONG_NS) through a ring buffer.
     Sums {
-        /// Sources, each counted once a CPU, that the table holds; rounded up to a power of two.
+        /// Capacity of the table: sources, each counted once per CPU. Rounded up to a power of two.
         entries: u32,
     },
-    /// For the flight recorder: sums of everything, and beside them every span and edge in a ring that
-    /// is overwritten.
+    /// For the flight recorder: sums of everything, plus every span and edge in a ring that is
+    /// overwritten.
     Flight {
-        /// Records that a CPU's ring holds; rounded up to a power of two, 2^10 to 2^22.
+        /// Records that a CPU's ring can hold; rounded up to a power of two, 2^10 to 2^22.
         per_cpu: u32,
-        /// Sources, each counted once a CPU, that each of the two tables of sums holds; rounded up to a
-        /// power of two.
+        /// Capacity of each of the two tables of sums: sources, each counted once per CPU. Rounded
+        /// up to a power of two.
         entries: u32,
     },
 }
 
-/// Which programs are loaded.
+/// Which programs to load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Programs {
-    /// Those that this kernel takes.
+    /// The best ones that this kernel accepts.
     #[default]
     Fitting,
-    /// Those for kernels before Linux 5.12, which others take as well.
+    /// The programs for kernels before Linux 5.12, which newer kernels accept too.
     Before5_12,
 }
 
 /// How to load the tracer.
 #[derive(Clone, Debug)]
 pub struct TraceSettings {
-    /// What to hand out.
+    /// The kind of output.
     pub output: Output,
-    /// Where the kernel describes its types.
+    /// Path of the kernel's BTF.
     pub btf: PathBuf,
-    /// Hooks that are left alone.
+    /// Hooks not to attach.
     pub without: BTreeSet<Hook>,
-    /// How often sums are handed out, when summing.
+    /// Interval at which sums are emitted, when summing.
     pub window: Nanos,
     /// Whether threads will be followed ([`Tracer::follow`](crate::Tracer::follow)). Sums have no
-    /// place in time, so there no thread is followed.
+    /// times, so nothing is followed when summing.
     pub following: bool,
-    /// Which programs.
+    /// The programs to load.
     pub programs: Programs,
-    /// Whether CPUs see each other's stores in the order in which they were made. Where they need not, or it is not said
-    /// that they do, a record tells by itself whether it is whole.
+    /// Whether CPUs see each other's stores in program order. If not, or if unknown, each record
+    /// has a mark that shows whether it is complete.
     pub stores_in_order: bool,
 }
 
@@ -99,13 +99,13 @@ impl Default for TraceSettings {
     }
 }
 
-/// Bytes of a record of the ring that is drained.
+/// Size of a record in the ring that is drained, in bytes.
 const SPAN: usize = size_of::<SpanRecord>();
 
-/// And of the flight recorder's.
+/// Size of a record in the flight recorder's ring, in bytes.
 const ENTRY: usize = size_of::<RingEntry>();
 
-/// The table of sums and the rings, as they are sized for this machine.
+/// Sizes of the tables and rings for this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) cpus: usize,
@@ -113,12 +113,12 @@ pub(crate) struct Sizes {
     pub(crate) sum_entries: u32,
     pub(crate) summing: bool,
     pub(crate) following: bool,
-    /// Whether it is the flight recorder's: two tables of sums, and rings that are overwritten.
+    /// Whether these are the flight recorder's: two tables of sums, and rings that are overwritten.
     pub(crate) flight: bool,
 }
 
 impl Sizes {
-    pub(crate) fn of(settings: &TraceSettings, cpus: usize) -> Self {
+    pub(crate) fn new(settings: &TraceSettings, cpus: usize) -> Self {
         let power = |n: u32, min: u32, max: u32| n.clamp(min, max).next_power_of_two();
         match settings.output {
             Output::Spans { per_cpu } => Self {
@@ -153,15 +153,15 @@ impl Sizes {
         }
     }
 
-    /// Long spans that a CPU's ring holds beside sums, 64 KiB: a CPU makes a thousand a second at most,
-    /// but for what is nested and for waits. Those that find no room are summed.
+    /// Long spans that a CPU's ring can hold next to sums, 64 KiB. A CPU produces at most a
+    /// thousand per second, plus nested ones and waits. Spans that do not fit are summed.
     const LONG_SPANS: u32 = 1 << 10;
 
-    /// Most memory for all rings together, in bytes. It is real memory, and there is a ring for
-    /// every CPU that the machine may ever have.
+    /// Memory limit for all rings together, in bytes. This is real memory, and every CPU that the
+    /// machine can ever have gets a ring.
     const RINGS: usize = 256 << 20;
 
-    /// How many records of so many bytes a CPU's ring may hold then, a power of two.
+    /// Number of records of size `bytes` per CPU that stay within [`Self::RINGS`], a power of two.
     fn share(cpus: usize, bytes: usize) -> u32 {
         let records = Self::RINGS / bytes / cpus.max(1);
         u32::try_from(records.max(1)).map_or(1 << 22, |records| 1 << records.ilog2())
@@ -175,12 +175,12 @@ impl Sizes {
         (1 << self.ring_order) - 1
     }
 
-    /// How many tables of sums there are.
+    /// Number of tables of sums.
     fn tables(self) -> u32 {
         if self.flight { 2 } else { 1 }
     }
 
-    /// Entries of all tables of sums together.
+    /// Entries of all tables of sums.
     pub(crate) fn all_sum_entries(self) -> u32 {
         self.sum_entries * self.tables()
     }
@@ -190,7 +190,8 @@ impl Sizes {
         u32::try_from(entries).unwrap_or(u32::MAX)
     }
 
-    /// Records of all rings: the flight recorder has a ring of its own, and of the other an entry.
+    /// Records of all span rings. The flight recorder has its own ring and leaves this one with a
+    /// single entry.
     pub(crate) fn span_entries(self) -> usize {
         if self.flight {
             1
@@ -199,7 +200,7 @@ impl Sizes {
         }
     }
 
-    /// The same of the flight recorder's.
+    /// Records of all the flight recorder's rings.
     pub(crate) fn ring_entries(self) -> usize {
         if self.flight {
             self.cpus << self.ring_order
@@ -208,12 +209,12 @@ impl Sizes {
         }
     }
 
-    /// Threads that the flight recorder has names of.
+    /// Threads whose names the flight recorder can hold.
     pub(crate) fn name_entries(self) -> usize {
         if self.flight { NAME_SLOTS } else { 1 }
     }
 
-    /// Histograms of what its rules are about.
+    /// Histograms for the flight recorder's rules.
     pub(crate) fn rule_entries(self) -> usize {
         if self.flight {
             self.cpus * TRIGGER_RULES
@@ -222,7 +223,7 @@ impl Sizes {
         }
     }
 
-    /// The memory that all of it takes, in bytes.
+    /// Total memory in bytes.
     pub(crate) fn bytes(self) -> u64 {
         let rings = self.span_entries() * SPAN + self.ring_entries() * ENTRY;
         let sums = self.all_sum_entries() as usize * size_of::<SumRecord>();
@@ -232,7 +233,7 @@ impl Sizes {
     }
 }
 
-/// The programs in the kernel, and which of them watch.
+/// The loaded programs, and the hooks that are attached.
 pub(crate) struct Loaded {
     pub(crate) programs: Ebpf,
     pub(crate) is_before_5_12: bool,
@@ -241,7 +242,7 @@ pub(crate) struct Loaded {
     pub(crate) every_entry_watched: bool,
 }
 
-/// Loads and attaches everything that this kernel has a place for.
+/// Loads and attaches everything that this kernel supports.
 pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, TraceError> {
     if sizes.cpus > MAX_CPUS {
         return Err(TraceError::TooManyCpus {
@@ -258,7 +259,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     if sizes.flight {
         loader.map_max_entries(map::WAITING, count(WAITING_SLOTS));
     } else {
-        // A page, which is the least that a ring buffer takes.
+        // One page, the smallest ring buffer.
         loader.map_max_entries(map::TRIGGERS, 1 << 12);
     }
     let in_order = u32::from(settings.stores_in_order);
@@ -322,7 +323,7 @@ pub(crate) fn load(settings: &TraceSettings, sizes: Sizes) -> Result<Loaded, Tra
     })
 }
 
-/// What came of attaching, so far.
+/// The result of attaching, so far.
 struct Outcome {
     attached: Vec<Hook>,
     limitations: Vec<Limitation>,
@@ -343,7 +344,7 @@ impl Outcome {
 struct AttachError {
     error: ProgramError,
     place: Attach,
-    /// Whether this process had no room for another file when it failed.
+    /// Whether this process had reached its limit of open files.
     is_out_of_files: bool,
 }
 
@@ -355,9 +356,9 @@ fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), Att
             None => Err(ProgramError::NotLoaded),
         };
         if let Err(error) = attached {
-            // Withdrawing closes files, so this comes first.
+            // Check first, because detaching closes files.
             let is_out_of_files = no_file_can_be_opened();
-            // An entry that nothing takes back would never leave the stack.
+            // A frame that is entered but never left would stay on the stack forever.
             withdraw(programs, hook);
             return Err(AttachError {
                 error,
@@ -369,7 +370,7 @@ fn attach(programs: &mut Ebpf, hook: &HookPrograms, btf: &Btf) -> Result<(), Att
     Ok(())
 }
 
-/// Takes what was attached of `hook` out of the kernel again; what never was, stays out.
+/// Unloads the programs of `hook` that were attached.
 fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
     for &(name, _) in hook.programs {
         let unloaded = match programs.program_mut(name) {
@@ -379,7 +380,7 @@ fn withdraw(programs: &mut Ebpf, hook: &HookPrograms) {
             Some(Program::FExit(program)) => program.unload(),
             _ => Ok(()),
         };
-        // Of the programs behind the one that failed there is nothing to unload.
+        // Programs after the failed one were never loaded, so their errors do not matter.
         drop(unloaded);
     }
 }
@@ -416,8 +417,8 @@ fn attach_one(
 }
 
 impl AttachError {
-    /// The reason to report. A hook is missing only if the kernel's types lack it, or if the kernel
-    /// answers ENOENT.
+    /// The reason to report. A hook counts as missing only if the kernel's BTF lacks it or the
+    /// kernel answers ENOENT.
     fn reason(&self) -> HookMissing {
         use Attach::{FunctionEntry, FunctionExit};
         let error = &self.error;
@@ -430,7 +431,7 @@ impl AttachError {
                 HookMissing::NoFunction(function.to_owned())
             }
             _ if unknown => HookMissing::NoTracepoint,
-            // The kernel looks for a raw tracepoint only when it attaches the program.
+            // The kernel looks up a raw tracepoint only when it attaches the program.
             Attach::RawTracepoint if is_not_found(error) => HookMissing::NoTracepoint,
             FunctionEntry(function) | FunctionExit(function) if is_denied(error) => {
                 HookMissing::FunctionNotPermitted(function.to_owned())
@@ -454,8 +455,8 @@ fn is_denied(error: &ProgramError) -> bool {
     io_error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// The error if `sched_switch` cannot be watched. Making maps needs fewer rights than loading
-/// programs, so a lack of rights can first show up here.
+/// The error if `sched_switch` cannot be watched. Creating maps needs fewer rights than loading
+/// programs, so missing rights may first show up here.
 fn no_switches(failed: &AttachError, sizes: Sizes) -> TraceError {
     match TraceError::from_loading(&failed.error, sizes.bytes()) {
         TraceError::Refused { .. } => TraceError::NoSwitches {
@@ -465,9 +466,9 @@ fn no_switches(failed: &AttachError, sizes: Sizes) -> TraceError {
     }
 }
 
-/// Whether the kernel takes programs with atomic instructions.
+/// Whether the kernel accepts programs with atomic instructions.
 fn takes_atomics(types: &Btf) -> bool {
-    let loaded = || {
+    let try_load = || {
         let mut programs = EbpfLoader::new()
             .btf(Some(types))
             .verifier_log_level(VerifierLogLevel::DISABLE)
@@ -476,11 +477,12 @@ fn takes_atomics(types: &Btf) -> bool {
         let program: &mut RawTracePoint = programs.program_mut("takes_atomics")?.try_into().ok()?;
         program.load().ok()
     };
-    loaded().is_some()
+    try_load().is_some()
 }
 
-/// The limit of this process's locked memory, as it is now, and again when this is dropped. Before Linux 5.11 maps and programs count
-/// as such, so that aya lifts the limit; programs that are started later are not to have another than without ticktax.
+/// Restores the process's limit of locked memory when dropped. Before Linux 5.11 maps and programs
+/// count as locked memory, and aya raises the limit. Programs started later must not inherit the
+/// raised limit.
 struct LockedMemory(Option<(u64, u64)>);
 
 impl LockedMemory {
@@ -492,7 +494,7 @@ impl LockedMemory {
 impl Drop for LockedMemory {
     fn drop(&mut self) {
         if let Some((soft, hard)) = self.0 {
-            // It can always be lowered.
+            // Lowering the limit is always allowed.
             let _ = setrlimit(Resource::RLIMIT_MEMLOCK, soft, hard);
         }
     }

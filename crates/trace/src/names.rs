@@ -1,4 +1,4 @@
-//! Names that a person understands, for the numbers and addresses that the kernel hands out.
+//! Resolves the kernel's numbers and addresses to names that people understand.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -12,23 +12,23 @@ use ticktax_model::victim::OffCpuReason;
 
 use crate::record::{detail, vector};
 
-/// Functions of the kernel by address, from `/proc/kallsyms`.
+/// The kernel's functions by address, from `/proc/kallsyms`.
 #[derive(Debug, Default)]
 pub struct KernelFunctions {
-    /// Ascending addresses, each with its name's place in `names`.
+    /// Address, and offset and length of the name in `names`; sorted by address.
     symbols: Vec<(u64, u32, u16)>,
     names: String,
 }
 
 impl KernelFunctions {
-    /// Reads a file like `/proc/kallsyms`, line by line: its text is several times what is kept of it. None where it
-    /// cannot be read.
-    fn of_file(path: &Path) -> Self {
+    /// Reads a file like `/proc/kallsyms` line by line, because its text is several times as large
+    /// as the result. Empty if the file cannot be read.
+    fn from_file(path: &Path) -> Self {
         File::open(path).map_or_else(|_| Self::default(), |file| Self::read(BufReader::new(file)))
     }
 
-    /// Reads the text of `/proc/kallsyms`. Lines that are no functions, and addresses that are
-    /// hidden (all zero, where `kptr_restrict` says so), are left out.
+    /// Reads the text of `/proc/kallsyms`. Skips symbols that are not functions, and addresses that
+    /// `kptr_restrict` hides (all zero).
     pub fn read(mut text: impl BufRead) -> Self {
         let mut functions = Self::default();
         let mut line = Vec::new();
@@ -45,7 +45,7 @@ impl KernelFunctions {
         functions
     }
 
-    /// Adds a line, where it is a function's. `None` where there is no room for more.
+    /// Adds a line if it describes a function. `None` if the table is full.
     fn add(&mut self, line: &str) -> Option<()> {
         let mut words = line.split_ascii_whitespace();
         let (Some(address), Some(sort), Some(name)) = (words.next(), words.next(), words.next())
@@ -64,21 +64,21 @@ impl KernelFunctions {
         Some(())
     }
 
-    /// Whether no name is known.
+    /// Whether no function is known.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }
 
-    /// An address in the midst of them: all others lie within 2 GiB of it.
+    /// An address in the middle of the kernel's functions. All others lie within 2 GiB of it.
     fn middle(&self) -> Option<u64> {
         let &(address, ..) = self.symbols.get(self.symbols.len() / 2)?;
         Some(address)
     }
 
-    /// The function that begins at `address`; of several names for it, the first.
+    /// The function that starts at `address`; the first name if it has several.
     ///
-    /// The tracer hands out entry points only, so an address that is none is a function that was
-    /// not there when the names were read, and must not pass for its neighbour.
+    /// The tracer emits entry points only. An address without an exact match belongs to a function
+    /// that is newer than the names. It must not be taken for its neighbour.
     pub fn name(&self, address: u64) -> Option<&str> {
         let first = self.symbols.partition_point(|&(start, ..)| start < address);
         let &(_, at, length) = self.symbols[first..]
@@ -88,36 +88,39 @@ impl KernelFunctions {
     }
 }
 
-/// Softirq vectors by number (`include/linux/interrupt.h`), as `/proc/softirqs` writes them.
+/// Softirqs by number (`include/linux/interrupt.h`), spelled as in `/proc/softirqs`.
 const SOFTIRQS: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
 
-/// Everything that turns the tracer's numbers into names.
+/// Resolves all numbers in the tracer's records.
 #[derive(Debug)]
 pub struct Names {
     functions: KernelFunctions,
     lines: HashMap<u32, Arc<str>>,
     programs: HashMap<u32, Arc<str>>,
     proc: PathBuf,
-    /// How often the functions may still be read again: it takes some tens of ms.
+    /// Number of times that the functions may still be re-read. One read takes some tens of ms.
     readings_left: u32,
 }
 
-/// The text of a file; bytes that are no UTF-8, which a name may have, are replaced.
+/// The text of a file. Bytes that are not UTF-8, which names may contain, are replaced.
 fn text(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl Names {
-    /// Reads what there is to read under `proc` (`/proc`) and `sys` (`/sys`).
+    /// Reads the names available under `proc` (`/proc`) and `sys` (`/sys`).
     pub fn read(proc: &Path, sys: &Path) -> Self {
         let interrupts = text(&proc.join("interrupts")).unwrap_or_default();
         let mut lines = irq_lines(&interrupts);
-        lines.extend(calls_between_cpus(&interrupts, &sys.join("kernel/irq")));
+        lines.extend(inter_processor_interrupts(
+            &interrupts,
+            &sys.join("kernel/irq"),
+        ));
         Self {
-            functions: KernelFunctions::of_file(&proc.join("kallsyms")),
+            functions: KernelFunctions::from_file(&proc.join("kallsyms")),
             lines,
             programs: HashMap::new(),
             proc: proc.to_owned(),
@@ -125,21 +128,21 @@ impl Names {
         }
     }
 
-    /// Whether the kernel lets its functions' names be seen.
+    /// Whether the kernel reveals the names of its functions.
     pub fn knows_functions(&self) -> bool {
         !self.functions.is_empty()
     }
 
-    /// The kernel function's address that has these low 32 bits.
+    /// The kernel function's address with these low 32 bits.
     pub(crate) fn address(&self, low: u32) -> u64 {
-        // Where no address may be seen none has a name; this is in the text of x86-64.
+        // Without visible addresses no function has a name. This address is in x86-64 kernel text.
         let middle = self.functions.middle().unwrap_or(0xffff_ffff_8100_0000);
-        #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
-        let away = low.wrapping_sub(middle as u32).cast_signed();
-        middle.wrapping_add_signed(away.into())
+        #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
+        let offset = low.wrapping_sub(middle as u32).cast_signed();
+        middle.wrapping_add_signed(offset.into())
     }
 
-    /// The name of a span's `detail`; empty where there is none.
+    /// The name of a span's `detail`; empty if it has none.
     pub fn detail(&mut self, address: u64) -> Arc<str> {
         match address {
             detail::NONE => "".into(),
@@ -165,10 +168,10 @@ impl Names {
             && self.knows_functions()
             && self.readings_left > 0
         {
-            // A module's, loaded since.
+            // Probably a function of a module loaded since then.
             self.readings_left -= 1;
-            let functions = KernelFunctions::of_file(&self.proc.join("kallsyms"));
-            // A process that has given up its rights since may no longer see any.
+            let functions = KernelFunctions::from_file(&self.proc.join("kallsyms"));
+            // A process that has dropped its rights may no longer see any functions.
             if !functions.is_empty() {
                 self.functions = functions;
             }
@@ -176,14 +179,14 @@ impl Names {
         Some(strip_clone(self.functions.name(address)?).into())
     }
 
-    /// The name of a softirq.
+    /// The name of a softirq, by number.
     pub fn softirq(number: u32) -> Arc<str> {
         SOFTIRQS
             .get(number as usize)
             .map_or_else(|| format!("number {number}").into(), |&name| name.into())
     }
 
-    /// The name of an interrupt: of the vector, or of the devices on the line.
+    /// The name of an interrupt: its vector, or the devices on its line.
     pub fn interrupt(&mut self, number: u32) -> Arc<str> {
         if let Some(own) = number.checked_sub(vector::FIRST) {
             return vector::NAMES
@@ -191,7 +194,7 @@ impl Names {
                 .map_or_else(|| format!("vector {own}").into(), |&name| name.into());
         }
         if !self.lines.contains_key(&number) {
-            // A line that was set up while recording.
+            // The line was set up during recording.
             let now = text(&self.proc.join("interrupts")).unwrap_or_default();
             self.lines.extend(irq_lines(&now));
             self.lines
@@ -201,7 +204,7 @@ impl Names {
         Arc::clone(&self.lines[&number])
     }
 
-    /// The name of `process`, whose thread `tid` is called `thread`.
+    /// The name of `process`, one of whose threads has the ID `tid` and the name `thread`.
     pub fn program(&mut self, process: u32, tid: u32, thread: &str) -> Arc<str> {
         if tid == process {
             return thread.into();
@@ -225,7 +228,7 @@ impl Names {
         Some(name.trim_end().to_owned())
     }
 
-    /// Whether thread `tid` is there, as far as it may be seen.
+    /// Whether thread `tid` exists and is visible to this process.
     pub(crate) fn is_alive(&self, tid: u32) -> bool {
         self.proc.join(tid.to_string()).exists()
     }
@@ -239,13 +242,13 @@ impl Names {
     }
 }
 
-/// A function's name without the suffix of a compiler's clone (`foo.isra.0`, `foo.cold`).
+/// A function's name without the suffix of a compiler clone (`foo.isra.0`, `foo.cold`).
 fn strip_clone(name: &str) -> &str {
     name.split_once('.')
         .map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
 }
 
-/// Rows of `/proc/interrupts`: the label of each, and what it says behind its counts.
+/// The rows of `/proc/interrupts`: label, and the description after the counts.
 fn rows(text: &str) -> impl Iterator<Item = (&str, String)> {
     let header = text.lines().next().unwrap_or_default();
     let cpus = header.split_ascii_whitespace().count();
@@ -259,29 +262,29 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, String)> {
 
 /// Device names by IRQ line, from the text of `/proc/interrupts`.
 fn irq_lines(text: &str) -> HashMap<u32, Arc<str>> {
-    let line = |(label, said): (&str, String)| {
+    let line = |(label, description): (&str, String)| {
         let number = label.parse().ok()?;
-        let devices = devices(&said);
+        let devices = devices(&description);
         (!devices.is_empty()).then(|| (number, devices.into()))
     };
     rows(text).filter_map(line).collect()
 }
 
-/// The interrupts by which CPUs call each other, where those are lines (arm64): `/proc/interrupts` hides
-/// their numbers, and says under `IPI` and the controller's number what each is for; `/sys/kernel/irq`
-/// has both numbers.
-fn calls_between_cpus(interrupts: &str, lines: &Path) -> HashMap<u32, Arc<str>> {
-    let said: HashMap<&str, String> = rows(interrupts)
-        .filter_map(|(label, said)| Some((label.strip_prefix("IPI")?, said)))
+/// Names of the IPIs on architectures where they are IRQ lines (arm64). `/proc/interrupts` hides
+/// their line numbers and lists their purpose under `IPI` and the controller's number.
+/// `/sys/kernel/irq` has both numbers.
+fn inter_processor_interrupts(interrupts: &str, lines: &Path) -> HashMap<u32, Arc<str>> {
+    let purposes: HashMap<&str, String> = rows(interrupts)
+        .filter_map(|(label, purpose)| Some((label.strip_prefix("IPI")?, purpose)))
         .collect();
-    if said.is_empty() {
+    if purposes.is_empty() {
         return HashMap::new();
     }
     let line = |number: u32| {
-        let of = |file: &str| text(&lines.join(format!("{number}/{file}")));
-        let is_call = of("actions")?.trim_end() == "IPI";
-        let said = said.get(of("hwirq")?.trim_end())?;
-        is_call.then(|| (number, between_cpus(said).into()))
+        let read = |file: &str| text(&lines.join(format!("{number}/{file}")));
+        let is_call = read("actions")?.trim_end() == "IPI";
+        let purpose = purposes.get(read("hwirq")?.trim_end())?;
+        is_call.then(|| (number, between_cpus(purpose).into()))
     };
     let listing = fs::read_dir(lines).into_iter().flatten().flatten();
     listing
@@ -294,7 +297,7 @@ fn calls_between_cpus(interrupts: &str, lines: &Path) -> HashMap<u32, Arc<str>> 
 mod tests {
     use std::path::Path;
 
-    use super::{KernelFunctions, Names, calls_between_cpus, irq_lines};
+    use super::{KernelFunctions, Names, inter_processor_interrupts, irq_lines};
 
     const SYMBOLS: &str = "\
 ffffffff81000000 T _stext
@@ -307,7 +310,7 @@ garbage
 ";
 
     #[test]
-    fn only_the_beginning_of_a_function_has_its_name() {
+    fn only_the_start_of_a_function_has_its_name() {
         let functions = KernelFunctions::read(SYMBOLS.as_bytes());
         assert_eq!(
             functions.name(0xffff_ffff_8100_0100),
@@ -320,10 +323,10 @@ garbage
     }
 
     #[test]
-    fn an_address_follows_from_its_low_bits() {
+    fn an_address_is_recovered_from_its_low_bits() {
         let unknown = Names::read(Path::new("/nonexistent"), Path::new("/nonexistent"));
         assert_eq!(unknown.address(0x8100_0100), 0xffff_ffff_8100_0100);
-        // A module's, and one of a kernel that lies elsewhere.
+        // The first is a module's function. The second kernel has its text elsewhere.
         assert_eq!(unknown.address(0xc000_0001), 0xffff_ffff_c000_0001);
         let functions = "ffff800012340000 T _text\nffff800080000000 t of_a_module\n";
         let elsewhere = Names {
@@ -336,7 +339,7 @@ garbage
     }
 
     #[test]
-    fn an_irq_line_is_called_by_its_devices() {
+    fn an_irq_line_is_named_after_its_devices() {
         let lines = irq_lines(
             "           CPU0       CPU1\n\
               26:          0         14  IO-APIC   4-edge      ttyS0\n\
@@ -351,7 +354,7 @@ garbage
     }
 
     #[test]
-    fn lines_of_arm64_are_called_as_elsewhere() {
+    fn arm64_lines_have_the_names_of_other_architectures() {
         let interrupts = "           CPU0       CPU1\n\
              11:       6658       8645     GICv3  27 Level     arch_timer\n\
              14:          1          0     GICv3  33 Level     uart-pl011\n\
@@ -369,14 +372,14 @@ garbage
             std::fs::write(line.join("actions"), format!("{actions}\n")).unwrap();
             std::fs::write(line.join("hwirq"), format!("{hwirq}\n")).unwrap();
         }
-        let calls = calls_between_cpus(interrupts, folder.path());
+        let calls = inter_processor_interrupts(interrupts, folder.path());
         assert_eq!((&*calls[&1], &*calls[&6]), ("reschedule", "irq_work"));
         assert_eq!(calls.len(), 2);
-        assert!(calls_between_cpus(interrupts, Path::new("/nonexistent")).is_empty());
+        assert!(inter_processor_interrupts(interrupts, Path::new("/nonexistent")).is_empty());
     }
 
     #[test]
-    fn what_has_no_name_keeps_its_number() {
+    fn unknown_names_fall_back_to_numbers() {
         let mut names = Names::read(Path::new("/nonexistent"), Path::new("/nonexistent"));
         assert!(!names.knows_functions());
         assert_eq!(&*Names::softirq(3), "NET_RX");

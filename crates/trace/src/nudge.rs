@@ -1,4 +1,4 @@
-//! Making every CPU switch threads once, so that its books can be opened and closed.
+//! Makes every CPU switch threads once, so that its accounting can start and end.
 
 use std::sync::mpsc;
 use std::thread;
@@ -10,12 +10,12 @@ use ticktax_model::{Cpu, CpuList};
 
 use crate::sys;
 
-/// How long all CPUs together may take. A CPU whose real-time thread never yields does not switch
-/// in time; its books then begin or end at the nearest event that it has.
+/// Time limit for all CPUs together. A CPU that runs a real-time thread which never yields does not
+/// switch in time. Its accounting then starts or ends at its next event.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Moves a thread to each of `cpus` in turn, and waits until it has run there. Returns the CPUs
-/// that did not let it run in time, or that it may not run on.
+/// Moves a thread to each of `cpus` in turn and waits until it has run there. Returns the CPUs that
+/// did not run it in time or that it is not allowed to use.
 pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
     let (arrived, arrivals) = mpsc::channel();
     let wanted: Vec<Cpu> = cpus.iter().collect();
@@ -23,8 +23,9 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
     let visitor = thread::Builder::new()
         .name("ticktax-nudge".to_owned())
         .spawn(move || {
-            // Where threads are many, the books of some CPUs would open long after those of others. It runs for
-            // some µs on each CPU, as the books are opened and closed.
+            // On an overloaded machine a normal thread would wait long on some CPUs, and their
+            // accounting would start much later than on others. This thread runs for a few µs on
+            // each CPU.
             if !sys::set_own_real_time() {
                 sys::set_own_nice(-20);
             }
@@ -39,7 +40,7 @@ pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
             }
         });
     let mut stuck: Vec<Cpu> = wanted;
-    // The visitor ends by itself: after its last visit, or at the next one once the receiver is gone.
+    // The visitor thread ends after its last visit, or at the next one if the receiver is gone.
     while visitor.is_ok() && !stuck.is_empty() {
         match arrivals.recv_timeout(PATIENCE) {
             Ok(cpu) => stuck.retain(|&other| other != cpu),

@@ -19,27 +19,27 @@ macro_rules! layout {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanRecord {
-    /// ns, `CLOCK_MONOTONIC`.
+    /// Start, ns, `CLOCK_MONOTONIC`.
     pub start: u64,
-    /// ns on the wall; of an edge, what it leads to: see [`flag`].
+    /// Length, ns; the effect if it is an edge: see [`flag`].
     pub dur: u64,
-    /// ns: `dur` without what interrupted it; of an edge 0.
+    /// Own time, ns: `dur` minus interruptions; 0 for an edge.
     pub self_ns: i64,
-    /// A kernel function's address, or one of [`detail`].
+    /// Address of a kernel function, or one of [`detail`].
     pub detail: u64,
     /// Low bits of the record's number + 1, written last.
     pub seq: u32,
-    /// Thread; IRQ line, [`vector`] or softirq number where it is none.
+    /// Thread ID; otherwise IRQ line, [`vector`] or softirq number.
     pub tid: u32,
-    /// Process.
+    /// Process ID.
     pub tgid: u32,
     /// One of [`kind`].
     pub kind: u8,
-    /// Some of [`flag`].
+    /// Set of [`flag`].
     pub flags: u8,
     /// CPU number.
     pub cpu: u16,
-    /// The thread's name, padded with zeros.
+    /// Thread name, padded with zeros.
     pub comm: [u8; 16],
 }
 
@@ -52,21 +52,21 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingEntry {
-    /// ns, `CLOCK_MONOTONIC`.
+    /// Start, ns, `CLOCK_MONOTONIC`.
     pub start: u64,
-    /// ns on the wall; of an edge, what it leads to; low bits.
+    /// Low bits of the length in ns, or of an edge's effect.
     pub dur: u32,
-    /// ns of `dur` that are not its own; low bits.
+    /// Low bits of the interrupted part of `dur`, ns.
     pub child: u32,
-    /// As in [`SpanRecord`]; low bits.
+    /// Low bits of `detail` in [`SpanRecord`].
     pub detail: u32,
     /// As in [`SpanRecord`].
     pub tid: u32,
-    /// Low 16 bits of the CPU's tracepoint hits; above, in which round of the ring it was written, from 1 on; written last.
+    /// Low half: tracepoint hits; high half: round of the ring, from 1; written last.
     pub seal: u32,
     /// Bits 32 to 39 of `dur`.
     pub dur_high: u8,
-    /// Bits 32 to 39 of `child`, the sign among them.
+    /// Bits 32 to 39 of `child`, including the sign.
     pub child_high: u8,
     /// As in [`SpanRecord`]; see also [`LEFT_SHIFT`].
     pub kind: u8,
@@ -83,11 +83,11 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadName {
-    /// Its number, written last; 0 while there is none.
+    /// Thread ID, written last; 0 if the entry is empty.
     pub tid: u32,
-    /// Its process.
+    /// Process ID.
     pub tgid: u32,
-    /// Its name, padded with zeros.
+    /// Thread name, padded with zeros.
     pub comm: [u8; 16],
 }
 
@@ -99,17 +99,17 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SumRecord {
-    /// What the entry is keyed by (`sum_key`); 0 while it is free.
+    /// Key of the entry (`sum_key`); 0 while it is free.
     pub key: u64,
     /// As in [`SpanRecord`].
     pub detail: u64,
-    /// Intervals.
+    /// Number of intervals.
     pub count: u64,
-    /// Their own time, ns.
+    /// Own time of the intervals, ns.
     pub self_ns: i64,
-    /// Their time on the wall, ns.
+    /// Total length of the intervals, ns.
     pub wall: u64,
-    /// The longest on the wall, ns.
+    /// Longest interval, ns.
     pub max: u64,
     /// As in [`SpanRecord`].
     pub tid: u32,
@@ -121,11 +121,11 @@ pub struct SumRecord {
     pub flags: u8,
     /// As in [`SpanRecord`].
     pub cpu: u16,
-    /// Nothing.
+    /// Unused.
     pub reserved: u32,
     /// As in [`SpanRecord`].
     pub comm: [u8; 16],
-    /// Intervals by length on the wall.
+    /// Intervals by length.
     pub histogram: [u32; 140],
 }
 
@@ -138,19 +138,19 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// ns.
+    /// Start, ns.
     pub start: u64,
-    /// ns spent in what interrupted it; 0 in every frame that is not in use.
+    /// Time of interruptions, ns; 0 in every unused frame.
     pub child: u64,
     /// As in [`SpanRecord`].
     pub detail: u64,
-    /// The thread at the bottom of the stack; as `tid` in [`SpanRecord`] above it.
+    /// Thread ID at the bottom of the stack; above it like `tid` in [`SpanRecord`].
     pub id: u32,
     /// As in [`SpanRecord`].
     pub kind: u8,
     /// As in [`SpanRecord`].
     pub flags: u8,
-    /// Nothing.
+    /// Unused.
     pub reserved: u16,
 }
 
@@ -162,71 +162,71 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuState {
-    /// At 0 the thread, or idling; what interrupts it above.
+    /// Index 0 is the thread or idle; interruptions are above it.
     pub stack: [Frame; 8],
-    /// Frames above the bottom.
+    /// Number of frames above the bottom.
     pub depth: u64,
-    /// Since when the books are open, ns; 0 before the first context switch, from then on `OPENING` until they are to open.
+    /// Start of accounting, ns; 0 before the first switch, `OPENING` until the start.
     pub opened: u64,
     /// Latest time seen, ns.
     pub last: u64,
-    /// Records claimed.
+    /// Number of records claimed.
     pub head: u64,
-    /// The sum of their numbers; kept before Linux 5.12 alone.
+    /// Sum of the claimed records' numbers; before Linux 5.12.
     pub numbers: u64,
-    /// Tracepoint hits; one may interrupt the count of another.
+    /// Number of tracepoint hits; an interrupted increment can lose one.
     pub events: u64,
-    /// Address of the thread at the bottom of the stack, by the last switch.
+    /// Address of the thread at the bottom of the stack, from the last switch.
     pub thread: u64,
     /// When that thread was last seen there, ns.
     pub seen: u64,
-    /// `child` of the bottom of the stack then.
+    /// `child` of the bottom frame at that time.
     pub seen_child: u64,
-    /// Spans that found the buffer full.
+    /// Spans lost because the buffer was full.
     pub lost: u64,
-    /// Their own time, ns.
+    /// Own time of the lost spans, ns.
     pub lost_self: i64,
-    /// Exits without their entry, entries too deep.
+    /// Exits without an entry, and entries nested too deeply.
     pub mismatched: u64,
-    /// Spans that found the table of sums full.
+    /// Spans that did not fit into the table of sums.
     pub folded: u64,
-    /// Children that found the table of followed threads full.
+    /// Children that did not fit into the table of followed threads.
     pub unfollowed: u64,
-    /// Times that a thread was found which no switch had put there.
+    /// Times that a thread was found which no reported switch had put there.
     pub missed: u64,
     /// Times that the kernel stopped the tick.
     pub ticks_stopped: u64,
-    /// By a softirq's number, whether it is raised and did not begin.
+    /// For each softirq number, whether it is raised but has not started.
     pub raised: [u8; 16],
-    /// Context switches that were reported.
+    /// Number of reported context switches.
     pub switches: u64,
     /// Frames above the bottom that were open at a switch.
     pub cut: u64,
-    /// Of what is handed out and was not the running thread's: the process of whose it was.
+    /// Process ID of the owner, for time that is not the current thread's.
     pub seen_tgid: u32,
-    /// Programs at functions' entries and exits that are running; kept before Linux 5.12 alone.
+    /// Programs running at functions' entries and exits; before Linux 5.12.
     pub at_functions: u32,
-    /// Its thread's name.
+    /// Thread name of that owner.
     pub seen_comm: [u8; 16],
-    /// ns: since when triggers are counted in `burst`.
+    /// Start of the current burst of triggers, ns.
     pub burst_began: u64,
-    /// Triggers handed out since then.
+    /// Triggers emitted in this burst.
     pub burst: u64,
-    /// Triggers that were not handed out: too many, or no room.
+    /// Triggers suppressed: too many, or the buffer was full.
     pub suppressed: u64,
-    /// ns: when the first event came after the end of recording; 0 before.
+    /// Time of the first event after the end of recording, ns; 0 before.
     pub ended: u64,
-    /// Address of the thread that was here then.
+    /// Address of the thread that was on the CPU then.
     pub end_thread: u64,
-    /// Its number.
+    /// Its thread ID.
     pub end_tid: u32,
-    /// Its process.
+    /// Its process ID.
     pub end_tgid: u32,
-    /// Its name.
+    /// Its thread name.
     pub end_comm: [u8; 16],
-    /// While a wait is looked at: a bit for each rule that it fits.
+    /// Scratch: one bit for each rule that matches the delay.
     pub fitting: u32,
-    /// Likewise, by which it is a trigger.
+    /// Scratch: one bit for each rule that the delay triggers.
     pub firing: u32,
 }
 
@@ -242,15 +242,15 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuControl {
-    /// Records read.
+    /// Number of records read.
     pub tail: u64,
-    /// What the programs do: some of [`run`].
+    /// Activity of the programs: a set of [`run`].
     pub running: u64,
-    /// ns: nothing is recorded before, only noted who is where.
+    /// Start of recording, ns; before that only the stack is maintained.
     pub since: u64,
-    /// ns: nothing is recorded from then on.
+    /// End of recording, ns.
     pub until: u64,
-    /// Nothing.
+    /// Unused.
     pub reserved: [u64; 4],
 }
 
@@ -262,11 +262,11 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThrottledWait {
-    /// ns: when it was taken off.
+    /// When it was throttled, ns.
     pub since: u64,
-    /// Address of the queue that it was taken off, a `struct cfs_rq`; 0 where that does not tell for how long.
+    /// Address of its `struct cfs_rq`; 0 if the queue does not count throttled time.
     pub queue: u64,
-    /// ns: for how long a quota had held that queue before.
+    /// Throttled time of that queue until then, ns.
     pub held: u64,
 }
 
@@ -278,13 +278,13 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FollowedThread {
-    /// ns: from when on it does what `detail` says.
+    /// Since when it does what `detail` says, ns.
     pub since: u64,
-    /// One of [`detail`]; none while it runs.
+    /// One of [`detail`]; `NONE` while it runs.
     pub detail: u32,
-    /// Where it ran last; `MAX_CPUS` where that is not known.
+    /// CPU on which it ran last; `MAX_CPUS` if unknown.
     pub cpu: u32,
-    /// Process.
+    /// Process ID.
     pub tgid: u32,
     /// [`flag`]s of its spans.
     pub flags: u32,
@@ -300,27 +300,27 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerRecord {
-    /// ns, `CLOCK_MONOTONIC`: when it was noticed, at its end.
+    /// When the delay was noticed, at its end, ns, `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// ns.
+    /// Length of the delay, ns.
     pub lasted: u64,
-    /// ns: from how long on the rule fired then.
+    /// The rule's limit at that time, ns.
     pub over: u64,
-    /// Of a stretch, as in [`SpanRecord`].
+    /// For [`trigger::STRETCH`], like `detail` in [`SpanRecord`].
     pub detail: u64,
     /// As in [`SpanRecord`].
     pub tid: u32,
-    /// Process; 0 where it is none.
+    /// Process ID; 0 for a delay without a process.
     pub tgid: u32,
-    /// Where it was noticed.
+    /// CPU on which it was noticed.
     pub cpu: u16,
     /// One of [`trigger`].
     pub trigger: u8,
-    /// Of a stretch, one of [`kind`].
+    /// For [`trigger::STRETCH`], one of [`kind`].
     pub kind: u8,
     /// Number of the rule.
     pub rule: u32,
-    /// The thread's name, padded with zeros.
+    /// Thread name, padded with zeros.
     pub comm: [u8; 16],
 }
 
@@ -333,29 +333,29 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerRule {
-    /// ns: from how long on.
+    /// Minimum length of the delay, ns.
     pub over: u64,
     /// Number of the cgroup.
     pub cgroup: u64,
-    /// ns: of frames, from when one is due to when the next one is.
+    /// For frames: time from one due frame to the next, ns.
     pub period: u64,
-    /// ns: of frames, when one was due, `CLOCK_MONOTONIC`.
+    /// For frames: a time at which one was due, ns, `CLOCK_MONOTONIC`.
     pub due: u64,
-    /// Of frames, whether one is due a period after the last began, so that there is no grid.
+    /// For frames: whether one is due a period after the last one started.
     pub rearmed: u64,
-    /// ns: of frames, the CPU time from which on a run is one; 0 where each is.
+    /// For frames: minimum CPU time of a run, ns; 0 if every run counts.
     pub long_from: u64,
-    /// Of frames, a number of its own for each rhythm that was learnt; never 0.
+    /// For frames: number of the learnt rhythm, different for each; never 0.
     pub armed: u64,
-    /// A bit for each of [`trigger`] that it is about; 0 where there is no rule.
+    /// One bit for each [`trigger`] that it watches; 0 in an unused rule.
     pub triggers: u32,
     /// One of [`who`].
     pub who: u32,
-    /// Process.
+    /// Process ID.
     pub tgid: u32,
-    /// Of frames, the thread that has them; 0 where none is known.
+    /// For frames: the paced thread; 0 if unknown.
     pub tid: u32,
-    /// The name, padded with zeros.
+    /// Thread name, padded with zeros.
     pub comm: [u8; 16],
 }
 
@@ -368,15 +368,15 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TriggerPlan {
-    /// ns, by [`trigger`]: the least of all rules, 0 where one counts; all bits set for never.
+    /// Shortest limit by [`trigger`], ns; 0 if a rule counts; all bits set: never.
     pub limits: [u64; 6],
-    /// By [`trigger`]: a bit for each rule that counts what it is about.
+    /// By [`trigger`]: one bit for each counting rule.
     pub counted: [u32; 6],
-    /// The recorder's process.
+    /// Process ID of the recorder.
     pub own: u32,
-    /// A bit by the low 5 bits of each thread that has frames.
+    /// One bit per low 5 bits of each paced thread's ID.
     pub framed: u32,
-    /// The first that fits counts.
+    /// The first rule that matches counts.
     pub rules: [TriggerRule; 8],
 }
 
@@ -388,7 +388,7 @@ layout! {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleHistogram {
-    /// By length.
+    /// Number of delays by length.
     pub counts: [u64; 140],
 }
 
@@ -396,52 +396,52 @@ layout! {
     RuleHistogram 1120: counts 0,
 }
 
-/// Bytes of a thread's name, with a 0 at the end.
+/// Size of a thread name, including the terminating 0.
 pub const COMM_LEN: usize = 16;
 
-/// Buckets of a histogram of lengths.
+/// Number of buckets in a histogram of lengths.
 pub const HISTOGRAM_BUCKETS: usize = 140;
 
-/// ns: intervals from this length on keep their times beside sums; the bucket of 1 ms begins here.
+/// ns: when summing, intervals this long or longer keep their times.
 pub const LONG_NS: usize = 917_504;
 
-/// Entries for sources that the table of sums has no room for.
+/// Entries for sources that do not fit into the table of sums.
 pub const RESTS_PER_CPU: usize = 16;
 
-/// Task, softirq, its function, irq, its function, and three to spare.
+/// Thread, softirq, its function, IRQ, its function, and three spare.
 pub const MAX_DEPTH: usize = 8;
 
-/// Numbers of CPUs.
+/// Maximum number of CPUs.
 pub const MAX_CPUS: usize = 1024;
 
-/// In a [`RingEntry`], `kind` of a thread's stretch holds from this bit on why it left its CPU, a [`detail`].
+/// In a [`RingEntry`], `kind` has a thread's reason to leave from this bit on.
 pub const LEFT_SHIFT: usize = 4;
 
-/// Threads off their CPUs of which the flight recorder knows since when; a power of two.
+/// Slots for the start of threads' off-CPU time; a power of two.
 pub const WAITING_SLOTS: usize = 32768;
 
-/// In a [`CpuState`], instead of the time since when the books are open: it is known who is there, and nothing is recorded yet.
+/// Value of `opened` in [`CpuState`] until recording starts on that CPU.
 pub const OPENING: usize = 1;
 
-/// Rules of what is a trigger.
+/// Maximum number of trigger rules.
 pub const TRIGGER_RULES: usize = 8;
 
-/// Kinds of triggers.
+/// Number of trigger kinds.
 pub const TRIGGERS: usize = 6;
 
-/// Triggers that a CPU hands out within `BURST_NS`.
+/// Maximum number of triggers per CPU within `BURST_NS`.
 pub const BURST: usize = 16;
 
-/// ns.
+/// Length of a burst of triggers in ns.
 pub const BURST_NS: usize = 1_000_000_000;
 
-/// Threads whose names the flight recorder keeps beside its ring; a power of two.
+/// Slots for thread names; a power of two.
 pub const NAME_SLOTS: usize = 32768;
 
-/// Numbers of softirqs, of which the kernel has 10; a power of two.
+/// Limit for softirq numbers; a power of two.
 pub const SOFTIRQS: usize = 16;
 
-/// Bits of a [`RingEntry`]'s times, that of the sign among them: 9 minutes.
+/// Bits of a [`RingEntry`]'s times including the sign: 9 minutes.
 pub const RING_TIME_BITS: usize = 40;
 
 /// What a span is of; who may interrupt whom, lowest first.
@@ -456,27 +456,27 @@ pub mod kind {
     pub const IRQ: u8 = 3;
     /// A non-maskable interrupt.
     pub const NMI: u8 = 4;
-    /// A thread that is not allowed to run; no CPU's time.
+    /// A thread that is not running; takes no CPU time.
     pub const WAIT: u8 = 5;
 }
 
 /// What is to be said of a span, bit by bit.
 pub mod flag {
-    /// The thread is the kernel's.
+    /// A kernel thread.
     pub const KERNEL_THREAD: u8 = 1;
-    /// A function's frame within an interrupt or softirq.
+    /// A function's frame in an interrupt or softirq.
     pub const FUNCTION: u8 = 2;
-    /// A wait that ended on another CPU than it began on.
+    /// A wait that ended on another CPU than it started on.
     pub const MIGRATED: u8 = 4;
-    /// All sources of a kind that the table of sums has no room for.
+    /// All sources of a kind that did not fit into the table of sums.
     pub const REST: u8 = 8;
-    /// No span: at `start` the source woke the thread whose number is in `dur`.
+    /// An edge: at `start` the source woke the thread with the ID in `dur`.
     pub const WOKE: u8 = 16;
-    /// Likewise: it queued the work item whose function's address is in `dur`.
+    /// An edge: the source queued the work item with the function in `dur`.
     pub const QUEUED: u8 = 32;
-    /// Likewise: it raised the softirq whose number is in `dur`.
+    /// An edge: the source raised the softirq in `dur`.
     pub const RAISED: u8 = 64;
-    /// No thread: whose time it was the kernel did not report.
+    /// No thread: the kernel did not report whose time it was.
     pub const UNREPORTED: u8 = 128;
 }
 
@@ -484,69 +484,69 @@ pub mod flag {
 pub mod detail {
     /// Nothing more is known.
     pub const NONE: u64 = 0;
-    /// A page fault is handled.
+    /// Handles a page fault.
     pub const PAGE_FAULT: u64 = 1;
-    /// The CPU quota of the thread's cgroup is used up.
+    /// Throttled: the CPU quota of the thread's cgroup is used up.
     pub const THROTTLED: u64 = 2;
-    /// Memory is reclaimed by a thread that wants some.
+    /// Reclaims memory for its own allocation.
     pub const RECLAIM: u64 = 3;
-    /// May run since something woke it.
+    /// Runnable since a wake-up.
     pub const WOKEN: u64 = 4;
-    /// May run, and gave way to another.
+    /// Runnable since it was preempted.
     pub const PREEMPTED: u64 = 5;
-    /// Waits, and a signal would wake it.
+    /// Sleeps interruptibly.
     pub const SLEEPING: u64 = 6;
     /// Waits for a disk.
     pub const DISK: u64 = 7;
-    /// Uninterruptible, and not for a disk.
+    /// Sleeps uninterruptibly, but not for a disk.
     pub const LOCK: u64 = 8;
     /// Stopped or frozen.
     pub const STOPPED: u64 = 9;
-    /// Of a followed thread's state alone: followed, but nothing has happened to it yet.
+    /// Followed thread's state only: no event seen yet.
     pub const UNSEEN: u64 = 10;
-    /// Likewise: not followed itself; its children will be.
+    /// Followed thread's state only: only its children will be followed.
     pub const PARENT: u64 = 11;
-    /// An empty wait: from here on the number is a new thread's.
+    /// An empty wait: from here on the ID belongs to a new thread.
     pub const REBORN: u64 = 12;
-    /// Not known: `sched_switch` of its leaving was missed.
+    /// Unknown: the thread's switch away was not reported.
     pub const MISSED: u64 = 13;
 }
 
 /// What the programs do, bit by bit.
 pub mod run {
-    /// Record.
+    /// Record spans and sums.
     pub const RECORD: u64 = 1;
-    /// Also what becomes of the followed threads while they are off their CPU.
+    /// Also record what followed threads do while off CPU.
     pub const FOLLOW: u64 = 2;
-    /// The flight recorder's sums go to the second table.
+    /// Put the flight recorder's sums into the second table.
     pub const SECOND: u64 = 4;
 }
 
 /// What freezes the flight recorder's ring.
 pub mod trigger {
-    /// Off its CPU, uninterruptibly, until something woke it.
+    /// Slept uninterruptibly until it was woken.
     pub const BLOCKED: u8 = 0;
-    /// Waited for a CPU since something woke it.
+    /// Waited for a CPU after a wake-up.
     pub const WOKEN: u8 = 1;
-    /// Waited for a CPU since another took its place.
+    /// Waited for a CPU after it was preempted.
     pub const PREEMPTED: u8 = 2;
-    /// Off its CPU because the quota of its cgroup was used up.
+    /// Off CPU because the cgroup's quota was used up.
     pub const THROTTLED: u8 = 3;
-    /// A kernel thread, interrupt or softirq had a CPU in one piece.
+    /// A kernel thread, interrupt or softirq ran without a break.
     pub const STRETCH: u8 = 4;
-    /// A paced thread's frame began later than it was due.
+    /// A paced thread's frame started late.
     pub const FRAME: u8 = 5;
 }
 
 /// Whose waits are looked at.
 pub mod who {
-    /// Every thread's but the recorder's.
+    /// All threads except the recorder's.
     pub const ANY: u32 = 0;
-    /// Those of a process.
+    /// The threads of a process.
     pub const PROCESS: u32 = 1;
-    /// Those of threads and processes of one name.
+    /// Threads and processes with a name.
     pub const NAME: u32 = 2;
-    /// Those of threads in a cgroup, or below it.
+    /// Threads in a cgroup or below it.
     pub const CGROUP: u32 = 3;
 }
 

@@ -1,10 +1,12 @@
-//! What keeps a tracer of sums within bounds for days: what it has counted so far can be asked for, and
-//! entries of threads that have ended are given back.
+//! Keeps a tracer of sums usable for days: reports the counts so far and frees the entries of
+//! exited threads.
 //!
-//! An entry's key holds its thread and its CPU, so only that thread on that CPU adds to it. Once the thread
-//! is gone, and the entry has been as it is for a whole window, nobody does, and the programs may have it
-//! for another source. What a thread adds after all, at its very end, goes into a new entry. They look for a key from its place on and take the first free entry that they come
-//! to, so a freed entry before an older one of the same key only makes two of them, which are both read.
+//! An entry's key contains its thread and its CPU, so only that thread on that CPU adds to it. Once
+//! the thread is gone and the entry has not changed for a whole window, the programs may reuse it.
+//! If a thread adds something at its very end, that goes into a new entry.
+//!
+//! The programs search for a key from its home slot and take the first free entry. Freeing an entry
+//! in front of an older one with the same key can therefore create a second entry. Both are read.
 
 use ticktax_model::recording::Loss;
 use ticktax_model::{Cpu, Nanos};
@@ -12,22 +14,22 @@ use ticktax_model::{Cpu, Nanos};
 use crate::record::kind;
 use crate::tracer::Tracer;
 
-/// Threads that are looked for under `/proc` in one go, a microsecond or two each.
+/// Number of threads to look up in `/proc` per call. A look-up takes a microsecond or two.
 const LOOKS: usize = 2_048;
 
-/// What a tracer has counted since it was started.
+/// Counters of a tracer since it was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Tracepoint hits.
+    /// Number of tracepoint hits.
     pub events: u64,
-    /// Intervals that the table of sums had no room for: they are summed as `others`.
+    /// Intervals that did not fit into the table of sums. They are summed as `others`.
     pub folded: u64,
-    /// What was lost, by CPU.
+    /// Lost events, by CPU.
     pub lost: Vec<Loss>,
 }
 
 impl Tracer {
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counted(&self) -> Counted {
         let mut counted = Counted::default();
         for (number, cpu) in (0..self.sizes.cpus).zip(0_u32..) {
@@ -47,14 +49,14 @@ impl Tracer {
         counted
     }
 
-    /// Forgets the names of all sources: rows from now on are of another, new table.
+    /// Forgets all source IDs. Later rows use a new table.
     pub fn forget_sources(&mut self) {
         self.decoder.forget_sources();
         self.decoder.forget_programs();
     }
 
-    /// Gives entries of threads that have ended back, where more than half of the table is in use; to be
-    /// called right after sums were handed out. Returns how many.
+    /// Frees the entries of exited threads if more than half of the table is in use. Call it right
+    /// after sums were emitted. Returns the number of freed entries.
     pub fn recycle(&mut self) -> usize {
         let entries = self.sizes.sum_entries as usize;
         if !self.sizes.summing {
@@ -65,8 +67,8 @@ impl Tracer {
             return 0;
         }
         let (mut looks, mut freed) = (0, 0);
-        for turn in 0..entries {
-            let index = (self.recycled + turn) % entries;
+        for step in 0..entries {
+            let index = (self.recycled + step) % entries;
             let Some(last) = &self.window[index] else {
                 continue;
             };
@@ -79,8 +81,8 @@ impl Tracer {
                 break;
             }
             looks += 1;
-            let same = self.sums.sum(index) == (last.count, last.self_ns);
-            if same && !self.decoder.names().is_alive(last.tid) {
+            let is_unchanged = self.sums.sum(index) == (last.count, last.self_ns);
+            if is_unchanged && !self.decoder.names().is_alive(last.tid) {
                 self.sums.free(index);
                 self.window[index] = None;
                 freed += 1;

@@ -1,33 +1,34 @@
-//! Records whose marks tell whether they are whole, for CPUs that may see each other's stores in another order than they were
-//! made in.
+//! Marks that show whether a record is complete, for CPUs that may see each other's stores out of
+//! order.
 //!
-//! There a record's mark has all its other bits mixed into it (`publish` in `bpf/books.h`), so that a half-written record has the wrong
-//! one, except by a chance of 1 in 2^32. Of a flight recorder's entry only half of the mark is known beforehand; it is read twice, and has to be
-//! the same.
+//! On such CPUs all other bits of a record are mixed into its mark (`publish` in `bpf/books.h`). A
+//! half-written record then has a wrong mark, except with probability 2^-32. Only half of the mark
+//! of a flight recorder's entry is known beforehand. The entry is therefore read twice, and both
+//! reads must agree.
 
 use crate::record::{RingEntry, SpanRecord};
 
-/// As in `bpf/books.h`.
+/// The constant of the same name in `bpf/books.h`.
 const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A record with a mark.
 pub(crate) trait Sealed {
-    /// What its mark would be, were nothing mixed into it.
+    /// The record's mark with everything mixed into it removed.
     fn mark(&self) -> u32;
 }
 
-/// What is mixed into the mark of a record of these words, in which its own bits are 0.
+/// The value mixed into the mark of a record with these words. The mark's own bits must be 0.
 fn mixed(words: &[u64]) -> u32 {
     let mix = |mixed: u64, word: &u64| mixed.wrapping_add(*word).wrapping_mul(MIXER);
     (words.iter().fold(0, mix) >> u32::BITS) as u32
 }
 
-/// Two numbers in a word, as they lie on a machine with the lowest byte first.
+/// Two numbers in a word of a little-endian machine.
 fn pair(low: u32, high: u32) -> u64 {
     u64::from(high) << u32::BITS | u64::from(low)
 }
 
-/// Four bytes in half a word, likewise.
+/// Four bytes in half a word of a little-endian machine.
 fn bytes(bytes: [u8; 4]) -> u32 {
     u32::from_le_bytes(bytes)
 }
@@ -70,17 +71,17 @@ mod tests {
     use super::Sealed;
     use crate::record::{RingEntry, SpanRecord};
 
-    /// Each change of a record changes its mark.
+    /// Asserts that each change of a record changes its mark.
     fn all_differ<T: Sealed + Copy>(record: T, changes: &[fn(&mut T)]) {
         for (at, change) in changes.iter().enumerate() {
-            let mut other = record;
-            change(&mut other);
-            assert_ne!(other.mark(), record.mark(), "change {at}");
+            let mut changed = record;
+            change(&mut changed);
+            assert_ne!(changed.mark(), record.mark(), "change {at}");
         }
     }
 
     #[test]
-    fn half_a_span_has_another_mark() {
+    fn a_half_written_span_has_a_wrong_mark() {
         let record = SpanRecord {
             start: 5,
             tid: 7,
@@ -90,17 +91,17 @@ mod tests {
         all_differ(
             record,
             &[
-                |it| it.start ^= 1,
-                |it| it.start ^= 1 << 63,
-                |it| it.dur ^= 1,
-                |it| it.self_ns ^= 1,
-                |it| it.detail ^= 1,
-                |it| it.tid ^= 1,
-                |it| it.tgid ^= 1,
-                |it| it.kind ^= 1,
-                |it| it.flags ^= 1,
-                |it| it.cpu ^= 1,
-                |it| it.comm[15] ^= 1,
+                |record| record.start ^= 1,
+                |record| record.start ^= 1 << 63,
+                |record| record.dur ^= 1,
+                |record| record.self_ns ^= 1,
+                |record| record.detail ^= 1,
+                |record| record.tid ^= 1,
+                |record| record.tgid ^= 1,
+                |record| record.kind ^= 1,
+                |record| record.flags ^= 1,
+                |record| record.cpu ^= 1,
+                |record| record.comm[15] ^= 1,
             ],
         );
         let later = SpanRecord { seq: 4, ..record };
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn half_an_entry_has_another_mark() {
+    fn a_half_written_entry_has_a_wrong_mark() {
         let record = RingEntry {
             start: 5,
             tid: 7,
@@ -118,16 +119,16 @@ mod tests {
         all_differ(
             record,
             &[
-                |it| it.start ^= 1,
-                |it| it.dur ^= 1,
-                |it| it.child ^= 1,
-                |it| it.child ^= 1 << 31,
-                |it| it.detail ^= 1,
-                |it| it.tid ^= 1,
-                |it| it.dur_high ^= 1,
-                |it| it.child_high ^= 1,
-                |it| it.kind ^= 1,
-                |it| it.flags ^= 1 << 7,
+                |record| record.start ^= 1,
+                |record| record.dur ^= 1,
+                |record| record.child ^= 1,
+                |record| record.child ^= 1 << 31,
+                |record| record.detail ^= 1,
+                |record| record.tid ^= 1,
+                |record| record.dur_high ^= 1,
+                |record| record.child_high ^= 1,
+                |record| record.kind ^= 1,
+                |record| record.flags ^= 1 << 7,
             ],
         );
     }

@@ -1,4 +1,4 @@
-//! The crate's only unsafe code: memory that is shared with the BPF programs.
+//! The crate's only unsafe code: memory shared with the BPF programs.
 #![expect(unsafe_code, reason = "maps are shared with the kernel through mmap")]
 
 use std::num::NonZeroUsize;
@@ -20,28 +20,28 @@ pub(crate) fn own_nice() -> i32 {
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-/// Asks for a nice value of the calling thread, if that is allowed.
+/// Sets the nice value of the calling thread. Returns whether that was allowed.
 pub(crate) fn set_own_nice(nice: i32) -> bool {
     // SAFETY: the call takes and returns numbers; 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
-/// Gives back what this process has freed. By itself the C library keeps that, and holds more and more of it the larger the
-/// blocks were that were freed before.
+/// Returns freed memory to the kernel. The C library keeps it otherwise, and the more of it the
+/// larger the freed blocks were.
 pub(crate) fn give_back_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: the call takes a number, the bytes that may stay at the end, and touches nothing that is in use.
+    // SAFETY: the call takes a number, the bytes to keep at the top, and touches no memory in use.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Asks for the highest real-time priority for the calling thread, if that is allowed.
+/// Sets the highest real-time priority for the calling thread. Returns whether that was allowed.
 ///
 /// The system call is made directly, because musl's `sched_setscheduler` always fails.
 pub(crate) fn set_own_real_time() -> bool {
     const CALLING_THREAD: libc::pid_t = 0;
-    // The kernel's `struct sched_param` is this number.
+    // The kernel's `struct sched_param` consists of this number.
     let highest: libc::c_int = 99;
     // SAFETY: the kernel reads one number, which outlives the call.
     let result = unsafe {
@@ -55,14 +55,14 @@ pub(crate) fn set_own_real_time() -> bool {
     result == 0
 }
 
-/// Types that may be copied out of memory which the kernel writes at any time.
+/// Types that may be copied from memory that the kernel can write at any time.
 ///
 /// # Safety
 /// Every bit pattern must be a value of the type: integers and arrays of them, `repr(C)`, without
 /// padding.
 pub(crate) unsafe trait Shared: Copy {}
 
-// SAFETY: `repr(C)`, integers only, no padding (`cargo xtask bpf` refuses it).
+// SAFETY: `repr(C)`, only integers, no padding (`cargo xtask bpf` rejects padding).
 unsafe impl Shared for SpanRecord {}
 // SAFETY: as above.
 unsafe impl Shared for SumRecord {}
@@ -79,32 +79,33 @@ unsafe impl Shared for RingEntry {}
 // SAFETY: as above.
 unsafe impl Shared for ThreadName {}
 
-// SAFETY: `repr(C)`, integers only, no padding (`cargo xtask bpf` refuses it).
+// SAFETY: `repr(C)`, only integers, no padding (`cargo xtask bpf` rejects padding).
 unsafe impl aya::Pod for FollowedThread {}
 // SAFETY: as above.
 unsafe impl aya::Pod for ThrottledWait {}
 
-/// The trigger that these bytes are; `None` where they are too few.
+/// Parses a trigger record; `None` if there are too few bytes.
 pub(crate) fn trigger_record(bytes: &[u8]) -> Option<TriggerRecord> {
     if bytes.len() < size_of::<TriggerRecord>() {
         return None;
     }
-    // SAFETY: so many bytes are there, and any bits are a `TriggerRecord`: integers only, no padding.
+    // SAFETY: there are enough bytes, and any bits are a `TriggerRecord`: only integers, no
+    // padding.
     Some(unsafe { bytes.as_ptr().cast::<TriggerRecord>().read_unaligned() })
 }
 
-/// An array map of the kernel's, mapped into this process.
+/// An array map of the kernel, mapped into this process.
 pub(crate) struct SharedArray<T: Shared> {
     base: NonNull<T>,
     len: usize,
     bytes: NonZeroUsize,
 }
 
-// SAFETY: the memory belongs to no thread; every access is a volatile or atomic one.
+// SAFETY: the memory belongs to no thread; every access is volatile or atomic.
 unsafe impl<T: Shared> Send for SharedArray<T> {}
 
 impl<T: Shared> SharedArray<T> {
-    /// Maps `len` entries of the array map `map`, whose entries must be as large as `T`.
+    /// Maps `len` entries of the array map `map`, whose entries must have the size of `T`.
     pub(crate) fn map(map: impl AsFd, len: usize) -> nix::Result<Self> {
         let bytes = NonZeroUsize::new(len * size_of::<T>()).ok_or(nix::Error::EINVAL)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -123,7 +124,7 @@ impl<T: Shared> SharedArray<T> {
         unsafe { self.base.add(index) }
     }
 
-    /// A copy of entry `index`, which may be torn where the kernel is writing just then.
+    /// Copies entry `index`. The copy may be torn if the kernel is writing the entry.
     pub(crate) fn read(&self, index: usize) -> T {
         // SAFETY: the entry is mapped and aligned, and any bits are a `T` (see `Shared`).
         unsafe { self.entry(index).read_volatile() }
@@ -131,8 +132,8 @@ impl<T: Shared> SharedArray<T> {
 }
 
 impl SharedArray<TriggerPlan> {
-    /// Writes the plan. The programs may read it while it is half written: limits are words, and each
-    /// of them is an old or a new one.
+    /// Writes the plan. The programs may read it while it is half written. Each limit is one word,
+    /// so they see either its old or its new value.
     pub(crate) fn write(&self, plan: &TriggerPlan) {
         // SAFETY: the entry is mapped and aligned, and the kernel only reads it.
         unsafe { self.entry(0).write_volatile(*plan) }
@@ -140,7 +141,7 @@ impl SharedArray<TriggerPlan> {
 }
 
 impl SharedArray<SumRecord> {
-    /// How many intervals entry `index` holds.
+    /// Number of intervals in entry `index`.
     pub(crate) fn count(&self, index: usize) -> u64 {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -152,14 +153,14 @@ impl SharedArray<SumRecord> {
 
 impl<T: Shared> Drop for SharedArray<T> {
     fn drop(&mut self) {
-        // SAFETY: this mapping is ours alone and no reference into it outlives `self`.
+        // SAFETY: this mapping is ours alone, and no reference into it outlives `self`.
         let unmapped = unsafe { munmap(self.base.cast(), self.bytes.get()) };
         debug_assert_eq!(unmapped, Ok(()), "unmapping a map");
     }
 }
 
 impl SharedArray<SpanRecord> {
-    /// The record at `index` once it is written whole as number `seq`; `None` while it is not. `sealed`: see
+    /// The record at `index` if record number `seq` is completely written there. `sealed`: see
     /// [`seal`](crate::seal).
     pub(crate) fn take(&self, index: usize, seq: u32, sealed: bool) -> Option<SpanRecord> {
         if sealed {
@@ -176,7 +177,7 @@ impl SharedArray<SpanRecord> {
 }
 
 impl SharedArray<CpuState> {
-    /// Records that the programs on CPU `index` have claimed so far.
+    /// Number of records claimed so far by the programs on CPU `index`.
     pub(crate) fn head(&self, index: usize) -> u64 {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -187,7 +188,8 @@ impl SharedArray<CpuState> {
 }
 
 impl SharedArray<SumRecord> {
-    /// How many intervals entry `index` has, and their own time: much less to read than all of it.
+    /// Number of intervals in entry `index`, and their own time. Much cheaper than reading the
+    /// entry.
     pub(crate) fn sum(&self, index: usize) -> (u64, i64) {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
@@ -196,30 +198,31 @@ impl SharedArray<SumRecord> {
         let time = unsafe { &raw mut (*entry).self_ns };
         // SAFETY: the field is aligned for a u64, and the kernel writes it with one instruction.
         let count = unsafe { AtomicU64::from_ptr(count) }.load(Ordering::Acquire);
-        // SAFETY: as above, of an i64.
+        // SAFETY: as above, for an i64.
         let time = unsafe { AtomicI64::from_ptr(time) }.load(Ordering::Acquire);
         (count, time)
     }
 
-    /// Gives entry `index` back to the programs, which may take it for any source from then on. To be
-    /// called only where none adds to it any more: what is added meanwhile is lost or misnamed.
+    /// Frees entry `index`, which the programs may then take for any source. Call it only if
+    /// nothing adds to the entry any more: anything added at the same time is lost or misnamed.
     pub(crate) fn free(&self, index: usize) {
         let key = self.entry(index).as_ptr().cast::<u64>();
-        // SAFETY: an entry is `WORDS` words, of which the first is its key (`record.rs` asserts it).
+        // SAFETY: an entry is `WORDS` words, and the first is its key (asserted in `record.rs`).
         let others = unsafe { key.add(1) };
-        // SAFETY: these words are mapped and aligned, all bits 0 are numbers, and nobody else writes them.
+        // SAFETY: these words are mapped and aligned, zero is a valid value, and nothing else
+        // writes them.
         unsafe { others.write_bytes(0, Self::WORDS - 1) };
         // SAFETY: the key is aligned for a u64; the programs take the entry once they see 0.
         unsafe { AtomicU64::from_ptr(key) }.store(0, Ordering::Release);
     }
 
-    /// Words of an entry.
+    /// Number of words in an entry.
     const WORDS: usize = size_of::<SumRecord>() / size_of::<u64>();
 }
 
 impl SharedArray<RingEntry> {
-    /// The entry at `index` once it is written whole in this round of the ring; `None` while it is not. `sealed`:
-    /// as above; nothing is mixed into the entry's seal any more.
+    /// The entry at `index` if it is completely written in this round of the ring. `sealed`: as
+    /// above. The returned entry's seal no longer has anything mixed into it.
     pub(crate) fn take(&self, index: usize, round: u16, sealed: bool) -> Option<RingEntry> {
         let is_round = |seal: u32| seal >> 16 == u32::from(round);
         if sealed {
@@ -239,8 +242,8 @@ impl SharedArray<RingEntry> {
 }
 
 impl SharedArray<ThreadName> {
-    /// Who thread `tid` is, where the entry at `index` says that.
-    pub(crate) fn of(&self, index: usize, tid: u32) -> Option<ThreadName> {
+    /// Name and process of thread `tid`, if the entry at `index` holds them.
+    pub(crate) fn find(&self, index: usize, tid: u32) -> Option<ThreadName> {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.
         let field = unsafe { &raw mut (*entry).tid };
@@ -265,7 +268,7 @@ impl SharedArray<CpuControl> {
         unsafe { AtomicU64::from_ptr(field) }.store(tail, Ordering::Release);
     }
 
-    /// Has the programs on CPU `index` do what [`run`] says, or nothing.
+    /// Sets what the programs on CPU `index` do: a set of [`run`], or 0 for nothing.
     pub(crate) fn set_running(&self, index: usize, running: u64) {
         let known = run::RECORD | run::FOLLOW | run::SECOND;
         debug_assert_eq!(running & !known, 0, "unknown bits");
@@ -276,7 +279,7 @@ impl SharedArray<CpuControl> {
         unsafe { AtomicU64::from_ptr(field) }.store(running, Ordering::Release);
     }
 
-    /// Begins recording on CPU `index` at the time `since`, in ns.
+    /// Starts recording on CPU `index` at the time `since`, in ns.
     pub(crate) fn set_since(&self, index: usize, since: u64) {
         let entry = self.entry(index).as_ptr();
         // SAFETY: the field lies within a mapped entry.

@@ -1,4 +1,4 @@
-//! The tracer at work: the programs in the kernel, and reading what they hand out.
+//! Runs the tracer: manages the BPF programs and reads the records they write.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,17 +26,19 @@ use crate::record::{
 };
 use crate::sys::{self, Shared, SharedArray};
 
-/// From the decision to begin or to stop until that is, on all CPUs at once: time enough to tell each.
+/// Delay between choosing a start or stop time and reaching it. All CPUs must learn the time before
+/// it comes, so that they start or stop together.
 pub(crate) const AHEAD: Nanos = Nanos::from_millis(1);
 
-/// By so much the rows of one CPU may be handed out before those of another, however late whoever drains comes.
+/// Rows of one CPU can be emitted at most this much before older rows of another, however late the
+/// reader runs.
 const MERGED: Nanos = Nanos::from_millis(50);
 
-/// The prefix of the names of the tool's probes' threads.
+/// Name prefix of ticktax's probe threads.
 pub const PROBE_PREFIX: &str = "ttx-";
 
-/// The programs in the kernel, watching. They leave it when this is dropped, or when the process
-/// dies: nothing is pinned.
+/// The loaded BPF programs and their buffers. The kernel unloads the programs when this is dropped
+/// or the process dies, because nothing is pinned.
 pub struct Tracer {
     // Field order is drop order: no mapping outlives the programs that write it.
     pub(crate) programs: Ebpf,
@@ -46,32 +48,32 @@ pub struct Tracer {
     pub(crate) thread_names: SharedArray<ThreadName>,
     pub(crate) sums: SharedArray<SumRecord>,
     pub(crate) rests: SharedArray<SumRecord>,
-    /// What the flight recorder's rules are about, where they count it.
+    /// Histograms of the delays seen by the flight recorder's counting rules.
     pub(crate) rule_lengths: SharedArray<RuleHistogram>,
     pub(crate) states: SharedArray<CpuState>,
     pub(crate) controls: SharedArray<CpuControl>,
     pub(crate) sizes: Sizes,
-    /// Whether all words of a record are mixed into its mark.
+    /// Whether a record's mark is a mix of all its words.
     pub(crate) sealed: bool,
     pub(crate) decoder: Decoder,
     pub(crate) first_states: FirstStates,
     pub(crate) tails: Vec<u64>,
-    /// Of the flight recorder.
+    /// State of the flight recorder's tables of sums.
     pub(crate) tables: Tables,
-    /// The sums, and behind them the rests, as they were handed out last.
+    /// The sums, followed by the rests, as last emitted.
     pub(crate) window: Vec<Option<SumRecord>>,
-    /// Which of the sums had grown when they were handed out last.
+    /// Which entries of `window` had grown when they were last emitted.
     pub(crate) grew: Vec<bool>,
-    /// Where [`Tracer::recycle`] goes on.
+    /// Where [`Tracer::recycle`] continues.
     pub(crate) recycled: usize,
     pub(crate) window_begin: Nanos,
-    /// When recording began.
+    /// When recording started.
     pub(crate) since: Nanos,
-    /// Until when all that was recorded has been handed out.
+    /// All records up to this time have been emitted.
     drained: Nanos,
-    /// When recording ends, or ended, where that is decided.
+    /// When recording ends or ended, once that is decided.
     pub(crate) until: Option<Nanos>,
-    /// How often sums are handed out.
+    /// Interval at which sums are emitted.
     window_length: Nanos,
     is_before_5_12: bool,
     attached: Vec<Hook>,
@@ -80,15 +82,16 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Loads the programs and attaches them; nothing is recorded before [`Tracer::start`].
+    /// Loads and attaches the programs. Nothing is recorded before [`Tracer::start`].
     ///
-    /// `possible` is the number of CPUs that the machine may ever have, plugged in or not:
+    /// `possible` is the number of CPUs that the machine can ever have, including those not plugged
+    /// in: `ticktax_host::Proc::room_for_cpus`.
     /// `ticktax_host::Proc::room_for_cpus`.
     ///
     /// # Errors
-    /// When the kernel, the caller's rights or the machine's memory do not allow it.
+    /// If the kernel, the caller's rights or the available memory do not allow it.
     pub fn load(settings: &TraceSettings, possible: usize) -> Result<Self, TraceError> {
-        let sizes = Sizes::of(settings, possible);
+        let sizes = Sizes::new(settings, possible);
         let Loaded {
             mut programs,
             is_before_5_12,
@@ -97,7 +100,7 @@ impl Tracer {
             every_entry_watched,
         } = load(settings, sizes)?;
         let names = Names::read(Path::new("/proc"), Path::new("/sys"));
-        // The kernel's description of its types has some tens of MiB while it is read.
+        // Reading the kernel's BTF takes some tens of MiB.
         sys::give_back_memory();
         if !names.knows_functions() {
             limitations.push(Limitation::FunctionNamesHidden);
@@ -106,7 +109,7 @@ impl Tracer {
             sizes.all_sum_entries() as usize,
             sizes.rest_entries() as usize,
         );
-        // The flight recorder empties one table while the other is filled.
+        // The flight recorder empties one table while it fills the other.
         let windowed = if sizes.summing && !sizes.flight {
             sums + rests
         } else {
@@ -148,34 +151,35 @@ impl Tracer {
         self.is_before_5_12
     }
 
-    /// The hooks that watch.
+    /// The attached hooks.
     pub fn attached(&self) -> &[Hook] {
         &self.attached
     }
 
-    /// What cannot be seen on this kernel.
+    /// Blind spots on this kernel.
     pub fn limitations(&self) -> &[Limitation] {
         &self.limitations
     }
 
-    /// Whether every way into the kernel is watched.
+    /// Whether every path into the kernel is watched.
     pub fn every_entry_watched(&self) -> bool {
         self.every_entry_watched
     }
 
-    /// The memory of the buffers that the kernel and this process share, in bytes.
+    /// Size of the buffers shared with the kernel, in bytes.
     pub fn buffer_bytes(&self) -> u64 {
         self.sizes.bytes()
     }
 
-    /// Context switches that were reported so far, on all CPUs, those after the end of recording included.
+    /// Number of context switches reported so far, on all CPUs, including those after the end of
+    /// recording.
     pub fn switches(&self) -> u64 {
         let cpus = 0..self.sizes.cpus;
         cpus.map(|cpu| self.states.read(cpu).switches).sum()
     }
 
-    /// Runs of the programs that the kernel skipped so far, because the program was running on that
-    /// CPU already; `None` where it does not say (before 5.12).
+    /// Number of program runs that the kernel has skipped so far, because the program was already
+    /// running on that CPU. `None` if the kernel does not count them (before 5.12).
     pub fn programs_skipped(&self) -> Option<u64> {
         let programs = self.programs.programs();
         let skipped = programs.filter_map(|(_, program)| {
@@ -186,9 +190,9 @@ impl Tracer {
         skipped.fold(None, |sum, skipped| Some(sum.unwrap_or(0) + skipped))
     }
 
-    /// Opens the books of the CPUs in `watched`, at one moment that has come when this returns: from then on the
-    /// programs record there. Returns those of `online` whose books open later, at their first switch, because
-    /// nothing could make them switch now.
+    /// Starts accounting on the CPUs in `watched`, at one moment that has passed when this returns.
+    /// Returns the CPUs of `online` that start later, at their first switch, because they could not
+    /// be made to switch now.
     pub fn start(&mut self, watched: &CpuList, online: &CpuList) -> CpuList {
         let cpus = watched.iter().map(Cpu::index);
         let cpus: Vec<usize> = cpus.filter(|&cpu| cpu < self.sizes.cpus).collect();
@@ -209,7 +213,7 @@ impl Tracer {
         late
     }
 
-    /// When the last of the books of these CPUs were opened; `None` where none are open.
+    /// When the last of these CPUs started its accounting; `None` if none has.
     pub fn opened(&self, cpus: &CpuList) -> Option<Nanos> {
         let cpus = cpus
             .iter()
@@ -217,7 +221,7 @@ impl Tracer {
             .filter(|&cpu| cpu < self.sizes.cpus);
         let opened = cpus.map(|cpu| self.states.read(cpu).opened);
         let last = opened.filter(|&opened| opened > 0).max()?;
-        // Where nothing has happened since, they open with what happens next.
+        // A CPU without an event since then starts at its next one.
         Some(if last == OPENING as u64 {
             self.since
         } else {
@@ -225,9 +229,9 @@ impl Tracer {
         })
     }
 
-    /// Ends recording on all CPUs at `time`, on `CLOCK_MONOTONIC`, however late [`Tracer::close`] is called. What
-    /// happens from then on is in no row, and what is going on then ends at that time. Switches are still
-    /// counted ([`Tracer::switches`]).
+    /// Ends recording on all CPUs at `time`, on `CLOCK_MONOTONIC`, however late [`Tracer::close`]
+    /// is called. Later events produce no rows, and open intervals end at `time`. Switches are
+    /// still counted ([`Tracer::switches`]).
     pub fn end_at(&mut self, time: Nanos) {
         self.until = Some(time);
         for cpu in 0..self.sizes.cpus {
@@ -235,14 +239,14 @@ impl Tracer {
         }
     }
 
-    /// For tests: has the programs miss everything on `cpu` until [`Tracer::resume`], as a kernel
-    /// does that does not report its switches.
+    /// For tests: makes the programs ignore everything on `cpu` until [`Tracer::resume`], like a
+    /// kernel that does not report its switches.
     #[doc(hidden)]
     pub fn pause(&mut self, cpu: Cpu) {
         self.controls.set_running(cpu.index(), 0);
     }
 
-    /// For tests: goes on after [`Tracer::pause`].
+    /// For tests: ends [`Tracer::pause`].
     #[doc(hidden)]
     pub fn resume(&mut self, cpu: Cpu) {
         let follow = u64::from(self.sizes.following) * run::FOLLOW;
@@ -254,17 +258,19 @@ impl Tracer {
         sys::own_nice()
     }
 
-    /// Gives the calling thread this nice value, -20 to 19: where programs are many, whoever drains would
-    /// come round too late, and events would be lost. Threads and processes that it starts from now on
-    /// inherit that. Returns whether it is allowed.
+    /// Sets the nice value of the calling thread, -20 to 19. On a busy machine a reader at nice 0
+    /// would run too late and lose events. Threads and processes started later inherit the value.
+    /// Returns whether it was allowed.
     pub fn set_own_nice(nice: i32) -> bool {
         sys::set_own_nice(nice)
     }
 
-    /// Passes every record that is ready to `sink`, in the order in which each CPU's ended, those of different
-    /// CPUs merged to within 50 ms. When summing, these are the long ones, and once in [`TraceSettings::window`] the sums of what was added
-    /// since, as the window that ends `now`. The flight recorder has other ways: [`Tracer::capture`] and
-    /// [`Tracer::take_sums`]; nothing comes from it here.
+    /// Passes every finished record to `sink`, in the order in which records ended on each CPU.
+    /// Records of different CPUs are merged to within 50 ms.
+    ///
+    /// When summing, only long intervals have records. The sums of everything else follow once per
+    /// [`TraceSettings::window`], for the window that ends `now`. The flight recorder does not use
+    /// this method: see [`Tracer::capture`] and [`Tracer::take_sums`].
     pub fn drain(
         &mut self,
         now: Nanos,
@@ -277,8 +283,8 @@ impl Tracer {
         }
     }
 
-    /// Passes on what ended until `now`. Whoever drains may come seconds late, and would find seconds of one
-    /// CPU before those of the next: so it is done by turns.
+    /// Emits the records that ended before `now`, a slice of every CPU at a time. A reader that
+    /// runs seconds late would otherwise emit seconds of one CPU before those of the next.
     pub(crate) fn drain_rings(
         &mut self,
         now: Nanos,
@@ -294,7 +300,7 @@ impl Tracer {
         }
     }
 
-    /// Passes on what ended `until` then on `cpu`.
+    /// Emits the records of `cpu` that ended by `until`.
     pub(crate) fn drain_ring(
         &mut self,
         cpu: usize,
@@ -308,8 +314,8 @@ impl Tracer {
         let len = self.sizes.ring_len();
         let first = self.tails[cpu];
         let mut tail = first;
-        // At most a ringful: a CPU that writes faster than this reads must not keep the others,
-        // or the end, waiting.
+        // Read at most one ring's length, because a CPU that writes faster than this reads must not
+        // delay the other CPUs or the end.
         while tail - first < len as u64 {
             #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
             let (place, seq) = (tail as usize & (len - 1), (tail as u32).wrapping_add(1));
@@ -322,7 +328,8 @@ impl Tracer {
                 sink(sources, &row);
             }
             tail += 1;
-            // Room is given back in quarters, so that the writer's line is not pulled to and fro.
+            // Free space in quarters of the ring, so that the writer's cache line is not bounced on
+            // each record.
             if tail & (len as u64 / 4 - 1) == 0 {
                 self.controls.set_tail(cpu, tail);
             }
@@ -339,7 +346,7 @@ impl Tracer {
         sources: &mut SourceTable,
         sink: &mut dyn FnMut(&SourceTable, &Row),
     ) {
-        // Whoever drains may come after the end.
+        // The reader may run after the end of recording.
         let now = self.until.map_or(now, |until| now.min(until));
         let now = now.max(self.window_begin);
         let window = (self.window_begin, now);
@@ -350,8 +357,8 @@ impl Tracer {
                 None => (&self.sums, index),
                 Some(rest) => (&self.rests, rest),
             };
-            // Most entries are free, or of threads that did not run. The kernel counts before it adds the
-            // time, so what was read in between is known by its time.
+            // Most entries are free or belong to threads that did not run. The kernel increments
+            // the count before it adds the time, so compare both to catch a read in between.
             let read = before.as_ref();
             *grew = table.sum(index) != read.map_or((0, 0), |sum| (sum.count, sum.self_ns));
             if !*grew {
@@ -367,7 +374,7 @@ impl Tracer {
     }
 }
 
-/// When a span ended; an edge is a moment.
+/// When a span ended. An edge has no length.
 fn end_of(record: &SpanRecord) -> u64 {
     if record.flags & EDGES == 0 {
         record.start.saturating_add(record.dur)
@@ -376,7 +383,7 @@ fn end_of(record: &SpanRecord) -> u64 {
     }
 }
 
-/// The count in the description of a program's descriptor under `/proc/self/fdinfo`.
+/// The count of skipped runs in a program's `/proc/self/fdinfo` file.
 fn skipped_in(text: &str) -> Option<u64> {
     let mut lines = text.lines();
     let count = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;
@@ -414,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_runs_are_read_from_the_programs_descriptor() {
+    fn skipped_runs_are_read_from_the_fdinfo_file() {
         let text = "prog_type:\t26\nrun_cnt:\t0\nrecursion_misses:\t3\n";
         assert_eq!(skipped_in(text), Some(3));
         assert_eq!(skipped_in("prog_type:\t26\n"), None);

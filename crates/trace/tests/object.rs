@@ -1,5 +1,6 @@
-//! Holds the list of programs, and what the records borrow from the model, against the compiled
-//! objects, and the object for old kernels against what they have.
+//! Compares the list of programs, and constants that the records share with the model, with the
+//! compiled objects. Also checks that the object for old kernels uses only what those kernels
+//! support.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +17,12 @@ fn parsed(object: &'static [u8]) -> object::File<'static> {
 }
 
 #[test]
-fn histograms_are_the_models() {
+fn histograms_have_the_models_buckets() {
     assert_eq!(HISTOGRAM_BUCKETS, Histogram::BUCKETS);
 }
 
-/// The programs in the object by name, with the section that says what each is attached to.
-/// Functions in `.text` are no programs but called by them.
+/// The programs in the object by name, with the section that says where each is attached. Functions
+/// in `.text` are not programs but are called by them.
 fn programs(object: &'static [u8]) -> BTreeMap<String, String> {
     let object = parsed(object);
     object
@@ -40,7 +41,7 @@ fn programs(object: &'static [u8]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn hooks_are_the_programs_of_both_objects() {
+fn hooks_list_the_programs_of_both_objects() {
     let hooks: BTreeMap<String, String> = HOOKS
         .iter()
         .flat_map(|hook| hook.programs)
@@ -67,7 +68,7 @@ fn hooks_are_the_programs_of_both_objects() {
 }
 
 #[test]
-fn no_program_is_hooked_twice() {
+fn no_program_is_listed_twice() {
     let mut seen = BTreeSet::new();
     let twice: Vec<&str> = HOOKS
         .iter()
@@ -78,7 +79,8 @@ fn no_program_is_hooked_twice() {
     assert!(twice.is_empty(), "in HOOKS more than once: {twice:?}");
 }
 
-/// An instruction of BPF, as far as it is looked at: Linux, Documentation/bpf/standardization/instruction-set.rst.
+/// The checked parts of a BPF instruction: Linux,
+/// Documentation/bpf/standardization/instruction-set.rst.
 struct Instruction {
     code: u8,
     source: u8,
@@ -102,24 +104,27 @@ fn instructions(object: &'static [u8]) -> Vec<Instruction> {
 }
 
 #[test]
-fn old_kernels_have_what_their_object_is_made_of() {
-    /// An atomic operation on 32 or 64 bits; the immediate says which, 0 for the addition without a result.
+fn old_kernels_support_all_instructions_of_their_object() {
+    /// Opcodes of atomic operations on 32 or 64 bits. The immediate selects the operation; 0 is
+    /// addition without a result.
     const ATOMIC: [u8; 2] = [0xc3, 0xdb];
     const CALL: u8 = 0x85;
-    /// The last function that BPF has in Linux 5.10, `bpf_redirect_peer`.
+    /// The highest helper number in Linux 5.10, `bpf_redirect_peer`.
     const LAST_HELPER: i32 = 155;
 
-    let lacking = |object| {
-        let is_lacking = |it: &Instruction| {
-            ATOMIC.contains(&it.code) && it.immediate != 0
-                || it.code == CALL && it.source == 0 && it.immediate > LAST_HELPER
+    let unsupported = |object| {
+        let is_unsupported = |instruction: &Instruction| {
+            ATOMIC.contains(&instruction.code) && instruction.immediate != 0
+                || instruction.code == CALL
+                    && instruction.source == 0
+                    && instruction.immediate > LAST_HELPER
         };
         instructions(object)
             .iter()
-            .filter(|it| is_lacking(it))
+            .filter(|instruction| is_unsupported(instruction))
             .count()
     };
-    assert_eq!(lacking(BEFORE_5_12), 0);
-    // That such are found at all.
-    assert!(lacking(OBJECT) > 10);
+    assert_eq!(unsupported(BEFORE_5_12), 0);
+    // The check itself works.
+    assert!(unsupported(OBJECT) > 10);
 }

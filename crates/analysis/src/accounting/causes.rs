@@ -1,4 +1,4 @@
-//! Why a CPU's columns are not what was traced.
+//! Causes of the difference between a CPU's columns and its traced time.
 
 use std::cmp::Reverse;
 
@@ -7,14 +7,14 @@ use ticktax_model::accounting::{Bias, BiasKind, CpuCheck};
 
 use super::check::{Case, Samples};
 
-/// Standard deviations from which a program is said to depend on the tick.
+/// A program depends on the tick if its samples deviate by at least this many standard deviations.
 const SIGNIFICANT: f64 = 5.0;
-/// By so much the columns, each in steps of 10 ms, may be off.
+/// Possible error of the columns. Each has a resolution of 10 ms.
 const COLUMNS_STEP: Nanos = Nanos::from_millis(20);
-/// The least share of a CPU's time that is worth naming.
+/// Smallest share of a CPU's time that is reported.
 const WORTH_NAMING: f64 = 0.001;
 
-/// Why `cpu` differs, on which `entry_exit` was getting into and out of the kernel.
+/// Causes of the difference on `cpu`. `entry_exit` is its kernel entry and exit time.
 pub(super) fn causes(
     case: &Case<'_>,
     cpu: &CpuCheck,
@@ -61,7 +61,7 @@ fn plain(kind: BiasKind, time: Nanos, ran: Nanos, sampled: Nanos) -> Bias {
     }
 }
 
-/// What sampling makes of all that ran, ticks that did not come left aside.
+/// Net effect of sampling on all busy time, apart from lost ticks.
 fn sampling(samples: &Samples<'_>) -> Bias {
     let busy = samples.cpu.busy();
     let found = samples.charged(busy.found(samples.by));
@@ -94,9 +94,9 @@ fn phases(case: &Case<'_>, samples: &Samples<'_>) -> Vec<Bias> {
     phases
 }
 
-/// Ticks that were due while a task ran, and did not come, as far as the columns are short of them: where they are
-/// not, the kernel charged them and reported no interrupt. One that is so late that somebody else is on the CPU when
-/// it comes looks like a lost one.
+/// Ticks that were due while a task ran and did not come, as far as the columns fall short. If the
+/// columns do not fall short, the kernel charged the tick without reporting an interrupt. A tick so
+/// late that another task has been switched to looks like a lost one.
 fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
     let lost = samples.charged(samples.cpu.busy().lost(samples.by));
     let time = if lost <= uncounted + COLUMNS_STEP {
@@ -104,26 +104,28 @@ fn lost(samples: &Samples<'_>, uncounted: Nanos) -> Option<Bias> {
     } else {
         uncounted
     };
-    let told = lost > Nanos::ZERO && time >= lost.min(COLUMNS_STEP);
-    told.then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
+    let is_reported = lost > Nanos::ZERO && time >= lost.min(COLUMNS_STEP);
+    is_reported.then(|| plain(BiasKind::TicksLost, -time, time, Nanos::ZERO))
 }
 
-/// Interrupts, where the kernel does not measure them.
+/// Interrupt time, if the kernel does not measure it.
 fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias> {
     let ran = cpu.interrupts?;
     if case.counting.interrupts_measured? {
         return None;
     }
     let shown = cpu.columns.irq + cpu.columns.softirq;
-    // What interrupted a program is in its time. What interrupted idling or a probe is in no busy
-    // column, but for what ticks found of it: softirqs, wherever they ran.
+    // Time of interrupts within a program is part of the program's time. Time of interrupts within
+    // idle time or a probe is in no busy column, except the part that ticks sampled: softirqs,
+    // wherever they ran.
     let samples = case.check.on(cpu.cpu);
     let samples = samples.filter(|_| case.check.has_spans(case.header));
     let missing = samples.map_or(Nanos::ZERO, |samples| {
         let (idle, probe) = (samples.idle(), samples.probe());
         (idle.on_cpu - idle.ran) + (probe.on_cpu - probe.ran)
     });
-    // So is getting into and out of the kernel around them, which is taken out of the probe's time.
+    // Kernel entry and exit around them is missing too: the ledger takes it out of the probe's
+    // time.
     let missing = missing + entry_exit;
     let unseen = 1.0 - shown.share_of(ran).min(1.0);
     Some(plain(
@@ -134,8 +136,8 @@ fn interrupts(case: &Case<'_>, cpu: &CpuCheck, entry_exit: Nanos) -> Option<Bias
     ))
 }
 
-/// The hypervisor's time, where its clock says less than was seen, or more. What it took of somebody
-/// who was running is in that one's time by the books: the columns are short of it.
+/// Difference between the steal counter and the observed outside time. Time stolen from a running
+/// task is part of the task's traced time, so the columns fall short of it.
 fn stolen(cpu: &CpuCheck) -> Option<Bias> {
     let (outside, steal) = (cpu.outside?, cpu.columns.steal);
     let kind = if outside > steal {

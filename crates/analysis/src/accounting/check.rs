@@ -1,4 +1,4 @@
-//! Putting the two sides of each CPU beside each other.
+//! Compares counters and traced time for each CPU.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use super::samples::{By, CpuSamples};
 use super::{AccountingCheck, counting, program, sampled};
 use crate::ledger::Books;
 
-/// Programs that are listed, besides the one that is asked for.
+/// Number of programs listed, not counting the requested one.
 const LISTED: usize = 10;
 
-/// What is known beside the rows, for every part of the check.
+/// Inputs of the check besides the rows.
 pub(super) struct Case<'a> {
     pub(super) check: &'a AccountingCheck,
     pub(super) header: &'a Header,
     pub(super) counting: Counting,
-    /// The ticks' rows and their distance, where the samples can be taken again.
+    /// The kind of tick row and the tick period, if samples can be repeated.
     pub(super) samples: Option<(By, Nanos)>,
-    /// Programs' names, by process id.
+    /// Program names by process id.
     pub(super) names: BTreeMap<i32, String>,
 }
 
@@ -37,14 +37,14 @@ pub(super) struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// What columns make of so many ticks.
+    /// Time that the kernel charges for `count` ticks.
     pub(super) fn charged(&self, count: u64) -> Nanos {
         ticks(count, self.tick)
     }
 }
 
 impl Case<'_> {
-    /// The samples of the CPU of `books`, where they can be taken again and its columns are made so.
+    /// The samples of a CPU, if they can be repeated and its columns are sampled.
     fn samples(&self, books: &CpuBooks) -> Option<Samples<'_>> {
         let (by, tick) = self.samples?;
         let cpu = self.check.on(books.cpu)?;
@@ -96,8 +96,8 @@ pub(super) fn make(
     })
 }
 
-/// The last name of every program: as `/proc` has it at the end or, where it has gone by then, as its
-/// threads were last seen.
+/// The last known name of every program: from `/proc` at the end or, if the process had exited,
+/// from its threads' latest source.
 fn names(header: &Header, sources: &SourceTable) -> BTreeMap<i32, String> {
     let mut names = BTreeMap::new();
     for (_, source) in sources.iter() {
@@ -111,7 +111,7 @@ fn names(header: &Header, sources: &SourceTable) -> BTreeMap<i32, String> {
     names
 }
 
-/// Both sides of one CPU, but for the causes.
+/// Both sides of one CPU, without the causes.
 fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Option<CpuCheck> {
     let header = case.header;
     let times =
@@ -130,7 +130,7 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
         Some(books.of_all(Class::is_busy))
     } else {
         left.map(|left| {
-            // The witness may have begun a moment later than the books.
+            // The witness may have started slightly later than the accounts.
             let share = 1.0 - left.time.share_of(left.watched);
             books.elapsed.times(share)
         })
@@ -156,11 +156,11 @@ fn cpu(case: &Case<'_>, books: &CpuBooks, samples: Option<Samples<'_>>) -> Optio
     })
 }
 
-/// What the columns hold of a spinning probe or a soaker, which are nice.
+/// Time in the columns that belongs to a spinning probe or a soaker. Both are niced.
 ///
-/// That is not the time that they got: a program that sleeps through every tick leaves all samples
-/// to them. Where it is not known which ticks found them, other nice programs have of the nice column
-/// what the probe's time leaves, but no more than their own times say that they can have.
+/// This differs from their actual time: if a program sleeps through every tick, all samples go to
+/// them. If it is unknown which ticks hit them, the rest of the nice column belongs to other niced
+/// programs. That share is limited by those programs' own times.
 fn of_probe(
     header: &Header,
     books: &CpuBooks,
@@ -184,8 +184,8 @@ fn of_probe(
     columns.nice - others.min(nice_programs(header))
 }
 
-/// The most that nice programs can have in the nice columns of all CPUs: their own times, and those of
-/// their children that have ended meanwhile.
+/// Upper limit for niced programs in the nice columns of all CPUs: their own time plus that of
+/// children that exited.
 fn nice_programs(header: &Header) -> Nanos {
     let all = |program: &ProgramTime| program.time + program.children;
     let nice = header.after.programs.iter();
@@ -197,7 +197,8 @@ fn nice_programs(header: &Header) -> Nanos {
     nice.map(grew).sum()
 }
 
-/// What a soaker or a spinning probe found to use. One that ended early, or on another CPU, does not count.
+/// Unused CPU time according to a soaker or a spinning probe. A witness that ended early, or on
+/// another CPU, does not count.
 fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
     let mut soakers = header.soakers.iter();
     if let Some(soaker) = soakers.find(|soaker| soaker.cpu == books.cpu) {
@@ -209,7 +210,8 @@ fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
     }
     let mut probes = header.probes.iter();
     let probe = probes.find(|p| p.cpu == books.cpu && p.probe == ProbeKind::Spin)?;
-    // By rows its time holds what it did before it measured, which on a busy CPU may be most of it.
+    // Rows include the probe's time before it started to measure. On a busy CPU that may be most of
+    // its time.
     let watched = match header.level {
         Level::Kernel => books.elapsed,
         Level::Proc => probe.end - probe.begin,
@@ -221,7 +223,7 @@ fn left(header: &Header, books: &CpuBooks) -> Option<Left> {
     })
 }
 
-/// The time of so many ticks.
+/// The time of `count` ticks.
 pub(super) fn ticks(count: u64, tick: Nanos) -> Nanos {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     Nanos(count.saturating_mul(tick.0))

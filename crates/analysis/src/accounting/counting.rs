@@ -1,10 +1,10 @@
-//! How a kernel counts, and when it does.
+//! How a kernel counts CPU time, and when its ticks are due.
 
 use ticktax_model::accounting::{Counting, Method};
 use ticktax_model::machine::Machine;
 use ticktax_model::{Cpu, CpuList, Nanos};
 
-/// How the machine's kernel counts, by its configuration.
+/// The accounting method, according to the kernel's configuration.
 pub fn counting(machine: &Machine) -> Counting {
     let known = !machine.accounting.is_empty();
     let hz = machine.hz_configured.filter(|&hz| hz > 0);
@@ -30,9 +30,10 @@ fn has(machine: &Machine, option: &str) -> bool {
     machine.accounting.iter().any(|name| name == option)
 }
 
-/// Whether the columns of `cpu` are sampled at its tick; `None` where the kernel's configuration is
-/// not known. `VIRT_CPU_ACCOUNTING_GEN` measures where context tracking is on, which is on
-/// `nohz_full` CPUs (`include/linux/vtime.h`, `vtime_accounting_enabled_cpu`), and samples elsewhere.
+/// Whether the columns of `cpu` are sampled at its tick; `None` if the kernel's configuration is
+/// unknown. `VIRT_CPU_ACCOUNTING_GEN` measures where context tracking is on, that is, on
+/// `nohz_full` CPUs (`include/linux/vtime.h`, `vtime_accounting_enabled_cpu`). It samples
+/// elsewhere.
 pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
     Some(match method(machine)? {
         Method::Sampled => true,
@@ -41,12 +42,12 @@ pub fn sampled(machine: &Machine, cpu: Cpu) -> Option<bool> {
     })
 }
 
-/// The CPUs whose tick stops while they are busy: by the kernel where it says so, else by its command
-/// line.
+/// CPUs whose tick stops while they are busy, from the kernel's sysfs file or, if that is missing,
+/// from the command line.
 fn nohz_full(machine: &Machine) -> CpuList {
     let in_force = machine.configured.file("sys/devices/system/cpu/nohz_full");
     let list = in_force.or_else(|| machine.parameter("nohz_full"));
-    // Where there are none, the file holds `(null)`.
+    // Without such CPUs the file contains `(null)`.
     list.and_then(|list| list.parse().ok()).unwrap_or_default()
 }
 
@@ -55,12 +56,14 @@ fn nohz_full(machine: &Machine) -> CpuList {
 pub(super) struct Grid(Option<Nanos>);
 
 impl Grid {
-    /// By which part of a tick's length one may be early: more is another grid.
+    /// A tick may be early by at most this fraction (1/`EARLY`) of the period. An earlier one
+    /// starts a new grid.
     const EARLY: i64 = 20;
-    /// Over how many ticks the grid follows a device that is slower than its nominal frequency.
+    /// Number of ticks over which the grid adapts to a device that is slower than its nominal
+    /// frequency.
     const FOLLOW: i64 = 64;
 
-    /// Takes note of a tick that came. It is late by the interrupt's delay, and never early.
+    /// Notes a tick. A tick may be late, by the interrupt's delay, but is never early.
     pub(super) fn tick(&mut self, at: Nanos, tick: Nanos) {
         let slack = tick.0 / Self::EARLY;
         let due = self.0.map(|due| {
@@ -75,7 +78,7 @@ impl Grid {
         });
     }
 
-    /// How many are due from `from` until just before `to`; none before the first has come.
+    /// Number of ticks due from `from` until just before `to`; 0 before the first tick was seen.
     pub(super) fn due(&self, from: Nanos, to: Nanos, tick: Nanos) -> u64 {
         let Some(due) = self.0 else { return 0 };
         let before = |time: Nanos| (time - due).0.saturating_sub(1).div_euclid(tick.0);
@@ -90,11 +93,11 @@ mod tests {
     const TICK: Nanos = Nanos::from_millis(4);
 
     #[test]
-    fn a_late_tick_moves_no_grid_and_a_lost_one_is_missed() {
+    fn a_late_tick_does_not_move_the_grid_and_a_lost_one_is_still_due() {
         let ms = Nanos::from_millis;
         let mut grid = Grid::default();
         assert_eq!(grid.due(ms(0), ms(100), TICK), 0);
-        // The first is late, the one at 12 ms too, and the one at 16 ms does not come.
+        // The first tick and the one due at 12 ms are late. The one due at 16 ms does not come.
         for at in [5, 8, 15, 20, 24] {
             grid.tick(ms(at), TICK);
         }

@@ -1,4 +1,4 @@
-//! Putting the two sides of each program beside each other.
+//! Compares counters and traced time for each program.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use super::check::{Case, ticks};
 use super::sampled;
 use super::samples::Charge;
 
-/// Both sides of each program, the longest first. A program is known by its process id: it may take
-/// other names, and what `/proc` says of it is of all of them.
+/// All programs, longest first. Programs are identified by process id, because a process can change
+/// its name and `/proc` gives one total for all its names.
 pub(super) fn programs(
     case: &Case<'_>,
     accounts: &[Account],
@@ -29,7 +29,7 @@ pub(super) fn programs(
             .filter(|account| account.class == Class::Program)
         {
             if let Some(pid) = account.pid {
-                let check = found.of(pid, &account.name);
+                let check = found.entry(pid, &account.name);
                 *check.ran.get_or_insert_default() += account.time;
             }
         }
@@ -50,15 +50,14 @@ pub(super) fn programs(
     programs
 }
 
-/// The programs so far.
 struct Found<'a> {
     names: &'a BTreeMap<i32, String>,
     programs: BTreeMap<i32, ProgramCheck>,
 }
 
 impl Found<'_> {
-    /// The one with that process id, which is called `name` where its last name is not known.
-    fn of(&mut self, pid: i32, name: &str) -> &mut ProgramCheck {
+    /// The entry of this process. `name` is used if its last name is unknown.
+    fn entry(&mut self, pid: i32, name: &str) -> &mut ProgramCheck {
         self.programs.entry(pid).or_insert_with(|| ProgramCheck {
             name: self.names.get(&pid).map_or(name, String::as_str).to_owned(),
             pid,
@@ -71,16 +70,16 @@ impl Found<'_> {
     }
 }
 
-/// What programs were charged, on all CPUs.
+/// Adds the charges of all programs over all CPUs.
 fn charges(case: &Case<'_>, found: &mut Found<'_>) {
-    // Those of CPUs that are sampled, by process id.
+    // Charges on sampled CPUs, by process id.
     let mut sampled_there: BTreeMap<i32, Charge> = BTreeMap::new();
     let mut any = false;
     for (number, cpu) in (0u32..).zip(&case.check.cpus) {
         let is_sampled = sampled(&case.header.machine, Cpu(number)) == Some(true);
         any |= is_sampled;
         for (pid, charge) in cpu.programs() {
-            *found.of(pid, "?").on_cpu.get_or_insert_default() += charge.on_cpu;
+            *found.entry(pid, "?").on_cpu.get_or_insert_default() += charge.on_cpu;
             if is_sampled {
                 sampled_there.entry(pid).or_default().add(charge);
             }
@@ -92,19 +91,19 @@ fn charges(case: &Case<'_>, found: &mut Found<'_>) {
     for check in found.programs.values_mut() {
         let charge = sampled_there.get(&check.pid).copied().unwrap_or_default();
         let on_cpu = check.on_cpu.unwrap_or_default();
-        // On the others it is shown as it was.
+        // Time on the other CPUs is shown exactly.
         check.sampled = Some(ticks(charge.found(by), tick) + (on_cpu - charge.on_cpu));
         check.deviations = Some(charge.deviations(by, tick));
     }
 }
 
-/// What `/proc/PID/stat` says of programs, but not of ticktax and the kernel.
+/// Adds the times from `/proc/PID/stat`, except those of ticktax and the kernel.
 fn shown(case: &Case<'_>, found: &mut Found<'_>) {
     for (&pid, after) in &case.header.after.programs {
         let before = case.header.before.programs.get(&pid);
         let time = after.time - before.map_or(Nanos::ZERO, |before| before.time);
         if !after.own_or_kernel {
-            found.of(pid, &after.name).shown = Some(time);
+            found.entry(pid, &after.name).shown = Some(time);
         }
     }
 }

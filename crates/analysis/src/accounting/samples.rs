@@ -1,4 +1,4 @@
-//! The kernel's samples, taken again: whom each tick found.
+//! The kernel's samples, repeated: the task that each tick interrupted.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,23 +8,24 @@ use ticktax_model::{Nanos, Span};
 use super::counting::Grid;
 use crate::timeline::{Interrupt, Onset, Part};
 
-/// Ticks that wait for the row that they were in: it comes when it has ended.
+/// Maximum number of ticks waiting for the row that they interrupted. That row arrives when it
+/// ends.
 const MAX_PENDING: usize = 1 << 14;
 
-/// Which rows are taken for ticks.
+/// The kind of row that is taken for a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// Those of the tick's timer function.
+    /// Rows of the tick's timer function.
     Function,
-    /// Those of the local timer's interrupt.
+    /// Rows of the local timer's interrupt.
     Interrupt,
 }
 
 impl By {
     const BOTH: [Self; 2] = [Self::Function, Self::Interrupt];
 
-    /// Which of them a row of `interrupt` is.
-    pub(super) fn of(interrupt: Interrupt) -> Option<Self> {
+    /// The kind that a row of `interrupt` is, if any.
+    pub(super) fn from_interrupt(interrupt: Interrupt) -> Option<Self> {
         match interrupt.part {
             Part::Tick => Some(Self::Function),
             Part::Frame if interrupt.is_local_timer() => Some(Self::Interrupt),
@@ -32,8 +33,8 @@ impl By {
         }
     }
 
-    /// Which of them can be taken on a kernel: where timers have high resolution the tick is one of
-    /// them, and its interrupt nothing special.
+    /// The kinds usable on a kernel. With high-resolution timers the tick is one timer among
+    /// others, so the local timer's interrupt does not identify it.
     pub(super) fn on(high_resolution: Option<bool>) -> &'static [Self] {
         if high_resolution == Some(false) {
             &Self::BOTH
@@ -43,29 +44,28 @@ impl By {
     }
 }
 
-/// Whom a tick may find.
+/// The task that a tick may hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     /// A program, by its process id.
     Program(i32),
-    /// A probe of ticktax.
     Probe,
-    /// None.
+    /// No task.
     Idle,
-    /// The kernel's own threads, and ticktax's other work.
+    /// Kernel threads and ticktax's other work.
     Other,
 }
 
-/// What a program was charged on one CPU.
+/// Charges to one program on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Charge {
-    /// Its own time.
+    /// Time without interrupts.
     pub(super) ran: Nanos,
-    /// Its time on the CPU, interrupts included.
+    /// Time including interrupts.
     pub(super) on_cpu: Nanos,
-    /// Times that it was on the CPU without leaving it.
+    /// Number of uninterrupted stays on the CPU.
     pub(super) bursts: u64,
-    /// Ticks that found it, by [`By`].
+    /// Ticks that hit it, by [`By`].
     found: [u64; 2],
     /// Ticks that were due while it was on the CPU, by [`By`].
     due: [u64; 2],
@@ -76,7 +76,7 @@ impl Charge {
         self.found[by as usize]
     }
 
-    /// Ticks that would have found it, had they come.
+    /// Ticks that would have hit it but did not come.
     pub(super) fn lost(&self, by: By) -> u64 {
         self.due[by as usize].saturating_sub(self.found[by as usize])
     }
@@ -91,7 +91,7 @@ impl Charge {
         }
     }
 
-    /// How many standard deviations the samples are, at least, from what chance makes of the time.
+    /// Lower bound on the number of standard deviations between samples and expectation.
     pub(super) fn deviations(&self, by: By, tick: Nanos) -> f64 {
         let expected = self.on_cpu.0 as f64 / tick.0 as f64;
         let variance = (self.bursts as f64 / 4.0).min(expected).max(1.0);
@@ -100,7 +100,7 @@ impl Charge {
     }
 }
 
-/// The ticks of one CPU, and whom they found.
+/// The ticks of one CPU, and the tasks they hit.
 #[derive(Debug, Default)]
 pub(super) struct CpuSamples {
     pending: [VecDeque<Nanos>; 2],
@@ -113,7 +113,6 @@ pub(super) struct CpuSamples {
 }
 
 impl CpuSamples {
-    /// Takes note of a tick.
     pub(super) fn tick(&mut self, by: By, at: Nanos) {
         self.ticks[by as usize] += 1;
         let pending = &mut self.pending[by as usize];
@@ -123,8 +122,8 @@ impl CpuSamples {
         pending.push_back(at);
     }
 
-    /// Takes a row that ticks of the kinds in `all`, which are `tick` apart, may have found; they
-    /// came before it.
+    /// Takes a row that earlier ticks may have hit. `all` lists the kinds of tick row, and `tick`
+    /// is their period.
     pub(super) fn base(
         &mut self,
         who: Who,
@@ -161,34 +160,32 @@ impl CpuSamples {
         }
     }
 
-    /// Forgets ticks whose row never came.
+    /// Forgets ticks whose row never arrived.
     pub(super) fn close(&mut self) {
         self.pending = Default::default();
     }
 
-    /// Ticks that came.
+    /// Number of ticks that came.
     pub(super) fn ticks(&self, by: By) -> u64 {
         self.ticks[by as usize]
     }
 
-    /// What programs were charged, by process id.
+    /// Charges of all programs, by process id.
     pub(super) fn programs(&self) -> impl Iterator<Item = (i32, &Charge)> {
         self.programs.iter().map(|(&pid, charge)| (pid, charge))
     }
 
-    /// What everybody was charged together, but for idling and the probe.
+    /// Charges of everything except idle time and the probe.
     pub(super) fn busy(&self) -> Charge {
         let mut busy = self.other;
         self.programs.values().for_each(|charge| busy.add(charge));
         busy
     }
 
-    /// What the probe was charged.
     pub(super) fn probe(&self) -> &Charge {
         &self.probe
     }
 
-    /// What idling was charged.
     pub(super) fn idle(&self) -> &Charge {
         &self.idle
     }
@@ -201,7 +198,7 @@ mod tests {
     use super::{By, CpuSamples, Onset, Who};
 
     #[test]
-    fn a_cpu_holds_what_ran_there_however_many_there_are() {
+    fn memory_depends_on_the_processes_of_a_cpu_and_not_on_source_ids() {
         let row = |source: u32| Span {
             cpu: Cpu(0),
             start: Nanos(source.into()),
@@ -211,7 +208,7 @@ mod tests {
         };
         let mut samples = CpuSamples::default();
         let (onset, by) = (Onset::default(), (None, &By::BOTH[..]));
-        // The last of very many threads, and many threads of one process.
+        // One thread with a very large source id, and many threads of one process.
         samples.base(Who::Program(3), &row(4_000_000_000), onset, by);
         for thread in 0..10_000 {
             samples.base(Who::Program(4), &row(thread), onset, by);

@@ -1,4 +1,4 @@
-//! Rows of a known truth, sampled by ticks that are in them.
+//! Rows with known times, sampled by ticks inside them.
 
 mod causes;
 mod programs;
@@ -18,7 +18,7 @@ const TICKS: i64 = 2_500;
 const HANDLER: i64 = 6_000;
 const PID: i32 = 42;
 
-/// One CPU's rows: a program's bursts, idling, and a tick every 4 ms.
+/// One CPU's rows: a program's bursts, idle time, and a tick every 4 ms.
 struct OneCpu {
     sources: SourceTable,
     rows: Vec<Row>,
@@ -29,7 +29,7 @@ struct OneCpu {
 }
 
 impl OneCpu {
-    /// With bursts `(begin, end)` in order of time, none of which touch.
+    /// Bursts are `(begin, end)` in order of time and must not touch.
     fn new(bursts: &[(i64, i64)]) -> Self {
         let mut sources = SourceTable::default();
         let mut kernel =
@@ -60,7 +60,7 @@ impl OneCpu {
         self.rows.push(row(0, start, dur, own, source));
     }
 
-    /// A row of the base and the ticks that begin in it, which lie in it wholly.
+    /// Adds a base row and the ticks that begin in it. The ticks lie entirely inside the row.
     fn base(&mut self, source: SourceId, from: i64, to: i64) {
         let (mut tick, mut nested) = ((from + TICK - 1) / TICK * TICK, 0);
         while tick < to {
@@ -73,20 +73,20 @@ impl OneCpu {
         self.span(source, from, to - from, to - from - nested);
     }
 
-    /// The same with a probe in place of idling.
+    /// Replaces idle time with a probe.
     fn with_probe(mut self) -> Self {
         self.occupy(thread(Owner::Probe, "ttx-spin/0", "ticktax", (7, 8)));
         self
     }
 
-    /// Puts a thread in place of idling.
+    /// Replaces idle time with a thread.
     fn occupy(&mut self, thread: Source) {
         let thread = self.sources.intern(thread);
         let idle = self.idle;
         self.rename(thread, |span| span.source == idle);
     }
 
-    /// Makes the spans that `which` picks those of `source`.
+    /// Assigns the spans that `which` selects to `source`.
     fn rename(&mut self, source: SourceId, mut which: impl FnMut(&Span) -> bool) {
         for row in &mut self.rows {
             if let Row::Span(span) = row
@@ -97,20 +97,20 @@ impl OneCpu {
         }
     }
 
-    /// The same without the ticks that `lost` names by number: the task on the CPU went on.
+    /// Removes the ticks whose numbers `lost` selects; the interrupted task keeps running.
     fn without_ticks(mut self, lost: impl Fn(i64) -> bool) -> Self {
         let nested = [self.timer, self.function];
-        let mut given_back = Nanos::ZERO;
+        let mut returned = Nanos::ZERO;
         self.rows.retain_mut(|row| {
             let Row::Span(span) = row else { return true };
             if nested.contains(&span.source) {
-                let gone = lost(span.start.0 / TICK);
-                if gone {
-                    given_back += span.self_time;
+                let is_lost = lost(span.start.0 / TICK);
+                if is_lost {
+                    returned += span.self_time;
                 }
-                return !gone;
+                return !is_lost;
             }
-            span.self_time += std::mem::take(&mut given_back);
+            span.self_time += std::mem::take(&mut returned);
             true
         });
         self
@@ -151,7 +151,7 @@ impl OneCpu {
     }
 }
 
-/// Bursts at one phase of each tick, in hundredths of it.
+/// Bursts at the same phase of each tick, in hundredths of the period.
 fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
     let at = |tick: i64, part: i64| tick * TICK + TICK / 100 * part;
     (0..TICKS - 1)
@@ -159,10 +159,10 @@ fn aligned(from: i64, to: i64) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// Bursts of `length` whose phases know nothing of the tick: `pause` apart on average (Knuth's MMIX
-/// constants).
+/// Bursts of `length` at phases independent of the tick, with an average pause of `pause` (Knuth's
+/// MMIX constants).
 fn scattered(length: i64, pause: i64, mut seed: u64) -> Vec<(i64, i64)> {
-    let mut dice = || {
+    let mut random = || {
         seed = seed
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
@@ -170,7 +170,7 @@ fn scattered(length: i64, pause: i64, mut seed: u64) -> Vec<(i64, i64)> {
     };
     let (mut bursts, mut at) = (Vec::new(), 0);
     loop {
-        at += 2 * HANDLER + dice() % (2 * pause);
+        at += 2 * HANDLER + random() % (2 * pause);
         if at + length >= TICK * TICKS {
             return bursts;
         }
@@ -185,7 +185,7 @@ fn phase(check: &AccountingStatement) -> Option<&Bias> {
 }
 
 #[test]
-fn who_runs_between_ticks_is_never_sampled() {
+fn a_program_that_runs_between_ticks_is_never_sampled() {
     let world = OneCpu::new(&aligned(20, 80));
     let check = world.check(&OneCpu::header());
     let program = &check.programs[0];
@@ -201,13 +201,13 @@ fn who_runs_between_ticks_is_never_sampled() {
 }
 
 #[test]
-fn who_runs_around_ticks_is_sampled_always() {
+fn a_program_that_runs_at_every_tick_gets_every_sample() {
     let world = OneCpu::new(&aligned(97, 103));
     let check = world.check(&OneCpu::header());
     let cause = phase(&check).unwrap();
     assert_eq!(cause.sampled, Nanos(TICK * (TICKS - 1)));
     assert!(cause.time > Nanos::ZERO);
-    // The ticks that came meanwhile are not its own time.
+    // Ticks during its bursts are not its own time.
     let program = &check.programs[0];
     assert_eq!(
         program.on_cpu.unwrap() - program.ran.unwrap(),
@@ -216,7 +216,7 @@ fn who_runs_around_ticks_is_sampled_always() {
 }
 
 #[test]
-fn samples_of_who_ignores_the_tick_are_right_on_average() {
+fn samples_of_bursts_independent_of_the_tick_are_right_on_average() {
     for (length, pause) in [
         (300_000, 5_000_000),
         (3_100_000, 4_000_000),
@@ -231,18 +231,18 @@ fn samples_of_who_ignores_the_tick_are_right_on_average() {
             sampled += check.programs[0].sampled.unwrap().0;
             truth += bursts.iter().map(|(begin, end)| end - begin).sum::<i64>();
         }
-        // Four standard deviations of a sum of some 40 000 bursts.
+        // Four standard deviations of the sum of about 40 000 bursts.
         let off = sampled as f64 / truth as f64 - 1.0;
         assert!(off.abs() < 0.08, "{length}: {sampled} of {truth}");
     }
 }
 
 #[test]
-fn the_ticks_interrupt_is_taken_where_its_function_has_no_name() {
+fn the_timer_interrupt_counts_as_tick_if_the_tick_function_has_no_name() {
     let mut world = OneCpu::new(&aligned(20, 80));
     let function = world.function;
     world.rows.retain(|row| row.source() != function);
-    // What the function had is the interrupt's then.
+    // The function's time becomes the interrupt's.
     for row in &mut world.rows {
         if let Row::Span(span) = row
             && span.source == world.timer
@@ -272,10 +272,10 @@ fn sums_have_no_samples() {
     };
     auditor.row(&world.sources, &Row::Sum(sum));
     let statement = auditor.finish(&header, &world.sources, 1);
-    let made = statement.accounting.unwrap();
-    assert_eq!(made.cpus[0].ticks, None);
+    let check = statement.accounting.unwrap();
+    assert_eq!(check.cpus[0].ticks, None);
     assert!(
-        made.cpus[0]
+        check.cpus[0]
             .causes
             .iter()
             .all(|c| c.kind != BiasKind::TickPhase)
@@ -293,28 +293,28 @@ fn without_counters_there_is_nothing_to_check() {
 }
 
 #[test]
-fn how_a_kernel_counts_is_in_its_configuration() {
-    let of = |options: &[&str]| {
+fn the_accounting_method_follows_from_the_kernel_configuration() {
+    let counting_with = |options: &[&str]| {
         counting(&Machine {
             accounting: options.iter().map(|&option| option.to_owned()).collect(),
             hz_configured: Some(1000),
             ..Machine::default()
         })
     };
-    let sampled = of(&["TICK_CPU_ACCOUNTING", "IRQ_TIME_ACCOUNTING"]);
+    let sampled = counting_with(&["TICK_CPU_ACCOUNTING", "IRQ_TIME_ACCOUNTING"]);
     assert_eq!(sampled.method, Some(Method::Sampled));
     assert_eq!(sampled.interrupts_measured, Some(true));
     assert_eq!(sampled.tick, Some(Nanos::from_millis(1)));
-    let full = of(&["VIRT_CPU_ACCOUNTING_GEN"]);
+    let full = counting_with(&["VIRT_CPU_ACCOUNTING_GEN"]);
     assert_eq!(full.method, Some(Method::MeasuredWithoutTick));
     assert_eq!(full.interrupts_measured, Some(false));
-    assert_eq!(of(&[]).method, None);
-    assert_eq!(of(&[]).interrupts_measured, None);
+    assert_eq!(counting_with(&[]).method, None);
+    assert_eq!(counting_with(&[]).interrupts_measured, None);
 }
 
 #[test]
-fn which_cpus_are_sampled_is_the_kernels_word_and_else_the_command_lines() {
-    let of = |option: &str, cmdline: &str, file: Option<&str>| {
+fn sampled_cpus_come_from_sysfs_or_else_from_the_command_line() {
+    let sampled_cpus = |option: &str, cmdline: &str, file: Option<&str>| {
         let mut machine = Machine {
             accounting: vec![option.to_owned()],
             cmdline: Some(cmdline.to_owned()),
@@ -328,12 +328,21 @@ fn which_cpus_are_sampled_is_the_kernels_word_and_else_the_command_lines() {
     };
     let (yes, no) = (Some(true), Some(false));
     let full = "VIRT_CPU_ACCOUNTING_GEN";
-    assert_eq!(of("TICK_CPU_ACCOUNTING", "nohz_full=2", None), [yes, yes]);
-    assert_eq!(of(full, "quiet", None), [yes, yes]);
-    assert_eq!(of(full, "quiet nohz_full=2-3", None), [yes, no]);
-    // Not built in, or refused.
-    assert_eq!(of(full, "nohz_full=2-3", Some(" (null)\n")), [yes, yes]);
-    assert_eq!(of(full, "", Some("2-3\n")), [yes, no]);
-    assert_eq!(of("VIRT_CPU_ACCOUNTING_NATIVE", "", None), [no, no]);
+    assert_eq!(
+        sampled_cpus("TICK_CPU_ACCOUNTING", "nohz_full=2", None),
+        [yes, yes]
+    );
+    assert_eq!(sampled_cpus(full, "quiet", None), [yes, yes]);
+    assert_eq!(sampled_cpus(full, "quiet nohz_full=2-3", None), [yes, no]);
+    // The option is not built in, or was refused.
+    assert_eq!(
+        sampled_cpus(full, "nohz_full=2-3", Some(" (null)\n")),
+        [yes, yes]
+    );
+    assert_eq!(sampled_cpus(full, "", Some("2-3\n")), [yes, no]);
+    assert_eq!(
+        sampled_cpus("VIRT_CPU_ACCOUNTING_NATIVE", "", None),
+        [no, no]
+    );
     assert_eq!(sampled(&Machine::default(), Cpu(0)), None);
 }

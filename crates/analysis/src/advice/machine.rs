@@ -1,4 +1,4 @@
-//! What to do for a machine as a whole.
+//! Advice for the machine as a whole.
 
 use std::cmp::Reverse;
 
@@ -8,28 +8,29 @@ use ticktax_model::beats::{BeatKind, BeatLine};
 use ticktax_model::statement::{Account, CpuBooks, Holder, Statement};
 use ticktax_model::waits::WaitingProgram;
 
-use super::{Processes, programs, whole};
+use super::{Processes, programs, total_time};
 use crate::victim::timer_of;
 
-/// From this share of all CPUs' time on, what the hypervisor took is worth a word.
+/// Stolen time worth reporting, as a share of all CPUs' time.
 const MUCH_STOLEN: f64 = 0.01;
-/// From this share on, one piece of the kernel's work is.
+/// Time of one piece of kernel work worth reporting, as a share of all CPUs' time.
 const MUCH_KERNEL_WORK: f64 = 0.03;
-/// With less of their time to spare, CPUs are full.
+/// CPUs with less spare time than this share are full.
 const SPARE: f64 = 0.03;
-/// From this part of the CPUs' time on by which threads wanted more than there is, there are too many.
+/// If threads need more than the CPUs' time by at least this share, the machine is overbooked.
 const OVERBOOKED: f64 = 0.1;
-/// With more of its time to spare a CPU had room for those who waited, which were kept to others. Less is no proof:
-/// where CPU time is shared by session, a probe has half of a CPU beside one other session.
+/// A CPU with more spare time than this share had room for the waiters, which must have been
+/// confined to other CPUs. Less proves nothing: with autogroups, a probe gets half of a CPU that it
+/// shares with one other session.
 const ROOM: f64 = 0.6;
-/// With fewer samples than these it is not known how many threads wanted a CPU.
+/// With fewer samples than this the number of runnable threads is unknown.
 const SAMPLES: u64 = 20;
-/// From this share of the audit on, waiting behind a process that goes first is worth a word.
+/// Waiting behind a real-time process worth reporting, as a share of the audit.
 const MUCH_BEHIND: f64 = 0.01;
-/// From this share of the audit on, being throttled is worth a word.
+/// Throttled time worth reporting, as a share of the audit.
 const MUCH_THROTTLED: f64 = 0.01;
 
-/// The rules, the costliest first.
+/// Advice from all rules, costliest first.
 pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Advice> {
     let mut found: Vec<(Nanos, Advice)> = Vec::new();
     found.extend(throttled(statement, processes));
@@ -39,7 +40,7 @@ pub(super) fn advise(statement: &Statement, processes: &Processes<'_>) -> Vec<Ad
     found.extend(stolen(statement));
     found.extend(kernel_work(statement));
     let overbooked = overbooked(statement, processes);
-    // Full CPUs for which nobody waited may be intended, so that they come last.
+    // Full CPUs may be intended if nothing waited for them, so this advice comes last.
     let full = match overbooked {
         None => full(statement, processes),
         Some(_) => None,
@@ -56,11 +57,11 @@ fn throttled(
 ) -> impl Iterator<Item = (Nanos, Advice)> {
     let longest = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
     let wall = longest.unwrap_or_default();
-    let much = statement
+    let worth_reporting = statement
         .throttled
         .iter()
         .filter(move |held| held.time.share_of(wall) >= MUCH_THROTTLED);
-    much.map(|held| {
+    worth_reporting.map(|held| {
         let ended = held.pid.is_some_and(|pid| processes.has_ended(pid));
         let advice = Advice::Throttled {
             program: held.name.clone(),
@@ -74,7 +75,7 @@ fn throttled(
     })
 }
 
-/// Processes for which others waited because they go before every ordinary thread.
+/// Processes that others waited for because their threads preempt all ordinary ones.
 fn real_time_first(
     statement: &Statement,
     processes: &Processes<'_>,
@@ -83,39 +84,46 @@ fn real_time_first(
     let wall = wall.unwrap_or_default();
     let waits = statement.waits.iter();
     waits.flat_map(move |waits| {
-        let much = waits.behind.iter();
-        let much = much.filter(move |one| one.time.share_of(wall) >= MUCH_BEHIND);
-        much.filter_map(move |one| {
-            let [pid] = *one.pids else {
+        let worth_reporting = waits.behind.iter();
+        let worth_reporting =
+            worth_reporting.filter(move |program| program.time.share_of(wall) >= MUCH_BEHIND);
+        worth_reporting.filter_map(move |culprit| {
+            let [pid] = *culprit.pids else {
                 return None;
             };
             let policy = processes.goes_first(pid)?;
             let behind = |program: &&WaitingProgram| {
-                let its = program.behind.iter().filter(|it| it.pids.contains(&pid));
-                its.map(|it| it.time).sum::<Nanos>()
+                let own = program
+                    .behind
+                    .iter()
+                    .filter(|waited_for| waited_for.pids.contains(&pid));
+                own.map(|waited_for| waited_for.time).sum::<Nanos>()
             };
-            // Of each program only those are known that it waited longest for.
-            let named = waits.programs.iter().filter(|it| behind(it) > Nanos::ZERO);
+            // Each program lists only those that it waited longest for.
+            let named = waits
+                .programs
+                .iter()
+                .filter(|program| behind(program) > Nanos::ZERO);
             let waiter = named.max_by_key(behind)?;
-            let there = |pid: &&i32| !waiter.ended.contains(pid);
+            let is_present = |pid: &&i32| !waiter.ended.contains(pid);
             let beat = timed_beat(statement, pid);
             let advice = Advice::RealTimeFirst {
-                program: one.name.clone(),
+                program: culprit.name.clone(),
                 pid,
                 policy,
                 period: beat.map(|beat| beat.rhythm.period),
                 timer: beat.and_then(timer_of).cloned(),
-                time: one.time,
+                time: culprit.time,
                 waiter: waiter.name.clone(),
-                waiter_pid: waiter.pids.iter().find(there).copied(),
+                waiter_pid: waiter.pids.iter().find(is_present).copied(),
                 ended: processes.has_ended(pid),
             };
-            Some((one.time, advice))
+            Some((culprit.time, advice))
         })
     })
 }
 
-/// The costliest beat of a process' threads that something was seen to cause.
+/// The costliest beat of a process's threads with a known cause.
 fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     let mut beats = statement.beats.iter().flat_map(|beats| &beats.beats);
     beats.find(|beat| {
@@ -123,13 +131,13 @@ fn timed_beat(statement: &Statement, pid: i32) -> Option<&BeatLine> {
     })
 }
 
-/// Real-time threads that were kept from their CPUs; `first` are those for which others waited.
+/// Throttled real-time threads. `first` is the advice on processes that others waited for.
 fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item = (Nanos, Advice)> {
     let wall = statement.cpus.iter().map(|cpu| cpu.elapsed).max();
     let wall = wall.unwrap_or_default();
     let all = statement.waits.iter().flat_map(|waits| &waits.real_time);
-    let much = all.filter(move |held| held.time.share_of(wall) >= MUCH_THROTTLED);
-    much.map(|held| {
+    let worth_reporting = all.filter(move |held| held.time.share_of(wall) >= MUCH_THROTTLED);
+    worth_reporting.map(|held| {
         let costly = first.iter().any(|(time, advice)| match advice {
             Advice::RealTimeFirst { pid, .. } => held.pids.contains(pid) && *time > held.time,
             _ => false,
@@ -139,22 +147,22 @@ fn held(statement: &Statement, first: &[(Nanos, Advice)]) -> impl Iterator<Item 
     })
 }
 
-/// What the hypervisor took, by its own clock or by the proof that nothing else ran, whichever is more: without a
-/// probe nothing is seen of it.
+/// Stolen time: the larger of the hypervisor's figure and the time in which provably nothing else
+/// ran. Without a probe, the latter is unknown.
 pub(super) fn stolen(statement: &Statement) -> Option<(Nanos, Advice)> {
     let seen = statement.time_of(|class| class.holder() == Holder::Hypervisor);
     let time = seen.max(statement.stolen.unwrap_or_default());
-    let share = time.share_of(whole(statement));
+    let share = time.share_of(total_time(statement));
     let virtual_machine = statement.machine.hypervisor.is_some();
     (virtual_machine && share >= MUCH_STOLEN).then_some((time, Advice::Stolen { time, share }))
 }
 
 fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
-    let all = whole(statement);
-    let much = statement.accounts.iter().filter(move |account| {
+    let all = total_time(statement);
+    let worth_reporting = statement.accounts.iter().filter(move |account| {
         account.class.is_kernel_work() && account.time.share_of(all) >= MUCH_KERNEL_WORK
     });
-    much.map(move |account: &Account| {
+    worth_reporting.map(move |account: &Account| {
         let part = account.parts.first();
         let part = part.filter(|part| part.name != account.name);
         let advice = Advice::KernelWork {
@@ -168,18 +176,20 @@ fn kernel_work(statement: &Statement) -> impl Iterator<Item = (Nanos, Advice)> {
     })
 }
 
-/// More threads than CPUs, and who wanted most: who waited wanted a CPU as well as who had it. Where waits
-/// are not known, the threads that ran or waited were counted now and then, on the whole machine: that tells of the
-/// CPUs that were watched only where they all were. What a probe's loop had and nobody else is no matter: where CPU
-/// time is shared by session, it has a share of CPUs that are full.
+/// Reports that threads need more CPUs than there are, and which program needs most. A program
+/// needs the time that it ran plus the time that it waited.
+///
+/// If waits are not known, the need is estimated from samples of the run queue. These cover the
+/// whole machine, so they count only if all of its CPUs were watched. Time of a probe's spin loop
+/// does not show that a CPU was free: with autogroups, it gets a share even of a full CPU.
 fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advice)> {
-    let all = whole(statement);
+    let all = total_time(statement);
     let cpus = statement.cpus.len() as u64;
-    let had = all - statement.time_of(|class| class.holder() == Holder::Nothing);
+    let used = all - statement.time_of(|class| class.holder() == Holder::Nothing);
     let waits = statement.waits.as_ref();
     let whole_machine = statement.machine.online.len() as u64 <= cpus;
     let wanted_cores = match (waits, &statement.run_queue) {
-        (Some(waits), _) => (had + waits.time).share_of(all) * cpus as f64,
+        (Some(waits), _) => (used + waits.time).share_of(all) * cpus as f64,
         (None, Some(queue)) if queue.samples >= SAMPLES && whole_machine => {
             queue.threads as f64 / queue.samples as f64
         }
@@ -201,7 +211,7 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
     let ran = programs(&statement.accounts).into_iter();
     let wanted = ran.map(|(name, pids, time)| (time + waiting(name), name, pids));
     let (time, program, pids) = wanted.max_by_key(|&(time, name, _)| (time, Reverse(name)))?;
-    let wanted = had + waits.map_or(Nanos::ZERO, |waits| waits.time);
+    let wanted = used + waits.map_or(Nanos::ZERO, |waits| waits.time);
     let waiter = waiter(statement, program, processes);
     let advice = Advice::Overbooked {
         cpus,
@@ -213,22 +223,28 @@ fn overbooked(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos
         share: time.share_of(wanted),
         sampled: waits.is_none(),
     };
-    // What it costs is that others wait; where that is not known, the time that is wanted says nothing beside it.
+    // Rank by the time that others waited. If that is unknown, rank last: the needed time is not
+    // comparable.
     let weight = waits.map_or(Nanos::ZERO, |waits| waits.time);
     Some((weight, advice))
 }
 
-/// A process of the program that waited most besides `program`, and whose group by session is known.
+/// The first process with a known autogroup among the programs that waited, longest wait first,
+/// except `program`.
 fn waiter(statement: &Statement, program: &str, processes: &Processes<'_>) -> Option<i32> {
     let waits = statement.waits.as_ref()?;
-    let others = waits.programs.iter().filter(|it| it.name != program);
-    let mut pids = others.flat_map(|it| &it.pids).copied();
+    let others = waits
+        .programs
+        .iter()
+        .filter(|waiting| waiting.name != program);
+    let mut pids = others.flat_map(|waiting| &waiting.pids).copied();
     pids.find(|&pid| processes.group(pid).is_some())
 }
 
-/// CPUs without time to spare, and who used most of it. A probe's loop is spare time.
+/// Reports that CPUs have no time to spare, and which program used most. A probe's spin loop counts
+/// as spare time.
 fn full(statement: &Statement, processes: &Processes<'_>) -> Option<(Nanos, Advice)> {
-    let all = whole(statement);
+    let all = total_time(statement);
     let spare = statement.time_of(|class| class.holder() == Holder::Nothing);
     let spare = spare.share_of(all);
     if all == Nanos::ZERO || spare >= SPARE {

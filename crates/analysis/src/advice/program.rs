@@ -1,4 +1,4 @@
-//! What to do for the program that was asked for.
+//! Advice for the watched program.
 
 use std::collections::BTreeMap;
 
@@ -15,41 +15,42 @@ use super::Processes;
 use super::machine::stolen;
 use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 
-/// From this share of the time that it wanted on, waiting for a CPU is worth a word.
+/// Waiting worth reporting, as a share of the time that the program needed a CPU.
 const MUCH_WAITING: f64 = 0.01;
-/// For a loop whose frames were all in time, waiting is from this share on: it had time to spare.
+/// The same for a loop without late frames: it had time to spare.
 const MUCH_IN_TIME: f64 = 0.05;
-/// So is a single wait from this length on.
+/// A single wait of at least this length is worth reporting, too.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// From this share of all waiting on, who had the CPU meanwhile is named.
+/// A program that caused at least this share of the waiting is named.
 const MUCH_OF_WAITING: f64 = 0.1;
-/// From this share of the time that it wanted on, being throttled is worth a word.
+/// Throttled time worth reporting, as a share of the time that the program needed a CPU.
 const MUCH_THROTTLED: f64 = 0.005;
-/// From this share of all waiting on, real-time threads waited because of what the kernel leaves them.
+/// If more than this share of the waiting is real-time throttling, that is the only cause reported.
 const MOSTLY_HELD: f64 = 0.5;
-/// From this share on, interrupts are, and page faults.
+/// Time in interrupts or in page faults worth reporting, as a share of the time that the program
+/// needed a CPU.
 const MUCH_INTERRUPTED: f64 = 0.05;
 
-/// Who had the CPU while the program waited, all processes of one name together.
+/// The CPU time of all processes with one name while the program waited.
 #[derive(Debug, Default)]
 struct Crowd<'a> {
     pids: Vec<i32>,
     time: Nanos,
-    /// Its threads, the costliest first.
+    /// The threads, costliest first.
     parts: Vec<&'a Interferer>,
 }
 
-/// Whose a crowd is: of a name alone that is not told.
+/// Owner of a process group; the name alone is ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Whose {
-    /// The kernel's: one of its threads, or an interrupt.
+enum CrowdOwner {
+    /// The kernel: one of its threads, or an interrupt.
     Kernel,
-    /// The program's own.
+    /// The watched program itself.
     Own,
     Others,
 }
 
-/// The rules, the costliest first.
+/// Advice from all rules, costliest first.
 pub(super) fn advise(
     statement: &Statement,
     victim: &VictimStatement,
@@ -64,7 +65,7 @@ pub(super) fn advise(
     found.extend(interrupted(threads, wanted));
     found.extend(memory(threads, wanted));
     found.extend(stolen(statement));
-    // What made frames late comes first: it is what people see.
+    // The causes of late frames come first: late frames are what people see.
     let late = victim
         .frames
         .as_ref()
@@ -76,14 +77,14 @@ pub(super) fn advise(
     found.into_iter().map(|(_, advice)| advice).collect()
 }
 
-/// Whether a piece of advice is against what made frames late.
+/// Whether the advice is about this cause of late frames.
 fn is_about(advice: &Advice, cause: &LateCause) -> bool {
     let name = cause.by.as_ref().map(|by| &*by.name);
     match (cause.kind, advice) {
         (HoldUp::Waiting, Advice::PeriodicProgram { program, .. }) => name == Some(program),
-        (HoldUp::Waiting, Advice::CrowdingPrograms { programs, .. }) => {
-            programs.iter().any(|it| name == Some(&it.program))
-        }
+        (HoldUp::Waiting, Advice::CrowdingPrograms { programs, .. }) => programs
+            .iter()
+            .any(|crowding| name == Some(&crowding.program)),
         (HoldUp::Waiting, Advice::CrowdingKernelThread { name: thread, .. }) => {
             name == Some(thread)
         }
@@ -100,8 +101,8 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// The time in a state, how often, and the longest.
-fn of(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
+/// Total time, count and maximum of a state.
+fn in_state(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
     let mut accounts = threads.accounts.iter();
     let account = accounts.find(|account| account.state == state);
     account.map_or((Nanos::ZERO, 0, Nanos::ZERO), |account| {
@@ -109,17 +110,17 @@ fn of(threads: &ThreadTimes, state: ThreadState) -> (Nanos, u64, Nanos) {
     })
 }
 
-/// Who had the CPU that it waited for.
+/// Advice on the programs and kernel threads that the program waited for.
 fn waiting(
     statement: &Statement,
     victim: &VictimStatement,
     threads: &ThreadTimes,
     processes: &Processes<'_>,
 ) -> Vec<(Nanos, Advice)> {
-    let (in_line, _, longest) = of(threads, ThreadState::Waiting);
-    // Whoever had the CPU while the kernel kept the program from it had it because of that.
+    let (waited, _, longest) = in_state(threads, ThreadState::Waiting);
+    // While the program was throttled, the programs that ran did so because of that.
     let held: Nanos = threads.real_time.iter().map(|held| held.time).sum();
-    if held.share_of(in_line) > MOSTLY_HELD {
+    if held.share_of(waited) > MOSTLY_HELD {
         return Vec::new();
     }
     let frames = victim.frames.as_ref();
@@ -128,28 +129,28 @@ fn waiting(
     } else {
         MUCH_WAITING
     };
-    if in_line.share_of(wanted(threads)) < much && longest < LONG_WAIT {
+    if waited.share_of(wanted(threads)) < much && longest < LONG_WAIT {
         return Vec::new();
     }
     let mut found = Vec::new();
     let mut crowding: Vec<CrowdingProgram> = Vec::new();
     let mut own_time = Nanos::ZERO;
-    for ((name, whose), crowd) in crowds(&threads.behind, victim.pid) {
-        let share = crowd.time.share_of(in_line);
+    for ((name, owner), crowd) in crowds(&threads.behind, victim.pid) {
+        let share = crowd.time.share_of(waited);
         let much = share >= MUCH_OF_WAITING;
         let rhythm = rhythm(&crowd, statement);
         let rhythm = rhythm.filter(|(rhythm, _)| much || rhythm.max >= LONG_WAIT);
-        let advice = match (whose, &*crowd.pids, rhythm) {
-            (Whose::Kernel, ..) if much => Advice::CrowdingKernelThread {
+        let advice = match (owner, &*crowd.pids, rhythm) {
+            (CrowdOwner::Kernel, ..) if much => Advice::CrowdingKernelThread {
                 name: name.to_owned(),
                 time: crowd.time,
                 share,
             },
-            (Whose::Own, ..) => {
+            (CrowdOwner::Own, ..) => {
                 own_time += crowd.time;
                 continue;
             }
-            (Whose::Others, &[pid], Some((rhythm, beat))) => Advice::PeriodicProgram {
+            (CrowdOwner::Others, &[pid], Some((rhythm, beat))) => Advice::PeriodicProgram {
                 program: name.to_owned(),
                 pid,
                 period: rhythm.period,
@@ -161,20 +162,20 @@ fn waiting(
                 max: rhythm.max,
                 ended: processes.has_ended(pid),
             },
-            (Whose::Others, [_, ..], _) if much => {
-                let whole = (name, crowd.pids, crowd.time);
+            (CrowdOwner::Others, [_, ..], _) if much => {
+                let crowding_program = (name, crowd.pids, crowd.time);
                 let own = match processes.followed {
                     [] => victim.pid.as_slice(),
                     followed => followed,
                 };
-                crowding.push(processes.crowding(whole, Some(own)));
+                crowding.push(processes.crowding(crowding_program, Some(own)));
                 continue;
             }
             _ => continue,
         };
         found.push((crowd.time, advice));
     }
-    let share = own_time.share_of(in_line);
+    let share = own_time.share_of(waited);
     if share >= MUCH_OF_WAITING {
         let advice = Advice::OwnThreads {
             threads: threads.threads,
@@ -189,14 +190,14 @@ fn waiting(
         let advice = Advice::CrowdingPrograms {
             programs: crowding,
             time,
-            share: time.share_of(in_line),
+            share: time.share_of(waited),
         };
         found.push((time, advice));
     }
     found
 }
 
-/// Its real-time threads were kept from a CPU on which nobody went before them.
+/// Real-time threads of the program that were throttled.
 fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Advice)> {
     let all = threads.real_time.iter();
     let much = all.filter(move |held| held.time.share_of(wanted) >= MUCH_THROTTLED);
@@ -209,16 +210,19 @@ fn held(threads: &ThreadTimes, wanted: Nanos) -> impl Iterator<Item = (Nanos, Ad
     })
 }
 
-fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, Whose), Crowd<'_>> {
-    let mut crowds: BTreeMap<(&str, Whose), Crowd<'_>> = BTreeMap::new();
-    for interferer in behind.iter().filter(|one| is_somebody(one)) {
-        let whose = match interferer.pid {
-            None => Whose::Kernel,
-            pid if interferer.own || pid == watched => Whose::Own,
-            _ => Whose::Others,
+fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, CrowdOwner), Crowd<'_>> {
+    let mut crowds: BTreeMap<(&str, CrowdOwner), Crowd<'_>> = BTreeMap::new();
+    for interferer in behind
+        .iter()
+        .filter(|interferer| has_known_owner(interferer))
+    {
+        let owner = match interferer.pid {
+            None => CrowdOwner::Kernel,
+            pid if interferer.own || pid == watched => CrowdOwner::Own,
+            _ => CrowdOwner::Others,
         };
         let name = interferer.program.as_deref().unwrap_or(&interferer.name);
-        let crowd = crowds.entry((name, whose)).or_default();
+        let crowd = crowds.entry((name, owner)).or_default();
         crowd.time += interferer.time;
         crowd.parts.push(interferer);
         let pid = interferer.pid.filter(|pid| !crowd.pids.contains(pid));
@@ -227,15 +231,17 @@ fn crowds(behind: &[Interferer], watched: Option<i32>) -> BTreeMap<(&str, Whose)
     crowds
 }
 
-/// Whether it can be said whose time that was, and something be done about it. An idle CPU delays no program; of a
-/// thread whose switch was not reported it is not known whose it was; what the hypervisor took, and what ticktax
-/// itself costs, is told elsewhere.
-fn is_somebody(one: &Interferer) -> bool {
-    let by_name = one.pid.is_none() && matches!(&*one.name, TOOL | PROBE | UNREPORTED);
-    !by_name && !matches!(one.kind, Kind::Idle | Kind::Steal)
+/// Whether the time has an owner that advice can be about. An idle CPU delays no program, and the
+/// owner of an unreported thread is unknown. Stolen time and ticktax's own cost are reported
+/// elsewhere.
+fn has_known_owner(interferer: &Interferer) -> bool {
+    let by_name =
+        interferer.pid.is_none() && matches!(&*interferer.name, TOOL | PROBE | UNREPORTED);
+    !by_name && !matches!(interferer.kind, Kind::Idle | Kind::Steal)
 }
 
-/// In which period most of it ran, where it is one process and has one, and the beat that says so.
+/// The period in which the group ran most of its time, and the beat that shows it. `None` unless
+/// the group is a single process with a beat.
 fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, &'a BeatLine)> {
     let [pid] = *crowd.pids else {
         return None;
@@ -245,8 +251,8 @@ fn rhythm<'a>(crowd: &Crowd<'_>, statement: &'a Statement) -> Option<(InRhythm, 
     Some((rhythm, beat_of(beats, pid, rhythm.period)?))
 }
 
-/// The CPUs on which the program did not wait, but for those that are set apart for something; `None` where there is
-/// none, or it is not known where it waited.
+/// Online CPUs that the program did not wait on, without those set apart for something. `None` if
+/// that leaves no CPU, or if it is not known where the program waited.
 fn other_cpus(statement: &Statement, waited_on: &CpuList) -> Option<CpuList> {
     let apart = statement.machine.configured.set_apart();
     let others = statement.machine.online.iter();
@@ -260,11 +266,11 @@ fn throttled(
     threads: &ThreadTimes,
     wanted: Nanos,
 ) -> Option<(Nanos, Advice)> {
-    let (time, count, _) = of(threads, ThreadState::Throttled);
+    let (time, count, _) = in_state(threads, ThreadState::Throttled);
     if time.share_of(wanted) < MUCH_THROTTLED {
         return None;
     }
-    // By its counters: a program may have moved its threads to another.
+    // Judge by the cgroup's counters: a program may have moved its threads to another cgroup.
     let quota = victim.throttling.as_ref();
     let quota = quota.filter(|quota| quota.throttled > 0);
     let cgroup = quota.map(|quota| quota.cgroup.clone());
@@ -280,10 +286,14 @@ fn throttled(
 }
 
 fn interrupted(threads: &ThreadTimes, wanted: Nanos) -> Option<(Nanos, Advice)> {
-    let (time, ..) = of(threads, ThreadState::Interrupted);
+    let (time, ..) = in_state(threads, ThreadState::Interrupted);
     let share = time.share_of(wanted);
     let most = threads.interrupted_by.first()?;
-    let all: Nanos = threads.interrupted_by.iter().map(|one| one.time).sum();
+    let all: Nanos = threads
+        .interrupted_by
+        .iter()
+        .map(|interferer| interferer.time)
+        .sum();
     (share >= MUCH_INTERRUPTED).then(|| {
         let advice = Advice::Interrupts {
             name: most.name.clone(),
@@ -297,12 +307,12 @@ fn interrupted(threads: &ThreadTimes, wanted: Nanos) -> Option<(Nanos, Advice)> 
 
 fn memory(threads: &ThreadTimes, wanted: Nanos) -> Vec<(Nanos, Advice)> {
     let mut found = Vec::new();
-    let (time, count, _) = of(threads, ThreadState::PageFault);
+    let (time, count, _) = in_state(threads, ThreadState::PageFault);
     let share = time.share_of(wanted);
     if share >= MUCH_INTERRUPTED {
         found.push((time, Advice::PageFaults { time, count, share }));
     }
-    let (time, ..) = of(threads, ThreadState::Reclaim);
+    let (time, ..) = in_state(threads, ThreadState::Reclaim);
     if time.share_of(wanted) >= MUCH_WAITING {
         found.push((time, Advice::MemoryReclaim { time }));
     }

@@ -1,4 +1,4 @@
-//! Rules beside statements of which it is known what is to be done.
+//! Advice for statements whose remedy is known.
 
 mod machines;
 
@@ -21,12 +21,12 @@ use super::Processes;
 use crate::pace::FrameStats;
 use crate::ran::Ran;
 
-/// What to do where nothing is shared by session.
+/// Advice without autogroups or other knowledge of processes.
 fn advise(statement: &Statement) -> Vec<Advice> {
     super::advise(statement, &Processes::default())
 }
 
-/// Processes of which only the groups are known.
+/// Processes with known autogroups and nothing else.
 fn in_groups(autogroups: &[ProcessAutogroup]) -> Processes<'_> {
     Processes {
         autogroups,
@@ -34,7 +34,7 @@ fn in_groups(autogroups: &[ProcessAutogroup]) -> Processes<'_> {
     }
 }
 
-/// A machine of one CPU for 10 s, with these accounts.
+/// A machine with one CPU for 10 s, with these accounts.
 fn machine(accounts: &[(Class, &str, i64)]) -> Statement {
     let account = |&(class, name, ms): &(Class, &str, i64)| Account {
         class,
@@ -86,7 +86,7 @@ fn behind(name: &str, pid: Option<i32>, ms: i64, max: i64) -> Interferer {
     }
 }
 
-/// A program, 4290, that ran for 1 s and was in these states besides.
+/// A program (PID 4290) that ran for 1 s and spent this time in other states.
 fn program(states: &[(ThreadState, i64)], behind: Vec<Interferer>) -> Statement {
     let running = [(ThreadState::Running, 1_000)];
     let accounts = running
@@ -142,7 +142,7 @@ fn beat(pid: i32, period: f64) -> BeatStatement {
 const WAITING: ThreadState = ThreadState::Waiting;
 
 #[test]
-fn nothing_is_advised_where_nothing_is_wrong() {
+fn healthy_statements_get_no_advice() {
     let quiet = machine(&[
         (Class::Program, "sshd", 2_000),
         (Class::Irq, "local_timer", 100),
@@ -154,7 +154,7 @@ fn nothing_is_advised_where_nothing_is_wrong() {
     assert_eq!(advise(&program(&[(WAITING, 6)], few)), []);
 }
 
-/// A loop of 50 frames a second, of which one began so late.
+/// A loop of 50 frames per second with one frame that starts `late_ms` late.
 fn frames(late_ms: i64) -> ProgramFrames {
     let period = Nanos::from_millis(20);
     let mut stats = FrameStats::of_loop(period, None);
@@ -178,7 +178,7 @@ fn frames(late_ms: i64) -> ProgramFrames {
 }
 
 #[test]
-fn a_loop_that_is_in_time_has_time_to_spare() {
+fn short_waits_of_a_punctual_loop_get_no_advice() {
     let crowd = || vec![behind("cc1", Some(100), 20, 2)];
     let mut statement = program(&[(WAITING, 20)], crowd());
     let mut advised = |late_ms| {
@@ -196,7 +196,7 @@ fn a_loop_that_is_in_time_has_time_to_spare() {
 }
 
 #[test]
-fn who_crowds_a_program_out_is_named_all_processes_together() {
+fn processes_of_a_crowding_program_are_named_together() {
     let mut crowd: Vec<Interferer> = (0..40)
         .map(|i| behind("cc1", Some(100 + i), 20, 4))
         .collect();
@@ -217,9 +217,9 @@ fn who_crowds_a_program_out_is_named_all_processes_together() {
     assert!((share - 0.8).abs() < 1e-9);
 }
 
-/// Between groups by session nice values of processes do not count.
+/// Nice values of processes do not count between autogroups.
 #[test]
-fn a_crowd_of_other_sessions_is_lowered_by_its_groups() {
+fn programs_of_other_sessions_are_lowered_by_autogroup() {
     let crowd = vec![
         behind("cc1", Some(101), 300, 4),
         behind("cc1", Some(102), 300, 4),
@@ -256,10 +256,10 @@ fn a_crowd_of_other_sessions_is_lowered_by_its_groups() {
     assert_eq!(pids_of(&[]), [] as [i32; 0]);
 }
 
-/// A nice value is proposed only where it is known to count beside the watched program: within its session, or
-/// where there are none.
+/// A nice value is proposed only if it is known to count against the watched program: within one
+/// autogroup, or if autogroups are not used.
 #[test]
-fn who_is_in_no_known_session_is_not_made_nicer() {
+fn processes_without_a_known_session_are_not_reniced() {
     let crowd = vec![
         behind("cc1", Some(101), 300, 4),
         behind("cc1", Some(102), 300, 4),
@@ -285,9 +285,9 @@ fn who_is_in_no_known_session_is_not_made_nicer() {
     assert_eq!(apart(&[(101, 1), (102, 1)]), [101, 102]);
 }
 
-/// Of programs and of several processes the group of one that was followed is as good as any.
+/// For several watched processes, any followed process with a known autogroup will do.
 #[test]
-fn a_crowd_is_lowered_by_its_groups_for_several_processes_too() {
+fn autogroups_are_lowered_for_several_watched_processes_too() {
     let mut statement = program(&[(WAITING, 1_000)], vec![behind("cc1", Some(101), 900, 4)]);
     statement.victim.as_mut().unwrap().pid = None;
     let process = |(pid, number)| ProcessAutogroup {
@@ -316,10 +316,10 @@ fn a_crowd_is_lowered_by_its_groups_for_several_processes_too() {
     assert_eq!(pids_of(&[4999]), [] as [i32; 0], "not known");
 }
 
-/// A nice value changes nothing for what has ended, for real-time threads, or for those that have the highest; a
-/// thread that hardly ran does not stand for its process.
+/// Renicing does not help against ended processes, real-time threads, or threads that already have
+/// nice 19. A thread that hardly ran does not represent its process.
 #[test]
-fn who_cannot_be_made_nicer_is_told_apart() {
+fn processes_that_renicing_cannot_affect_are_classified() {
     let crowd = vec![
         behind("cc1", Some(101), 300, 4),
         behind("cc1", Some(102), 300, 4),
@@ -346,7 +346,7 @@ fn who_cannot_be_made_nicer_is_told_apart() {
         (102, 999, 290),
         (102, 102, 10),
         (103, 103, 200),
-        // Its first thread has the lowest priority, and another one had the CPU.
+        // The main thread has the lowest priority, but another thread used the CPU.
         (104, 998, 100),
         (105, 996, 5),
         (105, 105, 45),
@@ -361,7 +361,8 @@ fn who_cannot_be_made_nicer_is_told_apart() {
         pid,
         group: Autogroup { number, nice: 0 },
     };
-    let autogroups = [(4290, 1), (101, 2), (102, 2), (103, 3)].map(|(pid, of)| group(pid, of));
+    let autogroups =
+        [(4290, 1), (101, 2), (102, 2), (103, 3)].map(|(pid, number)| group(pid, number));
     let known = Processes {
         policies: &policies,
         present: Some(&present),
@@ -381,7 +382,7 @@ fn who_cannot_be_made_nicer_is_told_apart() {
     };
     assert_eq!(programs[0].standing, standing);
     assert_eq!(programs[0].autogroup_pids, [103]);
-    // Where nobody looked who was there at the end, nobody has ended.
+    // If nobody checked which processes existed at the end, none counts as ended.
     let unknown = Processes {
         present: None,
         ..known
@@ -394,9 +395,9 @@ fn who_cannot_be_made_nicer_is_told_apart() {
     assert!(programs[0].standing.ended.is_empty());
 }
 
-/// Little time in all, but each time long enough for several frames.
+/// Little time in all, but each run is long enough for several frames.
 #[test]
-fn a_rhythm_is_claimed_only_of_a_process_that_has_one() {
+fn only_a_process_with_a_beat_is_called_periodic() {
     let crowd = vec![
         behind("cc1", Some(100), 900, 4),
         behind("backupd", Some(16_874), 90, 30),
@@ -417,38 +418,43 @@ fn a_rhythm_is_claimed_only_of_a_process_that_has_one() {
         })
     };
     assert_eq!(periodic(&statement), None, "no thread that was waited for");
-    behind_of(&mut statement)[1].period = Some(3.03e9);
+    interferers_of(&mut statement)[1].period = Some(3.03e9);
     assert_eq!(periodic(&statement), Some((16_874, 3.03e9, 90, 30)));
-    // How it is scheduled, and by which timer it runs, are the ones of who was waited for and of its beat.
-    behind_of(&mut statement)[1].policy = Some(SpecialPolicy::Fifo(10));
+    // The policy comes from the thread that was waited for, the timer from its beat.
+    interferers_of(&mut statement)[1].policy = Some(SpecialPolicy::Fifo(10));
     let beats = statement.beats.as_mut().expect("it has beats");
     beats.beats[0].chain = vec!["hrtimer_wakeup".to_owned(), "backupd".to_owned()];
-    let told = advise(&statement).into_iter().find_map(|it| match it {
-        Advice::PeriodicProgram { policy, timer, .. } => policy.zip(timer),
-        _ => None,
-    });
-    let told = told.expect("both are known");
-    assert_eq!(told, (SpecialPolicy::Fifo(10), "hrtimer_wakeup".to_owned()));
-    // Another of its threads had as much, at no regular times.
+    let policy_and_timer = advise(&statement)
+        .into_iter()
+        .find_map(|advice| match advice {
+            Advice::PeriodicProgram { policy, timer, .. } => policy.zip(timer),
+            _ => None,
+        });
+    let policy_and_timer = policy_and_timer.expect("both are known");
+    assert_eq!(
+        policy_and_timer,
+        (SpecialPolicy::Fifo(10), "hrtimer_wakeup".to_owned())
+    );
+    // Another of its threads ran nearly as long, at irregular times.
     let other = Interferer {
         name: "indexer of backupd".to_owned(),
         program: Some("backupd".to_owned()),
         ..behind("backupd", Some(16_874), 80, 80)
     };
-    behind_of(&mut statement).push(other);
+    interferers_of(&mut statement).push(other);
     assert_eq!(periodic(&statement), Some((16_874, 3.03e9, 90, 30)));
-    behind_of(&mut statement)[2].time = Nanos::from_millis(90);
+    interferers_of(&mut statement)[2].time = Nanos::from_millis(90);
     assert_eq!(periodic(&statement), None, "half of it");
 }
 
-fn behind_of(statement: &mut Statement) -> &mut Vec<Interferer> {
+fn interferers_of(statement: &mut Statement) -> &mut Vec<Interferer> {
     let threads = statement.victim.as_mut().unwrap().threads.as_mut();
     &mut threads.unwrap().behind
 }
 
-/// Nowhere is it moved to where the program waits as well, nor to a CPU that is kept free.
+/// It is not moved to a CPU on which the program also waits, nor to one that is set apart.
 #[test]
-fn a_periodic_program_is_moved_to_a_cpu_that_is_free_for_it() {
+fn a_periodic_program_is_moved_to_a_free_cpu() {
     let mut crowd = vec![behind("backupd", Some(16_874), 900, 30)];
     crowd[0].period = Some(3.03e9);
     let mut statement = program(&[(WAITING, 1_000)], crowd);
@@ -472,9 +478,9 @@ fn a_periodic_program_is_moved_to_a_cpu_that_is_free_for_it() {
     assert_eq!(moved_to(""), None, "it is not known where");
 }
 
-/// Where the kernel did not report a switch it is nobody's time, and steal is the hypervisor's.
+/// Time without a reported switch has no known owner, and stolen time is the hypervisor's.
 #[test]
-fn only_somebody_crowds_a_program_out() {
+fn unknown_threads_and_steal_do_not_count_as_crowding() {
     let unreported = behind(UNREPORTED, None, 500, 4);
     let steal = Interferer {
         kind: Kind::Steal,
@@ -491,7 +497,7 @@ fn only_somebody_crowds_a_program_out() {
 }
 
 #[test]
-fn each_state_has_its_advice_the_costliest_first() {
+fn each_state_has_advice_costliest_first() {
     let states = [
         (ThreadState::Throttled, 2_000),
         (ThreadState::PageFault, 900),
@@ -532,14 +538,14 @@ fn only_a_cgroup_that_throttled_is_named() {
 }
 
 #[test]
-fn threads_that_wait_for_each_other_are_the_programs_own_matter() {
+fn own_threads_and_children_are_not_other_programs() {
     let crowd = vec![behind("gamesrv", Some(4290), 900, 4)];
     let advice = advise(&program(&[(WAITING, 1_000)], crowd));
     assert!(
         matches!(&*advice, [Advice::OwnThreads { .. }]),
         "{advice:?}"
     );
-    // So are its children, whatever they are called; none of them is much by itself.
+    // The same holds for its children, under any name; each alone is below the threshold.
     let child = |(nth, name): (i32, &str)| Interferer {
         own: true,
         ..behind(name, Some(5_000 + nth), 80, 4)
@@ -550,7 +556,7 @@ fn threads_that_wait_for_each_other_are_the_programs_own_matter() {
         matches!(&*advice, [Advice::OwnThreads { .. }]),
         "{advice:?}"
     );
-    // Another program of its name is not its own.
+    // Another program of the same name is not its own.
     let crowd = vec![
         behind("gamesrv", Some(4290), 300, 4),
         behind("gamesrv", Some(5290), 600, 4),
@@ -567,9 +573,9 @@ fn threads_that_wait_for_each_other_are_the_programs_own_matter() {
     assert_eq!(*time, Nanos::from_millis(300));
 }
 
-/// How many events were lost in a part of a recording is not known, only how many in all of it.
+/// Losses are known only for a whole recording, not for a part of it.
 #[test]
-fn losses_of_the_whole_are_no_advice_for_a_part() {
+fn losses_of_a_whole_recording_are_not_advised_for_a_part() {
     let mut statement = machine(&[(Class::Idle, "idle", 10_000)]);
     statement.coverage.lost = vec![Loss {
         events: 100,
@@ -586,7 +592,7 @@ fn losses_of_the_whole_are_no_advice_for_a_part() {
 }
 
 #[test]
-fn counters_alone_advise_nothing() {
+fn counters_alone_yield_no_advice() {
     let mut statement = program(&[(WAITING, 1_000)], vec![behind("cc1", Some(1), 900, 4)]);
     statement.level = Level::Proc;
     assert_eq!(advise(&statement), []);

@@ -1,35 +1,35 @@
-//! Slow rhythms that two beats make together.
+//! Slow rhythms that two beats produce together.
 //!
-//! Two beats of periods P₁ and P₂ line up again and again: the k-th harmonic of the one passes the
-//! n-th of the other with the frequency |k/P₁ − n/P₂|. With k = 1 for the faster one this is also
-//! the rhythm that shows when the slower samples the faster (an alias, Shannon 1949). It is slow
-//! when the ratio of the periods is nearly n/k, and is easily taken for a cause of its own.
+//! Two beats of periods P₁ and P₂ line up repeatedly: the k-th harmonic of one passes the n-th of
+//! the other at the frequency |k/P₁ − n/P₂|. With k = 1 for the faster one, the slower beat sees
+//! this rhythm when it samples the faster one (an alias, Shannon 1949). It is slow if the ratio of
+//! the periods is nearly n/k, and is easily mistaken for a separate cause.
 
 use super::Period;
 
-/// The highest harmonic of the first beat that is looked at.
+/// Highest harmonic tried of the faster beat.
 const HARMONICS: u32 = 12;
 
-/// How two beats make a slow rhythm.
+/// How two beats produce a slow rhythm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AliasKind {
-    /// The slower beat looks at the faster one once a period, at a phase that creeps.
+    /// The slower beat samples the faster one once per period, at a phase that creeps.
     Sampled,
-    /// Harmonics of both pass each other.
+    /// Harmonics of both beats pass each other.
     Coincidence,
 }
 
 /// A slow rhythm of two beats.
 #[derive(Clone, Copy, Debug)]
 pub struct Alias {
-    /// How it comes about.
+    /// How the rhythm arises.
     pub kind: AliasKind,
     /// Harmonic of the first beat.
     pub first: u32,
     /// Harmonic of the second beat.
     pub second: u32,
-    /// Its period, with the interval that follows from the two beats'; `high` is infinite where
-    /// they may be in step.
+    /// Its period, with the interval implied by those of the two beats. `high` is infinite if the
+    /// beats may be in step.
     pub period: Period,
 }
 
@@ -37,7 +37,7 @@ pub struct Alias {
 pub fn coincidence(a: &Period, k: u32, b: &Period, n: u32) -> Period {
     let (k, n) = (f64::from(k), f64::from(n));
     let frequency = (k / a.value - n / b.value).abs();
-    // The two periods err independently: half-widths add in squares.
+    // The errors of the two periods are independent: half-widths add in squares.
     let width = |p: &Period, times: f64| times * 0.5 * (p.high - p.low) / (p.value * p.value);
     let margin = width(a, k).hypot(width(b, n));
     let high = if frequency > margin {
@@ -94,8 +94,8 @@ pub fn aliases(a: &Period, b: &Period) -> Vec<Alias> {
     found
 }
 
-/// The simplest slow rhythm of `a` and `b` that `observed` agrees with: then it may need no cause of
-/// its own. `None` where none agrees, or only one whose interval is so wide that it proves nothing.
+/// The simplest slow rhythm of `a` and `b` that agrees with `observed`, which then may need no
+/// separate cause. `None` if none agrees, or if its interval is too wide to prove anything.
 pub fn explains(a: &Period, b: &Period, observed: &Period) -> Option<Alias> {
     aliases(a, b).into_iter().find(|alias| {
         let known = alias.period.high - alias.period.low <= 0.2 * alias.period.value;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_load_average_passes_the_second_every_5_hz_plus_1_seconds() {
+    fn load_average_sampling_realigns_with_seconds_every_5_hz_plus_1_seconds() {
         // Each sample is one tick later within its second than the last, so it takes HZ samples of
         // 5 + 1/HZ s to go round: 5·HZ + 1 seconds, 20.85 min at HZ = 250.
         for (hz, seconds) in [(100, 501.0), (250, 1251.0), (1000, 5001.0)] {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_each_minute_meets_the_load_average_every_104_minutes() {
+    fn a_job_run_each_minute_meets_load_average_sampling_every_104_minutes() {
         // Twelve samples take 60.048 s: 48 ms of slip a minute, and 5.004 / 0.048 = 104.25 minutes
         // for a whole sampling period.
         let slow = aliases(&load_average(250), &Period::new(60.0 * SECOND, 0.0))[0];
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn beats_that_may_be_in_step_explain_nothing() {
+    fn beats_that_may_be_in_step_do_not_explain_a_rhythm() {
         let (a, b) = (Period::new(1e9, 1e6), Period::new(2.0005e9, 1e6));
         assert!(aliases(&a, &b)[0].period.high.is_infinite());
         assert!(explains(&a, &b, &Period::new(4e12, 1e12)).is_none());
@@ -163,9 +163,9 @@ mod tests {
         #[test]
         fn aliases_do_not_depend_on_the_order(a in 1e5f64..1e10, b in 1e5f64..1e10) {
             let (a, b) = (Period::new(a, a * 1e-5), Period::new(b, b * 1e-5));
-            let (there, back) = (aliases(&a, &b), aliases(&b, &a));
-            prop_assert_eq!(there.len(), back.len());
-            for (x, y) in there.iter().zip(&back) {
+            let (forward, swapped) = (aliases(&a, &b), aliases(&b, &a));
+            prop_assert_eq!(forward.len(), swapped.len());
+            for (x, y) in forward.iter().zip(&swapped) {
                 prop_assert_eq!((x.first, x.second), (y.second, y.first));
                 prop_assert!((x.period.value / y.period.value - 1.0).abs() < 1e-9);
             }

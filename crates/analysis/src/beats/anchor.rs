@@ -1,10 +1,11 @@
-//! The moments that a period is measured by, once its path is known.
+//! Measures the period of a train once its path is known.
 //!
-//! The nearest event to a path is drawn to it: where other events lie about, a wrong period finds
-//! some that confirm it. Two remedies. Of a burst the first event counts, whichever member was
-//! nearest. And on a grid the events are chosen anew by the fitted line until nothing changes; how
-//! much the choice still gives way to a displaced line (the *response*) widens the interval, as the
-//! derivative of the estimating equation does in the variance of any M-estimator (Huber 1967).
+//! Choosing the event nearest to a path is biased: among unrelated events even a wrong period finds
+//! some that confirm it. There are two remedies. A burst counts as its first event, even if another
+//! member was nearer. On a grid, the events are also chosen again from the fitted line until the
+//! choice is stable. The choice still follows a displaced line to some extent, the *response*. This
+//! widens the interval, like the derivative of the estimating equation in the variance of any
+//! M-estimator (Huber 1967).
 
 use std::ops::Range;
 
@@ -14,15 +15,15 @@ use super::number::whole;
 use super::refine::{self, Fit};
 use super::steps;
 
-/// Rounds of choice and fit.
+/// Maximum rounds of choosing and fitting.
 const ROUNDS: usize = 12;
-/// The most that a response may widen the interval: 1 / (1 − this).
+/// Largest response r taken into account; the interval widens by 1 / (1 − r).
 const STIFFEST: f64 = 0.8;
-/// More restarts than this in a train are no restarts but wandering in large steps.
+/// A train with more restarts than this is a phase wandering in large steps.
 pub(super) const RESTARTS: u32 = 3;
 
-/// Measures the period of a train near `period` (ns) whose events are rounded with a variance of
-/// `rounding` (ns²); the entries that count are left in the train.
+/// Measures the period of a train near `period` (ns). `rounding` is the variance (ns²) due to
+/// rounding of the event times. Leaves in the train only the entries that count.
 pub(super) fn measure(
     times: &[f64],
     stretches: &[Range<usize>],
@@ -49,7 +50,7 @@ pub(super) fn measure(
     steps::mark_restarts(times, &mut train.entries);
     let mut fit = refine::fit(times, &train.entries, period, rounding)?;
     if fit.is_rearmed(train.entries.len()) || train.entries.last()?.segment > 0 {
-        // Of the beats that chance would have supplied as well, the path chose the event.
+        // Some beats would have been hit by chance anyway, and there the path chose the event.
         fit.margin /= 1.0 - train.chance.min(0.5);
         return Some(fit);
     }
@@ -83,7 +84,7 @@ pub(super) fn measure(
     Some(fit)
 }
 
-/// The longest distance between neighbours of one burst, ns; 0 where beats come singly.
+/// The longest distance between neighbours within a burst, ns; 0 if each beat is a single event.
 fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     let mut nearest: Vec<f64> = entries
         .iter()
@@ -103,7 +104,7 @@ fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     }
     let rank = nearest.len() * 3 / 5;
     let typical = *nearest.select_nth_unstable_by(rank, f64::total_cmp).1;
-    // By chance six neighbours in ten are nearer than that only when there are many events.
+    // With many events, six in ten can have a neighbour this near by chance.
     let crowd = entries.len() as f64 * period / (times.len() as f64).max(1.0);
     if typical < 0.05 * period && typical < 0.15 * crowd.max(0.1 * period) {
         2.0 * typical
@@ -112,7 +113,7 @@ fn chain(times: &[f64], entries: &[Entry], period: f64) -> f64 {
     }
 }
 
-/// The first event of the burst that `event` is a member of.
+/// The first event of the burst that contains `event`.
 fn onset(times: &[f64], mut event: usize, chain: f64) -> usize {
     while event > 0 && times[event] - times[event - 1] <= chain {
         event -= 1;
@@ -120,7 +121,7 @@ fn onset(times: &[f64], mut event: usize, chain: f64) -> usize {
     event
 }
 
-/// A grid: the time of its slot 0 and the width of events around it.
+/// A grid: the time of its slot 0, its period, and the spread of events around it.
 struct Line {
     origin: f64,
     period: f64,
@@ -128,9 +129,9 @@ struct Line {
 }
 
 impl Line {
-    /// The grid of the fitted period through the middle of the entries.
+    /// The grid of the fitted period through the median of the entries.
     fn through(times: &[f64], entries: &[Entry], fit: &Fit) -> Self {
-        // Displaced about the middle, so that only the slope changes.
+        // Displace it about the middle, so that only the slope changes.
         let n = entries.len() as f64;
         let slot = entries.iter().map(|e| e.slot as f64).sum::<f64>() / n;
         let mut offsets: Vec<f64> = entries
@@ -150,7 +151,7 @@ impl Line {
         }
     }
 
-    /// The event nearest to each of the grid's slots, or the first of its burst.
+    /// The event nearest to each slot of the grid, moved to the first event of its burst.
     fn choose(&self, times: &[f64], chain: f64, gate: f64) -> Vec<Entry> {
         let gate = (3.5 * self.width / self.period + 1e-7).min(gate);
         let mut entries: Vec<Entry> = Vec::new();

@@ -1,53 +1,52 @@
-//! Which events belong to a beat: the train of events along a path, and how well it fills its slots.
+//! Assigns events to a beat: the train of events along a path, and how well it fills its slots.
 
 use std::ops::Range;
 
 use super::number::{index, whole};
 use super::track::{PHASES, Track, turn};
 
-/// Events that the spread is estimated from.
+/// Events used to estimate the spread.
 const SAMPLE: usize = 20_000;
-/// Parts of the window that are looked at one by one.
+/// Parts of the window examined separately.
 pub(super) const PARTS: usize = 8;
 
-/// One beat that was seen.
+/// One observed beat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// The event, by its place among the times.
+    /// Index of the event among the times.
     pub(super) event: usize,
-    /// Which beat it is, counted from the window's begin.
+    /// Number of the beat, counted from the start of the window.
     pub(super) slot: i64,
-    /// How often the timer had been restarted before.
+    /// Restarts of the timer before this beat.
     pub(super) segment: u32,
     /// Distance from the path, in periods.
     pub(super) residual: f64,
 }
 
-/// The events along a path.
 #[derive(Clone, Debug)]
 pub(super) struct Train {
-    /// The beats that were seen, in order, at most one a slot.
+    /// The observed beats, in order, at most one per slot.
     pub(super) entries: Vec<Entry>,
-    /// Every event's slot and distance from the path, in periods.
+    /// Slot and distance from the path (in periods) of every event.
     pub(super) residuals: Vec<(i64, f64)>,
     /// Standard deviation around the path, in periods.
     pub(super) spread: f64,
-    /// Half the width of the window that an event must hit, in periods.
+    /// Largest accepted distance from the path, in periods.
     pub(super) gate: f64,
     /// Slots in the observed time.
     pub(super) slots: f64,
-    /// Share of slots with a beat, less what chance hits.
+    /// Share of slots with a beat, beyond chance.
     pub(super) fill: f64,
-    /// The same by parts of the observed slots.
+    /// `fill` for each part of the observed slots.
     pub(super) parts: [f64; PARTS],
-    /// Share of slots that chance hits.
+    /// Share of slots hit by chance.
     pub(super) chance: f64,
     /// Whether the path could wander freely, so that its count of periods needs checking.
     pub(super) loose: bool,
 }
 
-/// Lays `track` over all events. `stretches` are ranges of `times` without a hole between; `seen`
-/// is the observed time, ns.
+/// Lays `track` over all events. `stretches` are ranges of `times` without a hole in the
+/// observation; `seen` is the observed time, ns.
 pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track: &Track) -> Train {
     let placed = place(times, stretches, track);
     let (centre, spread) = spread(&placed, track.drift_model.width);
@@ -72,8 +71,8 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
             })
             .count() as f64
     };
-    // What chance hits is measured where the beat is not: the middle one of three other phases, so
-    // that one more pulse of a burst does not pass for chance.
+    // Measure chance hits at phases away from the beat. The median of three phases keeps another
+    // pulse of a burst from passing for chance.
     let mut others = if gate < 0.16 {
         vec![hits(0.33), hits(0.5), hits(-0.33)]
     } else {
@@ -81,10 +80,10 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
     };
     others.sort_by(f64::total_cmp);
     let chance = (others[others.len() / 2] / slots).min(0.999);
-    let net = |hit: f64, of: f64| ((hit / of).min(1.0) - chance) / (1.0 - chance);
+    let net = |hit: f64, total: f64| ((hit / total).min(1.0) - chance) / (1.0 - chance);
     let mut parts = [0.0; PARTS];
     for entry in &entries {
-        let at = stretches_before(times[entry.event], times, stretches, seen);
+        let at = part_of_window(times[entry.event], times, stretches, seen);
         parts[at] += 1.0;
     }
     let parts = parts.map(|hit| net(hit, slots / PARTS as f64));
@@ -103,8 +102,8 @@ pub(super) fn along(times: &[f64], stretches: &[Range<usize>], seen: f64, track:
     }
 }
 
-/// The part of the observed time that `time` lies in.
-fn stretches_before(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f64) -> usize {
+/// The part of the observed time that contains `time`, 0 to [`PARTS`] − 1.
+fn part_of_window(time: f64, times: &[f64], stretches: &[Range<usize>], seen: f64) -> usize {
     let mut passed = 0.0;
     let lengths: f64 = stretches
         .iter()
@@ -119,21 +118,21 @@ fn stretches_before(time: f64, times: &[f64], stretches: &[Range<usize>], seen: 
             break;
         }
     }
-    let whole_and_part = if stretches.len() == 1 {
+    let (total, before) = if stretches.len() == 1 {
         (seen, time)
     } else {
         (lengths, passed)
     };
-    index(whole_and_part.1 / whole_and_part.0.max(1.0) * PARTS as f64).min(PARTS - 1)
+    index(before / total.max(1.0) * PARTS as f64).min(PARTS - 1)
 }
 
-/// A residual brought back to within half a period of its slot.
+/// Brings a residual to within half a period of its slot.
 fn recentre(slot: i64, residual: f64) -> (i64, f64) {
     let turns = residual.round();
     (slot + whole(turns), residual - turns)
 }
 
-/// Every event's slot, segment and distance from the path.
+/// Slot, segment and distance from the path of every event.
 fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, u32, f64)> {
     let mut placed = Vec::with_capacity(times.len());
     let path = unwrap(track);
@@ -147,15 +146,15 @@ fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, 
         }
         let here = &path[at];
         let offset = turns / block - (here.block as f64 + 0.5);
-        let beside = if offset < 0.0 {
+        let neighbour = if offset < 0.0 {
             at.checked_sub(1)
         } else {
             Some(at + 1)
         };
-        let beside = beside
+        let neighbour = neighbour
             .and_then(|i| path.get(i))
             .filter(|n| n.segment == here.segment && (n.block - here.block).abs() <= 2);
-        let phase = beside.map_or(here.phase, |n| {
+        let phase = neighbour.map_or(here.phase, |n| {
             here.phase + (n.phase - here.phase) * offset / (n.block - here.block) as f64
         });
         let (slot, residual) = recentre(0, turns - phase);
@@ -164,7 +163,7 @@ fn place(times: &[f64], stretches: &[Range<usize>], track: &Track) -> Vec<(i64, 
     placed
 }
 
-/// A block of the path, its phase in turns that are not wrapped.
+/// A block of the path; the phase is in turns and not wrapped.
 struct Step {
     block: i64,
     phase: f64,
@@ -199,8 +198,8 @@ fn unwrap(track: &Track) -> Vec<Step> {
     steps
 }
 
-/// The centre and standard deviation of the pulse: expectation-maximisation of a normal density on
-/// a uniform background (Dempster, Laird and Rubin 1977).
+/// Centre and standard deviation of the pulse, by expectation-maximisation of a normal density on a
+/// uniform background (Dempster, Laird and Rubin 1977).
 fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
     let stride = placed.len() / SAMPLE + 1;
     let sample: Vec<f64> = placed.iter().step_by(stride).map(|p| p.2).collect();
@@ -229,7 +228,7 @@ fn spread(placed: &[(i64, u32, f64)], width: f64) -> (f64, f64) {
     (centre, sd)
 }
 
-/// Of each slot the event nearest to the path, where it is within the gate.
+/// The event nearest to the path in each slot, if it is within the gate.
 fn nearest(residuals: &[(i64, f64)], placed: &[(i64, u32, f64)], gate: f64) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for (event, (&(slot, residual), &(_, segment, _))) in residuals.iter().zip(placed).enumerate() {

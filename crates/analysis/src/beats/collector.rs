@@ -1,27 +1,27 @@
-//! Events as they come, in bounded memory.
+//! Collects a source's events as they arrive, in bounded memory.
 //!
-//! Everything is kept until there is too much. From then on whole blocks of consecutive events stay
-//! (the first, the latest, and some in between, spread evenly), which is what short periods need,
-//! and counts in coarse bins of time over the whole recording, which is what long periods need. A
-//! source costs at most about 2 MB, whatever the length of the recording.
+//! All events are kept until there are too many. From then on two things are kept. Short periods
+//! need whole blocks of consecutive events: the first, the latest, and some in between, evenly
+//! spread. Long periods need counts in coarse time bins over the whole recording. A source costs at
+//! most about 2 MB, regardless of the recording's length.
 
 use super::{Beat, Events, detect, knowable};
 use ticktax_model::Nanos;
 
-/// Events to a block.
+/// Events per block.
 const BLOCK: usize = 8192;
-/// Full blocks that are kept; with the growing one they hold [`BeatCollector::CAPACITY`] events.
+/// Full blocks kept; with the growing one they hold [`BeatCollector::CAPACITY`] events.
 const BLOCKS: usize = 7;
-/// Coarse bins; when time runs out of them, each two become one.
+/// Number of coarse bins; when they run out, neighbours are merged in pairs.
 const BINS: usize = 1 << 16;
-/// The first width of a coarse bin, ns.
+/// Initial width of a coarse bin, ns.
 const BIN: i64 = 1 << 20;
 
-/// The events of one source, collected while they happen.
+/// The events of one source, collected as they happen.
 #[derive(Clone, Debug)]
 pub struct BeatCollector {
     begin: Nanos,
-    /// Events to a block.
+    /// Events per block.
     block: usize,
     /// Full blocks in order, then the growing one.
     blocks: Vec<Block>,
@@ -34,17 +34,17 @@ pub struct BeatCollector {
 /// Consecutive events.
 #[derive(Clone, Debug, Default)]
 struct Block {
-    /// How many blocks came before, kept or not.
+    /// Number of earlier blocks, kept or not.
     number: u64,
     starts: Vec<Nanos>,
     durations: Vec<Nanos>,
 }
 
 impl BeatCollector {
-    /// The most events that are kept one by one.
+    /// Most events that are kept individually.
     pub const CAPACITY: usize = (BLOCKS + 1) * BLOCK;
 
-    /// An observation that begins at `begin`.
+    /// Starts an observation at `begin`.
     pub fn new(begin: Nanos) -> Self {
         Self {
             begin,
@@ -57,8 +57,8 @@ impl BeatCollector {
         }
     }
 
-    /// The same that keeps only eight times `block` events: where there are many sources, a few
-    /// thousand events of each tell nearly as much.
+    /// A collector that keeps only eight times `block` events. With many sources, a few thousand
+    /// events of each are nearly as informative.
     pub fn small(begin: Nanos, block: usize) -> Self {
         Self {
             block: block.clamp(64, BLOCK),
@@ -66,8 +66,8 @@ impl BeatCollector {
         }
     }
 
-    /// Takes the next event; events come in the order of their starts, and one that does not is
-    /// taken to start when the last one did.
+    /// Adds the next event. Events arrive in order of their starts; one that does not is treated as
+    /// starting together with its predecessor.
     pub fn push(&mut self, start: Nanos, duration: Nanos) {
         self.count += 1;
         if self
@@ -94,17 +94,18 @@ impl BeatCollector {
         }
     }
 
-    /// How many events there were.
+    /// Number of events so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The beats of all that came until `end`.
+    /// The beats of all events up to `end`.
     pub fn detect(&self, end: Nanos) -> Vec<Beat> {
         self.detect_among(&self.events(end), end)
     }
 
-    /// The same where the kept events are at hand, cut to the times that were really observed.
+    /// Like [`Self::detect`] for `kept`: the kept events, limited to the times that were really
+    /// observed.
     pub(super) fn detect_among(&self, kept: &Events, end: Nanos) -> Vec<Beat> {
         let mut beats = detect(kept);
         if self.dropped {
@@ -115,7 +116,7 @@ impl BeatCollector {
         beats
     }
 
-    /// The events that were kept, with the times during which none is missing.
+    /// The kept events, with the intervals in which none is missing.
     pub fn events(&self, end: Nanos) -> Events {
         let mut events = Events::default();
         let mut last_number = None;
@@ -140,13 +141,13 @@ impl BeatCollector {
         events
     }
 
-    /// The coarse bins as events: the bins with more events than the usual one, at their middles.
+    /// Converts coarse bins to events: one at the middle of each bin whose count is unusually high.
     fn coarse(&self, end: Nanos) -> Events {
         let used = index((end - self.begin).0, self.width).min(self.bins.len());
         let mut sorted = self.bins[..used].to_vec();
         sorted.sort_unstable();
         let usual = sorted.get(used / 2).copied().unwrap_or(0);
-        // Four standard deviations of a Poisson count above the usual one.
+        // Four standard deviations of a Poisson count above the median count.
         let half = Nanos(self.width / 2);
         let min = f64::from(usual) + 4.0 * f64::from(usual).sqrt();
         let mut starts = Vec::new();
@@ -175,11 +176,11 @@ impl BeatCollector {
         *bin = bin.saturating_add(1);
     }
 
-    /// Drops the full block, neither the first nor the latest, whose neighbours are closest: what is
-    /// left stays evenly spread.
+    /// Drops the full block whose neighbours are closest, so that the rest stays evenly spread.
+    /// Keeps the first and the latest block.
     fn thin(&mut self) {
         if !self.dropped {
-            // Most sources never get here, and need no bins.
+            // Only now fill the bins: most sources never need them.
             for block in std::mem::take(&mut self.blocks) {
                 block
                     .starts
@@ -198,7 +199,7 @@ impl BeatCollector {
     }
 }
 
-/// The bin of a time that is not negative.
+/// The bin of a non-negative time.
 fn index(time: i64, width: i64) -> usize {
     usize::try_from(time / width).unwrap_or(usize::MAX)
 }
@@ -225,8 +226,8 @@ mod tests {
     }
 
     #[test]
-    fn a_rare_beat_is_found_among_events_that_could_not_be_kept() {
-        // A burst of a thousand every 30.999 s, and little else: 232 000 events in two hours.
+    fn a_rare_beat_is_found_although_most_events_were_dropped() {
+        // A burst of a thousand every 30.999 s: 232 000 events in two hours.
         let mut collector = BeatCollector::new(Nanos::ZERO);
         let mut starts = Vec::new();
         for beat in 0..232 {

@@ -1,24 +1,26 @@
-//! The beats of a whole recording: one collector a source, then what belongs together.
+//! Finds the beats of a whole recording: collects each source's events, searches them, and joins
+//! the beats that belong together.
 //!
-//! # What is a source here
-//! - An interrupt, a softirq, or a function within one, on each CPU by itself: every CPU has its
-//!   own timers, and two of them at one rate make no single beat.
-//! - A thread, on all CPUs together, because threads move. Its event is a *stretch*: rows of one
-//!   thread less than [`JOIN`] apart on a CPU, so that a page fault or the border of a work item
-//!   does not make two events of one.
-//! - A work item's function: on each CPU where the worker is bound to one, else on all together.
-//! - A probe's gaps on each CPU, of several lengths and more ([`gaps`]).
+//! # Sources
+//! - An interrupt, a softirq, or a function within one: a separate source on each CPU. Every CPU
+//!   has its own timers, and two of them at one rate do not make a single beat.
+//! - A thread: one source for all CPUs, because threads move. Its event is a *run*: rows of one
+//!   thread less than [`JOIN`] apart on a CPU. So a page fault or the border of a work item does
+//!   not split an event in two.
+//! - A work item's function: a source per CPU if its worker is bound to one, else one for all CPUs.
+//! - A probe's gaps: a source per CPU and minimum length ([`gaps`]).
 //!
-//! Where sums are kept, a source has the events from [`Sum::TIMED_FROM`] on: beats of minutes and hours
-//! are made of few long ones. A window in which such events have no times either counts as not
-//! observed for their source ([`MAX_UNTIMED`]).
+//! If a recording keeps sums, only events of at least [`Sum::TIMED_FROM`] have times: beats of
+//! minutes and hours consist of few long events. A window with such events but without their times
+//! counts as unobserved for that source ([`MAX_UNTIMED`]).
 //!
-//! Idling is no source. ticktax's own threads are collected only to know their effects; the
+//! Idling is not a source. ticktax's own threads are collected only to see their effects; the
 //! statement marks them.
 //!
 //! # Memory
-//! At most [`MAX_STREAMS`] sources, each of at most 16 384 kept events; of these at most
-//! [`MAX_GROWN`] may keep more than the first 2048. What goes beyond is counted and told.
+//! There are at most [`MAX_STREAMS`] sources, with at most 16 384 kept events each. Only
+//! [`MAX_GROWN`] of them may keep more than the first 2048. Sources and events beyond these limits
+//! are counted and reported.
 
 mod causes;
 mod follows;
@@ -53,23 +55,23 @@ use self::routes::{Route, Routes};
 use self::starts::Starts;
 use self::streams::{NONE, StreamId, Streams};
 use self::ticks::Ticks;
-use self::trail::{Stretch, Trail};
+use self::trail::{Run, Trail};
 use super::Tick;
 use crate::ledger::{self, Proofs};
 use crate::timeline::{Event, EventKind, Keep, MAX_TIME, Timeline};
 
-/// Rows of one thread that are closer than this are one stretch.
+/// Rows of one thread that are closer together than this belong to one run.
 const JOIN: Nanos = Nanos(1_000);
-/// The most sources that are collected.
+/// Maximum number of sources.
 const MAX_STREAMS: usize = 4_096;
-/// The most sources that may keep more than one block of events.
+/// Maximum number of sources that keep more than one block of events.
 const MAX_GROWN: usize = 1_024;
-/// The most windows without times that a source may have and still be searched.
+/// A source with more windows without times than this is not searched.
 const MAX_UNTIMED: usize = 64;
-/// Events to a block.
+/// Events per block.
 const BLOCK: usize = 2_048;
 
-/// Takes a recording's rows as they come and finds what in them repeats.
+/// Finds the beats of a recording from its rows.
 #[derive(Debug)]
 pub struct BeatFinder {
     timeline: Timeline,
@@ -88,20 +90,20 @@ impl Default for BeatFinder {
 }
 
 impl BeatFinder {
-    /// A finder that has seen nothing.
+    /// A finder without events.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same finder, which also searches the halves of the observation of what has no beat in the
-    /// whole: for what began, ended or changed meanwhile. It takes up to four times as long.
+    /// Also searches parts of the observation for sources without a beat in the whole, to find
+    /// beats that began, ended or changed during it. The search takes up to four times as long.
     #[must_use]
     pub fn with_halves(mut self) -> Self {
         self.finder.halves = true;
         self
     }
 
-    /// Searches everything that came, on `threads` threads at once.
+    /// Searches all events on `threads` threads.
     pub fn finish(self, header: &Header, threads: usize) -> BeatStatement {
         let proofs = self.proofs.finish(header);
         self.finder.finish(header, proofs, threads)
@@ -116,7 +118,7 @@ impl RowSink for BeatFinder {
     }
 }
 
-/// Takes a timeline's events as they come and finds what in them repeats.
+/// Finds beats from a timeline's events.
 #[derive(Debug, Default)]
 pub(crate) struct Finder {
     streams: Streams,
@@ -129,18 +131,17 @@ pub(crate) struct Finder {
     last: Nanos,
     sums: u64,
     news: News,
-    /// Whether to look for beats that went on for a part of the time only.
+    /// Whether to look for beats that lasted for only a part of the observation.
     halves: bool,
     causes: Causes,
-    /// The kernel's tick, where it is known.
+    /// The kernel's tick, if known.
     tick: Option<Tick>,
-    /// What it was for each CPU when it was last looked for.
+    /// The ticks of each CPU when last determined.
     ticks: Ticks,
     trust: Trust,
 }
 
 impl Finder {
-    /// A finder of beats on `machine`.
     pub(crate) fn new(machine: &Machine) -> Self {
         Self {
             tick: machine.hz_configured.and_then(Tick::of_hz),
@@ -148,8 +149,8 @@ impl Finder {
         }
     }
 
-    /// Searches everything that came, on `threads` threads at once. `proofs` says what an empty gap
-    /// proves on each CPU.
+    /// Searches all events on `threads` threads. `proofs` is the evidence that an empty gap
+    /// provides on each CPU.
     pub(crate) fn finish(
         mut self,
         header: &Header,
@@ -162,30 +163,29 @@ impl Finder {
             guest: header.machine.hypervisor.is_some(),
         };
         for cpu in 0..self.trails.len() {
-            if let Some(stretch) = self.trails[cpu].close() {
-                self.end_of_stretch(stretch);
+            if let Some(run) = self.trails[cpu].close() {
+                self.end_of_run(run);
             }
         }
         self.streams.settle();
         self.causes.settle_all();
         let hz = header.machine.hz_configured;
         self.tick = hz.and_then(Tick::of_hz).or(self.tick);
-        self.ticks = Ticks::of(self.tick, &self.streams, self.last);
+        self.ticks = Ticks::new(self.tick, &self.streams, self.last);
         lines::statement(&mut self, header, threads)
     }
 
-    /// Beats that were not in an earlier call, for a live view: those of the few sources
-    /// that took the most time. It costs some hundredths of a second.
+    /// For a live view: beats not returned by an earlier call, from the few sources that took the
+    /// most time. Takes some hundredths of a second.
     pub(crate) fn news(&mut self) -> Vec<BeatLine> {
-        self.ticks = Ticks::of(self.tick, &self.streams, self.last);
+        self.ticks = Ticks::new(self.tick, &self.streams, self.last);
         let lines = lines::so_far(self);
-        self.news.of(lines)
+        self.news.not_shown_yet(lines)
     }
 
-    /// Takes an event.
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         let span = event.span;
-        // No CPU has such a number, and no clock such times; the ledger reports what is wrong.
+        // Drop impossible CPU numbers and times; the ledger reports them.
         let sane = Nanos::ZERO..=MAX_TIME;
         let is_sane =
             event.is_on_possible_cpu() && sane.contains(&span.start) && sane.contains(&span.dur);
@@ -215,7 +215,7 @@ impl Finder {
         match route {
             Route::Ignore | Route::Base => {}
             Route::Frame(group) | Route::Work(group) => {
-                let stream = self.streams.of_group(group, span, begin);
+                let stream = self.streams.on_cpu_of(group, span, begin);
                 if stream != NONE {
                     self.onset(stream, span.cpu, span.start, span.end());
                 }
@@ -226,7 +226,7 @@ impl Finder {
         }
     }
 
-    /// Takes note of the time of a row; returns when the observation began.
+    /// Records that a row was seen; returns the start of the observation.
     fn observe(&mut self, span: &Span) -> Nanos {
         let begin = self.first.map_or(span.start, |first| first.min(span.start));
         self.first = Some(begin);
@@ -234,7 +234,7 @@ impl Finder {
         begin
     }
 
-    /// Takes the intervals of a source in a window that have no times.
+    /// Marks a window in which a source has events without times.
     fn sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let begin = self.observe(event.span);
         if !sum.has_long() {
@@ -242,7 +242,7 @@ impl Finder {
         }
         let stream = match self.route(event, begin) {
             Route::Frame(group) | Route::Work(group) => {
-                self.streams.of_group(group, event.span, begin)
+                self.streams.on_cpu_of(group, event.span, begin)
             }
             Route::Thread(stream) | Route::Wait(stream) => stream,
             Route::Ignore | Route::Base | Route::Gap(_) => NONE,
@@ -260,7 +260,7 @@ impl Finder {
         }
         let route = self.routes.enter(event, &mut self.streams, begin);
         let source = event.sources.get(event.span.source);
-        // Where there are sums, the first row of a thread is not its first run.
+        // With sums, the first row of a thread is not its first run.
         if self.sums == 0 {
             self.starts
                 .note(&mut self.streams, source, event.span, begin);
@@ -269,16 +269,16 @@ impl Finder {
     }
 
     fn thread(&mut self, stream: StreamId, span: &Span) {
-        if let Some(stretch) = self.trails[span.cpu.index()].thread(stream, span) {
-            self.end_of_stretch(stretch);
+        if let Some(run) = self.trails[span.cpu.index()].thread(stream, span) {
+            self.end_of_run(run);
         }
     }
 
-    fn end_of_stretch(&mut self, stretch: Stretch) {
-        self.onset(stretch.stream, stretch.cpu, stretch.start, stretch.end);
+    fn end_of_run(&mut self, run: Run) {
+        self.onset(run.stream, run.cpu, run.start, run.end);
     }
 
-    /// A source that something can make run did run from `start` to `end`.
+    /// Records a run from `start` to `end` of a source that can have causes.
     fn onset(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, end: Nanos) {
         let key = &self.streams[stream as usize].key;
         self.causes.onset(stream, key, cpu, start, end);

@@ -1,32 +1,30 @@
-//! Candidate periods from the times between events, near and far.
+//! Candidate periods from the time differences between events.
 //!
-//! The histogram of the differences t(i+k) − t(i) for k = 1 … 8 shows a period directly, also where
-//! each interval starts anew from the last event and no spectrum is coherent, and also where other
-//! events or the members of a burst lie between two beats.
+//! The histogram of the differences t(i+k) − t(i) for k = 1 … 8 shows a period directly. It does so
+//! even if each interval starts at the previous event, so that no spectrum is coherent. It also
+//! works when other events, or members of a burst, lie between two beats.
 
 use super::number::index;
 use super::spectrum::Candidate;
 
-/// The furthest neighbour whose distance counts.
+/// Largest k in t(i+k) − t(i).
 const ORDERS: usize = 8;
-/// Width of a histogram bin, as a share of the lag.
 const WIDTH: f64 = 0.01;
-/// Events in each of the two stretches that are looked at.
-const STRETCH: usize = 2048;
-/// Peaks kept.
+/// Events in each of the two samples used, one at the start and one from the middle.
+const SAMPLE: usize = 2048;
 const KEPT: usize = 6;
 
-/// The lags that are more frequent than those around them, strongest first. `times` in ns, sorted.
+/// Lags more frequent than those around them, strongest first. `times` are in ns, sorted.
 pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate> {
     let bins = bin(longest / shortest) + 2;
     let mut counts = vec![0.0_f64; bins];
-    let middle = (times.len() / 2).max(STRETCH).min(times.len());
-    for stretch in [
-        &times[..middle.min(STRETCH)],
-        &times[middle..times.len().min(middle + STRETCH)],
+    let middle = (times.len() / 2).max(SAMPLE).min(times.len());
+    for sample in [
+        &times[..middle.min(SAMPLE)],
+        &times[middle..times.len().min(middle + SAMPLE)],
     ] {
-        for order in 1..=ORDERS.min(stretch.len().saturating_sub(1)) {
-            for (a, b) in stretch.iter().zip(&stretch[order..]) {
+        for order in 1..=ORDERS.min(sample.len().saturating_sub(1)) {
+            for (a, b) in sample.iter().zip(&sample[order..]) {
                 let lag = b - a;
                 if lag >= shortest && lag <= longest {
                     counts[bin(lag / shortest)] += 1.0;
@@ -42,7 +40,7 @@ pub(super) fn peaks(times: &[f64], shortest: f64, longest: f64) -> Vec<Candidate
             continue;
         }
         let around = mean(&counts, i, 25).max(0.04);
-        // Five bins were averaged: their sum is a Poisson count under chance.
+        // Five bins were averaged: under chance their sum is a Poisson count.
         let strength = 5.0 * (here * (here / around).ln() - here + around);
         if here > around && strength > 1.5 {
             found.push(Candidate {

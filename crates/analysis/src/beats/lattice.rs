@@ -1,49 +1,53 @@
-//! Events that only come with the kernel's tick.
+//! Events that occur only on kernel ticks.
 //!
-//! Timers without high resolution, deferred work and everything else that runs from the tick lies on
-//! a lattice of one tick's width. Against uniform phases such events look periodic whatever makes them
-//! come: with one tick in two at random, half of all slots of one tick are filled, each at the same
-//! phase. So where most events lie on the tick, chance is not "at any time" but "at any tick". A slot
-//! of the period P holds the lattice points φ₁ … φₙ, and an event is at each of them with probability
-//! 1/n. The likelihood ratio of an event at φ against that is g(φ − path) over the mean of
-//! g(φᵢ − path), which again has expectation 1 whatever the path: Markov's bound holds as it does
-//! for uniform phases ([`super::track`]). A period of one tick gains nothing; whether events come with
-//! *every* tick is a question of their number ([`Lattice::every_tick`]).
+//! Timers without high resolution, deferred work and everything else that runs from the tick lies
+//! on a lattice one tick wide. Compared with uniform phases such events look periodic regardless of
+//! their cause: if a random half of all ticks has an event, half of all one-tick slots are filled
+//! at the same phase. When most events lie on ticks, the null hypothesis is therefore "any tick",
+//! not "any time".
+//!
+//! A slot of the period P holds the lattice points φ₁ … φₙ, and by chance an event lies on each of
+//! them with probability 1/n. The likelihood ratio of an event at φ is g(φ − path) over the mean of
+//! g(φᵢ − path). Its expectation is again 1 for any path, so Markov's bound applies, like for
+//! uniform phases ([`super::track`]). A period of one tick gains nothing this way; whether events
+//! occur on *every* tick is decided by counting ([`Lattice::every_tick`]).
 
 use super::Tick;
 use super::null::binomial_tail;
 use super::number::{index, whole};
 use super::track::PHASES;
 
-/// The share of a tick around the lattice within which events are on it.
+/// Events within this distance of the lattice count as on it, as a share of a tick.
 const NEAR: f64 = 0.1;
-/// The share of events that must be on it.
+/// The share of events that must be on the lattice.
 const MAX: f64 = 0.5;
-/// The least Rayleigh power, n·R², by which events are on it: chance reaches it once in fifty trains.
+/// Minimum Rayleigh power, n·R², for events to count as on the lattice. Chance reaches it in one
+/// train out of fifty.
 const POWER: f64 = 4.0;
-/// How long after the tick, as a share of it, events still are because of it.
+/// Maximum delay of an event after the tick that caused it, as a share of a tick.
 const LATE: f64 = 0.25;
-/// Events that a lattice is found by.
+/// Events used to find the lattice.
 const SAMPLE: usize = 8192;
-/// With more ticks to a period than this they are as good as any time.
+/// With more ticks per period than this, ticks are as good as arbitrary times.
 const FINE: f64 = 2.0 * PHASES as f64;
-/// Offsets of the first lattice point in a slot that are told apart.
+/// Resolution of the offset of a slot's first lattice point.
 const OFFSETS: usize = 64;
-/// From this share of all ticks on, events are said to come with every tick.
+/// If a larger share of all ticks than this has an event, the events count as occurring on every
+/// tick.
 pub(super) const EVERY: f64 = 0.7;
 
 /// The ticks that a train's events lie on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lattice {
-    /// A tick's length, ns.
+    /// Tick period, ns.
     pub(super) tick: f64,
-    /// When the events of a tick come, ns after a whole number of ticks.
+    /// Offset of the events from a whole number of ticks, ns.
     phase: f64,
 }
 
 impl Lattice {
     /// The lattice of `times` (ns from `begin`, sorted), if most of them are on it.
-    pub(super) fn of(times: &[f64], begin: f64, tick: Tick) -> Option<Self> {
+    pub(super) fn find(times: &[f64], begin: f64, tick: Tick) -> Option<Self> {
         let length = tick.length.0 as f64;
         let sample: Vec<f64> = times
             .iter()
@@ -61,7 +65,7 @@ impl Lattice {
         let near = sample.iter().filter(|&&phase| off(phase).abs() <= NEAR);
         let is_on_it =
             (sin * sin + cos * cos) / count.max(1.0) > POWER && near.count() as f64 >= MAX * count;
-        // Another timer's events may lie on a lattice of a tick's width at another phase.
+        // Another timer's events may lie on a lattice of the same width but a different phase.
         let is_after_tick = tick.at.is_none_or(|at| {
             let late = centre - (at.0 as f64 - begin) / length;
             (late + NEAR).rem_euclid(1.0) <= NEAR + LATE
@@ -72,19 +76,20 @@ impl Lattice {
         })
     }
 
-    /// The number of the tick that an event belongs to.
+    /// Number of the tick that an event belongs to.
     fn number(&self, time: f64) -> f64 {
         ((time - self.phase) / self.tick).round()
     }
 
-    /// The times of the ticks that events belong to.
+    /// Times of the ticks that the events belong to.
     pub(super) fn snap(&self, times: &[f64]) -> Vec<f64> {
         let tick = |&time: &f64| self.number(time) * self.tick + self.phase;
         times.iter().map(tick).collect()
     }
 
-    /// The probability that so many of the ticks in an observation of `seen` ns have an event where
-    /// at most [`EVERY`] of them do; `None` where no more do.
+    /// Bound on the probability of this many ticks with an event during `seen` ns if each tick has
+    /// one with probability [`EVERY`]. `None` if the share of ticks with an event does not exceed
+    /// that.
     pub(super) fn every_tick(&self, times: &[f64], seen: f64) -> Option<f64> {
         let mut ticks: Vec<i64> = times.iter().map(|&time| whole(self.number(time))).collect();
         ticks.dedup();
@@ -93,28 +98,28 @@ impl Lattice {
         (hit > EVERY * all).then(|| binomial_tail(hit, all, EVERY))
     }
 
-    /// Whether a period is that of the tick itself, as well as `slots` of it tell.
+    /// Whether a period is the tick itself, to the precision that `slots` periods allow.
     pub(super) fn is_tick(&self, period: f64, slots: f64) -> bool {
         (period / self.tick - 1.0).abs() < (0.5 / slots).max(0.002)
     }
 
-    /// The variance of an event's time that rounding to the tick makes, ns².
+    /// Variance of an event's time due to rounding to the tick, ns².
     pub(super) fn rounding(&self) -> f64 {
         self.tick * self.tick / 12.0
     }
 }
 
-/// What chance makes of phases at one trial period, where events lie on a lattice.
+/// The phases possible under the null hypothesis at one trial period, for events on a lattice.
 pub(super) struct Comb {
     lattice: Lattice,
     period: f64,
-    /// By the offset of a slot's first lattice point and the path: one over the mean of g.
+    /// By offset of a slot's first lattice point, then by path: one over the mean of g.
     gains: Vec<[f32; PHASES]>,
 }
 
 impl Comb {
-    /// That of a density `kernel` by phase difference, from −[`PHASES`] up; `None` where ticks are as
-    /// good as any time.
+    /// A comb for the density `kernel`, indexed by phase difference from −[`PHASES`]. `None` if
+    /// ticks are as good as arbitrary times.
     pub(super) fn new(lattice: Lattice, period: f64, kernel: &[f32; 2 * PHASES]) -> Option<Self> {
         if period > FINE * lattice.tick {
             return None;
@@ -132,28 +137,28 @@ impl Comb {
                 mean.iter_mut().zip(shifted).for_each(|(m, k)| *m += k);
                 points += 1.0;
             }
-            // A density of narrow tails may be 0 there; no path gains by it.
+            // A density with narrow tails may be 0 there; no path gains by it.
             comb.gains.push(mean.map(|m| points / m.max(1e-20)));
         }
         Some(comb)
     }
 
-    /// The phase of a lattice point in its slot; `None` beyond the slot's end.
+    /// The phase of a lattice point in its slot; `None` beyond the end of the slot.
     fn phase(&self, offset: usize, point: f64) -> Option<usize> {
         let first = (offset as f64 + 0.5) / OFFSETS as f64;
         let turns = (first + point) * self.lattice.tick / self.period;
-        // A slot shorter than a tick holds its point all the same.
+        // A slot shorter than a tick still holds its point.
         (turns < 1.0 || point < 0.5).then(|| index(turns * PHASES as f64).min(PHASES - 1))
     }
 
-    /// The phase of an event on the lattice, `into` ns into the slot that begins at `begin`, and what
-    /// its density there counts for, by the path.
+    /// The lattice phase of an event `into` ns into the slot that starts at `begin`, and the factor
+    /// for its density there, by path.
     pub(super) fn place(&self, begin: f64, into: f64) -> (usize, &[f32; PHASES]) {
         let tick = self.lattice.tick;
         let first = (self.lattice.phase - begin).rem_euclid(tick);
         let offset = index(first / tick * OFFSETS as f64).min(OFFSETS - 1);
         let point = ((into - first) / tick).round().max(0.0);
-        // The last point of a slot may lie beyond its end by the rounding of the offset.
+        // Rounding the offset may put a slot's last point beyond its end.
         let phase = self.phase(offset, point).unwrap_or(PHASES - 1);
         (phase, &self.gains[offset])
     }
@@ -171,25 +176,26 @@ mod tests {
         at: Some(Nanos(1_000_000)),
     };
 
-    /// Events a little after every third tick, which came 1 ms after a whole number of ticks.
+    /// Events `late` ns after every third tick; ticks are 1 ms after whole multiples of their
+    /// period.
     fn after_ticks(late: f64) -> Vec<f64> {
         (0..50).map(|k| 1e6 + late + 12e6 * f64::from(k)).collect()
     }
 
     #[test]
-    fn what_comes_with_the_tick_is_on_its_lattice() {
-        assert!(Lattice::of(&after_ticks(3e4), 0.0, TICK).is_some());
-        // A timer of its own, half a tick away.
-        assert!(Lattice::of(&after_ticks(2e6), 0.0, TICK).is_none());
+    fn events_caused_by_the_tick_are_on_its_lattice() {
+        assert!(Lattice::find(&after_ticks(3e4), 0.0, TICK).is_some());
+        // An independent timer, half a tick away.
+        assert!(Lattice::find(&after_ticks(2e6), 0.0, TICK).is_none());
         let any: Vec<f64> = (0..50).map(|k| 12.37e6 * f64::from(k)).collect();
-        assert!(Lattice::of(&any, 0.0, TICK).is_none());
+        assert!(Lattice::find(&any, 0.0, TICK).is_none());
     }
 
     #[test]
-    fn over_all_ticks_of_a_slot_a_path_gains_nothing() {
+    fn the_likelihood_ratio_averages_to_1_over_all_ticks() {
         let tick = 1_000.0;
         let lattice = Lattice { tick, phase: 137.0 };
-        // A bell of a fiftieth of the period on a floor.
+        // A bell-shaped pulse, a fiftieth of the period wide, on a floor.
         let mut kernel = [0.2_f32; 2 * PHASES];
         for (place, value) in (0_i16..).zip(&mut kernel) {
             let away = (f32::from(place) / PHASES as f32 - 1.0).abs();
@@ -217,9 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn every_tick_is_a_matter_of_number() {
+    fn events_on_every_tick_are_found_by_counting() {
         let all: Vec<f64> = (0..1_000).map(|k| 1e6 + 4e6 * f64::from(k)).collect();
-        let lattice = Lattice::of(&all, 0.0, TICK).unwrap();
+        let lattice = Lattice::find(&all, 0.0, TICK).unwrap();
         assert!(lattice.every_tick(&all, 4e9).unwrap() < 1e-12);
         assert_eq!(lattice.every_tick(&all[..600], 4e9), None);
         assert!(lattice.every_tick(&all[..710], 4e9).unwrap() > 0.1);

@@ -1,45 +1,48 @@
-//! What chance can do, and the probability that a beat is one.
+//! Bounds on what chance can produce, and the probability that a beat is due to chance.
 //!
 //! Three kinds of chance arrivals must not pass for a beat:
 //!
-//! 1. **Poisson arrivals**, also of a rate that varies slowly. [`false_alarm`]: Markov's bound on the
-//!    path's likelihood ratio ([`super::track`]) times the number of periods that could have been
-//!    told apart and the manners tried.
-//! 2. **Renewal arrivals**: independent intervals of a broad law (heavy tails, a gamma law, a minimum
-//!    gap). Their phase is lost within a period or two, and no path follows it: a narrow density
-//!    around a path has an expected log ratio below 0 there. For trains too short for that
-//!    ([`clean`]) the intervals' spread itself is tested against [`BROAD`].
-//! 3. **Clusters** at random times with regular spacing inside. A cluster's spacing fills few of the
-//!    window's slots; a beat must fill [`super::peel`]'s share of all of them.
+//! 1. **Poisson arrivals**, including those whose rate varies slowly. [`false_alarm`] is Markov's
+//!    bound on the path's likelihood ratio ([`super::track`]) times the number of distinguishable
+//!    periods and the number of ways tried.
+//! 2. **Renewal arrivals**: independent intervals of a broad law (heavy tails, a gamma law, a
+//!    minimum gap). Their phase is lost within a period or two, so no path follows it: a narrow
+//!    density around a path has an expected log ratio below 0 there. For trains too short for that
+//!    argument, [`clean`] tests the spread of the intervals against [`BROAD`].
+//! 3. **Clusters** at random times with regular spacing inside. The spacing of a cluster fills few
+//!    of the window's slots, and a beat must fill a minimum share of all of them
+//!    ([`super::trial::FILL`]).
 
 use statrs::distribution::{DiscreteCDF, Hypergeometric};
 
-/// The narrowest interval law (coefficient of variation) that still counts as irregular: a gamma law
-/// of shape 11.
+/// Coefficient of variation of the narrowest interval law that still counts as irregular: a gamma
+/// law of shape 11.
 const BROAD: f64 = 0.3;
-/// The most intervals that [`clean`] looks at: with more the path needs no help.
+/// Most intervals that [`clean`] looks at: with more, following the path is enough.
 const FEW: usize = 64;
 
-/// The probability that chance gives a path of this score (nats) anywhere among the periods from
-/// `shortest` to `longest`, ns, when `slots` periods were observed and `manners` ways tried.
+/// Bound on the probability that chance produces a path with this score (nats) at any period
+/// searched. `slots` periods were observed, `range` is the ratio of the longest to the shortest
+/// period, and `manners` ways to follow a path were tried.
 pub(super) fn false_alarm(score: f64, slots: f64, range: f64, manners: f64) -> f64 {
-    // Two periods are told apart when they differ by a tenth of a turn over the window, or by more
-    // than a path can drift.
+    // Two periods are distinguishable if they differ by a tenth of a turn over the window, or by
+    // more than a path can drift.
     let apart = (0.1 / slots).max(0.002);
     let trials = (range.ln() / apart).max(1.0) * manners;
     (trials.ln() - score).exp().min(1.0)
 }
 
-/// Whether few events, taken by themselves, are too regular for chance: the period (ns), and the
-/// larger of two probabilities, that of Poisson arrivals and that of the narrowest renewal law that
-/// counts as irregular. Members of a burst count as its first.
+/// Tests whether a few events are too regular for chance. Returns the period (ns) and the larger of
+/// two probabilities: for Poisson arrivals, and for the narrowest renewal law that counts as
+/// irregular. Each burst counts as its first event.
 ///
-/// Of events that are rounded to ticks of `tick` ns, n intervals of one number of ticks differ by up
-/// to half a tick each from what they would be without: their squares are taken to be larger by that.
+/// Events can be rounded to ticks of `tick` ns. Intervals of the same number of ticks then differ
+/// from their true lengths by up to half a tick each. Their squared deviations are increased
+/// accordingly.
 pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
-    // A burst ends where a gap is longer than a third of the longest: in a regular train with none
-    // missing all such gaps are about one period.
+    // A gap longer than a third of the longest ends a burst: in a regular train without missing
+    // events all such gaps are about one period.
     let longest = gaps.iter().copied().fold(0.0, f64::max);
     let mut onsets = vec![*times.first()?];
     onsets.extend(
@@ -63,9 +66,10 @@ pub(super) fn clean(times: &[f64], tick: f64) -> Option<(f64, f64)> {
     Some((mean, poisson_regular(n, spread).max(renewal)))
 }
 
-/// The probability that `n` Poisson intervals that fill a given time are so alike: given their sum,
-/// the shares are uniform on a simplex (Greenwood 1946), and those within a coefficient of variation
-/// are a ball in it. An upper bound where the ball leaves the simplex.
+/// Upper bound on the probability that `n` Poisson intervals filling a given time are this similar.
+/// Given their sum, the shares are uniform on a simplex (Greenwood 1946), and those within a
+/// coefficient of variation form a ball in it. The bound is not tight where the ball leaves the
+/// simplex.
 fn poisson_regular(n: usize, spread: f64) -> f64 {
     let n = n as f64;
     let dimension = n - 1.0;
@@ -76,8 +80,8 @@ fn poisson_regular(n: usize, spread: f64) -> f64 {
     (ball - simplex).exp().min(1.0)
 }
 
-/// A bound on the probability of `hit` or more of `all` where each is one with the probability
-/// `share` (Chernoff 1952); 1 where no more than that share are.
+/// Chernoff's bound (1952) on the probability of `hit` or more successes in `all` trials of
+/// probability `share`; 1 if the observed share is not larger.
 pub(crate) fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     let seen = (hit / all.max(1.0)).min(1.0);
     if seen <= share {
@@ -87,10 +91,12 @@ pub(crate) fn binomial_tail(hit: f64, all: f64, share: f64) -> f64 {
     (-all * (term(seen, share) + term(1.0 - seen, 1.0 - share))).exp()
 }
 
-/// The probability that chance puts as many of `with + …` into the first group as there are, by Fisher's
-/// exact test, one-sided: given the margins of the table the count is hypergeometric (R. A. Fisher, JRSS
-/// 85 (1922) 87; P(X ≥ a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), k from a up). Of each group, how many have
-/// the trait and how many have not; 1 where there is nothing to compare.
+/// Fisher's exact test, one-sided: the probability that chance puts at least this many members with
+/// the trait into the first group. Each group is `[with, without]`; 1 if there is nothing to
+/// compare.
+///
+/// Given the table's margins the count is hypergeometric (R. A. Fisher, JRSS 85 (1922) 87): P(X ≥
+/// a) = Σ C(r₁, k)·C(r₂, c₁ − k)/C(n, c₁), for k from a upwards.
 pub(super) fn fisher(group: [usize; 2], other: [usize; 2]) -> f64 {
     let [with, without, more, rest] = [group[0], group[1], other[0], other[1]].map(|n| n as u64);
     let law = Hypergeometric::new(with + without + more + rest, with + more, with + without);
@@ -120,7 +126,7 @@ fn ln_gamma(x: f64) -> f64 {
         + (2.506_628_274_631_000_5 * (1.000_000_000_190_015 + series) / x).ln()
 }
 
-/// The lower regularised incomplete gamma function P(a, x), by its series.
+/// The lower regularised incomplete gamma function P(a, x), from its series.
 fn gamma_below(a: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -137,8 +143,8 @@ fn gamma_below(a: f64, x: f64) -> f64 {
     (sum * (a * x.ln() - x - ln_gamma(a)).exp()).min(1.0)
 }
 
-/// The 97.5 % quantile of Student's law (Cornish-Fisher expansion, within 1 % from three degrees of
-/// freedom on).
+/// The 97.5 % quantile of Student's t distribution, by Cornish-Fisher expansion; within 1 % from
+/// three degrees of freedom up.
 pub(crate) fn student(freedom: f64) -> f64 {
     const Z: f64 = 1.959_964;
     let z3 = Z.powi(3);
@@ -159,12 +165,12 @@ mod tests {
     fn the_special_functions_agree_with_tables() {
         assert!((student(5.0) - 2.5706).abs() < 0.01);
         assert!((student(30.0) - 2.0423).abs() < 0.001);
-        // χ² with 5 degrees of freedom lies below 0.554 with a probability of 1 %.
+        // χ² with 5 degrees of freedom is below 0.554 with a probability of 1 %.
         assert!((gamma_below(2.5, 0.277) - 0.01).abs() < 2e-4);
     }
 
     #[test]
-    fn the_binomial_bound_is_never_below_the_tail_itself() {
+    fn the_binomial_bound_is_never_below_the_exact_tail() {
         for all in 1..=30_u32 {
             for share in [0.05_f64, 0.3, 0.7] {
                 let mut term = (1.0 - share).powi(all.cast_signed());
@@ -177,7 +183,7 @@ mod tests {
                     let tail: f64 = exact[hit as usize..].iter().sum();
                     let bound = binomial_tail(hit.into(), all.into(), share);
                     assert!(bound >= tail * 0.999_999, "{hit} of {all}, {share}");
-                    // And it is no looser than it has to be.
+                    // The bound is reasonably tight, too.
                     assert!(
                         bound <= tail * 20.0 || tail > 0.05,
                         "{hit} of {all}, {share}"
@@ -188,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn fishers_test_agrees_with_what_he_published() {
-        // The lady tasting tea: 3 of 4 cups right, 17 of 70.
+    fn fishers_test_matches_his_published_examples() {
+        // The lady tasting tea: 3 of 4 cups right has probability 17/70.
         assert!((fisher([3, 1], [1, 3]) - 17.0 / 70.0).abs() < 1e-12);
         // Convictions of twins of criminals (The Logic of Inductive Inference, 1935).
         assert!((fisher([10, 3], [2, 15]) - 619.0 / 1_330_665.0).abs() < 1e-9);
@@ -204,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_intervals_are_as_alike_as_often_as_is_said() {
+    fn poisson_intervals_are_as_regular_as_predicted() {
         let mut draws = Draws::new(3);
         for (count, spread) in [(4_u32, 0.3), (5, 0.4), (8, 0.5)] {
             let mut alike = 0;
@@ -216,17 +222,17 @@ mod tests {
                 alike += u32::from(deviation <= spread * mean);
             }
             let seen = f64::from(alike) / 40_000.0;
-            let said = poisson_regular(count as usize, spread);
+            let predicted = poisson_regular(count as usize, spread);
             let error = (seen / 40_000.0).sqrt();
             assert!(
-                (seen - said).abs() < 4.0 * error,
-                "{count} {spread}: {seen} {said}"
+                (seen - predicted).abs() < 4.0 * error,
+                "{count} {spread}: {seen} {predicted}"
             );
         }
     }
 
     #[test]
-    fn a_metronome_is_no_accident_and_uneven_steps_are() {
+    fn a_metronome_is_not_chance_but_uneven_steps_can_be() {
         let metronome: Vec<f64> = (0..7).map(|k| f64::from(k) * 1e9).collect();
         assert!(clean(&metronome, 0.0).unwrap().1 < 1e-6);
         let uneven = [0.0, 0.7e9, 1.9e9, 2.8e9, 4.3e9, 5.0e9, 6.2e9];

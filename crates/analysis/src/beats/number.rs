@@ -1,12 +1,12 @@
-//! The two conversions from floating point that the beats need.
+//! Float-to-integer conversions.
 
-/// The nearest whole number. Times of a recording and slots in it lie far within ±2^53.
+/// Rounds to the nearest integer. Times and slots of a recording lie far within ±2^53.
 #[expect(clippy::cast_possible_truncation, reason = "saturates; see above")]
 pub(super) fn whole(x: f64) -> i64 {
     x.round() as i64
 }
 
-/// A number that is not negative, cut to an index.
+/// Truncates a non-negative number to an index.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,5 +1,5 @@
-//! One beat after the other: each that is found is described, its events are taken away, and what
-//! is left is searched again.
+//! Finds one beat after another: describes the strongest, removes its events, and searches the
+//! rest.
 
 use super::assign::Entry;
 use super::number::{index, whole};
@@ -7,11 +7,10 @@ use super::search::{Found, Search};
 use super::{Beat, Events, FEWEST, Period, Rhythm, knowable, lengths_of};
 use ticktax_model::Nanos;
 
-/// The most beats of one source.
+/// Maximum number of beats per source.
 const MAX: usize = 8;
 
-/// The beats among `events`, the strongest first; none where none can be known
-/// ([`knowable`]).
+/// The beats among `events`, strongest first; empty if no period can be found ([`knowable`]).
 pub fn detect(events: &Events) -> Vec<Beat> {
     let Ok((shortest, longest)) = knowable(events) else {
         return Vec::new();
@@ -24,7 +23,7 @@ pub fn detect(events: &Events) -> Vec<Beat> {
         };
         let events_of_beat = search.members(&found);
         match beats.iter_mut().find(|b| is_multiple(&found, b)) {
-            // What a peeled beat leaves behind repeats at its multiples.
+            // The leftovers of a removed beat repeat at multiples of its period.
             Some(beat) => {
                 let ratio = beat.period.value / found.fit.period;
                 if (ratio - 1.0).abs() < 0.3 {
@@ -41,7 +40,8 @@ pub fn detect(events: &Events) -> Vec<Beat> {
     beats
 }
 
-/// Whether a period is a whole multiple or fraction of an earlier beat's, as well as can be told.
+/// Whether a period is, within its precision, a small rational multiple of an earlier beat's
+/// period.
 fn is_multiple(found: &Found, beat: &Beat) -> bool {
     let ratio = found.fit.period / beat.period.value;
     let slots = found.train.slots.min(beat.expected as f64);
@@ -54,8 +54,8 @@ fn is_multiple(found: &Found, beat: &Beat) -> bool {
 }
 
 impl Search<'_> {
-    /// The events of a beat, by their places among the remaining: one a slot, and the other members
-    /// of its burst, which lie at other phases of the same path.
+    /// Indices of a beat's events among the remaining ones: one per slot, plus the other members of
+    /// its burst, which lie at other phases of the same path.
     fn members(&self, found: &Found) -> Vec<usize> {
         const BINS: usize = 64;
         let train = &found.train;
@@ -135,8 +135,8 @@ impl Search<'_> {
         }
     }
 
-    /// When the first beat was due: the mean of the first few beats' times, counted back to the
-    /// window's begin.
+    /// When the first beat was due: the mean phase of the first few beats, extrapolated back to the
+    /// start of the window.
     fn first(&self, found: &Found) -> Nanos {
         let segment = found.train.entries.first().map_or(0, |e| e.segment);
         let early: Vec<&Entry> = found

@@ -1,84 +1,90 @@
-//! The period and its confidence interval from the times of a beat's events.
+//! Estimates the period and its confidence interval from the times of a beat's events.
 //!
-//! Two kinds of jitter make the same residuals and very different periods. A timer that fires on a
-//! grid (each event late by its own amount) has a period known to ~ √12·σ/n^1.5; one that is armed
-//! anew from the last event (each *interval* off by its own amount) only to ~ σ/√n, and a clock that
-//! drifts lies between. The local level model holds both (Harvey 1989, ch. 2):
+//! Two kinds of jitter give the same residuals but very different precision. For a timer that fires
+//! on a grid, each event is late by an independent amount, and the period is known to ~
+//! √12·σ/n^1.5. For a timer re-armed at each event, each *interval* is off by an independent
+//! amount, and the period is known only to ~ σ/√n. A drifting clock lies in between. The local
+//! level model covers all of them (Harvey 1989, ch. 2):
 //!
-//!   t(k) = level(k) + k·P + white noise of variance σ²,   level(k+1) = level(k) + noise of λσ²
+//! ```text
+//! t(k) = level(k) + k·P + white noise of variance σ²,   level(k+1) = level(k) + noise of λσ²
+//! ```
 //!
-//! λ = 0 is the grid, λ → ∞ the rearmed timer. Its restricted likelihood and, by the Kalman filter, the
-//! generalised least squares slope P with its standard error are found for many λ. Missing beats are
-//! longer steps; after a restart the level begins anew.
+//! λ = 0 is the grid, λ → ∞ the re-armed timer. For many λ, the Kalman filter yields the restricted
+//! likelihood and the generalised least squares slope P with its standard error. Missing beats are
+//! longer steps; after a restart the level starts afresh.
 //!
 //! # The interval
-//! Few events leave λ open, and the slopes' standard errors lie a factor of n/√12 apart. So λ is
-//! averaged over, with the reference prior of a ratio of variances (Berger, De Oliveira and Sansó 2001,
-//! *J. Am. Stat. Assoc.* 96, 1361), the square root of its information in the restricted likelihood:
-//! with dᵢ the variances of the walk's part in the n − 2 directions that neither level nor slope
-//! touches, and rᵢ = dᵢ/(1 + λdᵢ), √(½(Σrᵢ² − (Σrᵢ)²/(n − 2))). It vanishes where the data cannot tell λ
-//! from 0 or from ∞.
+//! A few events leave λ open, and the standard errors of the slopes differ by a factor of n/√12. So
+//! the estimate is averaged over λ with the reference prior of a ratio of variances (Berger, De
+//! Oliveira and Sansó 2001, *J. Am. Stat. Assoc.* 96, 1361): the square root of its information in
+//! the restricted likelihood. Let dᵢ be the variances of the walk's part in the n − 2 directions
+//! orthogonal to level and slope, and rᵢ = dᵢ/(1 + λdᵢ). The prior is √(½(Σrᵢ² − (Σrᵢ)²/(n − 2))).
+//! It vanishes where the data cannot distinguish λ from 0 or from ∞.
 //!
-//! A rearmed timer is the end of that range, and averaging over what is short of it makes an interval
-//! that is right on average over λ and too narrow there: 87.5 % in place of 95 % for ten events. So where
-//! the likelihood does not rule a rearmed timer out (a ratio that chance gives once in a hundred), the
-//! interval also covers that timer's own, which is that of the mean of independent intervals.
+//! A re-armed timer is the upper end of that range. Averaging over smaller λ gives an interval that
+//! is right on average over λ but too narrow at that end: 87.5 % instead of 95 % for ten events. So
+//! if the likelihood does not rule out a re-armed timer, the result also covers the interval for
+//! that timer: the one of the mean of independent intervals. The ratio that rules it out occurs by
+//! chance once in a hundred.
 //!
-//! The model has one law for all intervals. Where there are two, say 7 ticks or 15 (the balancing of run queues),
-//! it finds a period between them that none has, to within a hundredth. So the interval also covers the mean of
-//! the intervals of one slot, where that is further off than chance makes it.
+//! The model assumes one law for all intervals. If there are two, say 7 ticks or 15 (run-queue
+//! balancing), it finds a period between them that no interval has, to within a hundredth. So the
+//! interval also covers the mean of the one-slot intervals if that mean is further off than chance
+//! allows.
 //!
-//! Where three in five intervals of a rearmed timer are within a quarter of their median, and their mean is that far
-//! off, the others are no jitter: the timer was armed anew before it was due, as that of `rcu_preempt`, which sleeps
-//! for two ticks and is woken before the second by the end of some grace periods. Then the mean of the many is the
-//! period: the mean of all is one that no interval has.
+//! Suppose three in five intervals of a re-armed timer are within a quarter of their median, and
+//! their mean is that far from the fitted period. Then the other intervals are not jitter: the
+//! timer was re-armed before it was due. An example is `rcu_preempt`, which sleeps for two ticks
+//! and is woken early by the end of some grace periods. The mean of the majority is then the
+//! period, because no interval equals the mean of all.
 
 use super::assign::Entry;
 use super::null::student;
 
-/// Values of λ that are tried, as powers of √10 after a tenth, beside 0; the last stands for ∞.
+/// Values of λ tried besides 0: a tenth times these powers of √10. The last stands for ∞.
 const POWERS: std::ops::RangeInclusive<i32> = -22..=6;
-/// λn² from which on the prior is no longer negligible.
+/// λn² above which the prior is not negligible.
 const FROM: f64 = 0.1;
-/// By how much the logarithm of the likelihood may be below its greatest for a λ not to be ruled out:
-/// half the 99 % quantile of χ² with one degree of freedom.
+/// A λ is ruled out if its log likelihood is further below the maximum than this: half the 99 %
+/// quantile of χ² with one degree of freedom.
 const PLAUSIBLE: f64 = 3.317;
-/// Intervals of one slot from which on their mean counts,
+/// One-slot intervals needed before their mean counts.
 const STEPS: usize = 20;
-/// and by how many standard errors it must be off.
+/// Standard errors by which that mean must be off.
 const FAR: f64 = 4.0;
-/// The share of the median within which intervals of one timer are,
+/// Distance from the median, as a share of it, within which intervals belong to the same timer.
 const NEAR: f64 = 0.25;
-/// and how many of all must be for the others to be none of its own: more than half by so much that a timer of two
-/// lengths is none.
+/// Share of the intervals that must be near the median for the rest to be early re-arming. It is
+/// well above half, so that a timer with two interval lengths does not qualify.
 const MOST: f64 = 0.6;
-/// Groups of beats that are averaged at most before the fit.
+/// Maximum number of groups of beats; beats within a group are averaged before the fit.
 const GROUPS: usize = 20_000;
 
-/// The variance of reading a clock in whole nanoseconds, ns².
+/// Variance due to reading a clock in whole nanoseconds, ns².
 const CLOCK: f64 = 0.083;
 
-/// The period of a train.
+/// The fitted period of a train.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit {
-    /// ns.
+    /// Period, ns.
     pub(super) period: f64,
-    /// Half the 95 % confidence interval, ns.
+    /// Half the width of the 95 % confidence interval, ns.
     pub(super) margin: f64,
-    /// Standard deviation of an event around its grid, ns.
+    /// Standard deviation of an event from its grid, ns.
     pub(super) white: f64,
-    /// Standard deviation by which each period adds to the phase, ns.
+    /// Standard deviation of the phase change per period, ns.
     pub(super) walk: f64,
 }
 
 impl Fit {
-    /// Whether `count` beats tell a rearmed timer from a grid.
+    /// Whether `count` beats suffice to distinguish this re-armed timer from a grid.
     pub(super) fn is_rearmed(&self, count: usize) -> bool {
         self.walk * (count as f64).sqrt() > 2.0 * self.white
     }
 }
 
-/// One observation: slot, time and the number of beats it averages.
+/// One observation: slot, time, and the number of beats averaged.
 #[derive(Clone, Copy)]
 struct Point {
     slot: f64,
@@ -87,10 +93,12 @@ struct Point {
     segment: u32,
 }
 
-/// Fits a period near `period` (ns) to the entries; `None` with fewer than three degrees of freedom
-/// left. Rounding makes `rounding` (ns²) of an event's variance, or of an interval's where the next
-/// is armed by it: residuals may show less by luck, as all of a few events can be rounded alike, but
-/// the period is not known better.
+/// Fits a period near `period` (ns) to the entries; `None` with fewer than three degrees of
+/// freedom.
+///
+/// Rounding contributes `rounding` (ns²) to the variance of each event, or of each interval if the
+/// next one is armed by it. The residuals can be smaller by luck, since a few events can all be
+/// rounded alike, but the period is not known any better.
 pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) -> Option<Fit> {
     let points = points(times, entries, period);
     let segments = f64::from(points.last()?.segment) + 1.0;
@@ -110,14 +118,14 @@ pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) 
     }
     let best = tried.iter().chain([&grid]);
     let best = best.max_by(|a, b| a.likelihood.total_cmp(&b.likelihood))?;
-    // The values of λ are a constant factor apart: a step of λ is λ times one of its logarithm.
+    // The values of λ are a constant factor apart, so dλ = λ·d(ln λ).
     let weight =
         |s: &Solution| (s.likelihood - best.likelihood).exp() * s.lambda * prior.density(s.lambda);
     let weights: Vec<f64> = tried.iter().map(weight).collect();
     let total: f64 = weights.iter().sum();
-    let mean = |of: &dyn Fn(&Solution) -> f64| {
+    let mean = |value: &dyn Fn(&Solution) -> f64| {
         let parts = tried.iter().zip(&weights);
-        parts.map(|(s, weight)| weight * of(s)).sum::<f64>() / total
+        parts.map(|(s, weight)| weight * value(s)).sum::<f64>() / total
     };
     let slope = mean(&|s| s.slope);
     let variance = mean(&|s| s.error.powi(2) + (s.slope - slope).powi(2));
@@ -144,17 +152,17 @@ pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) 
     })
 }
 
-/// Intervals of one slot.
+/// Intervals one slot long.
 struct Steps {
     all: Vec<f64>,
-    /// ns; 0 of none.
+    /// Mean, ns; 0 if empty.
     mean: f64,
-    /// Their standard deviation, ns.
+    /// Standard deviation, ns.
     spread: f64,
 }
 
 impl Steps {
-    fn of(all: Vec<f64>) -> Self {
+    fn from_lengths(all: Vec<f64>) -> Self {
         let count = all.len().max(1) as f64;
         let mean = all.iter().sum::<f64>() / count;
         let squares: f64 = all.iter().map(|step| (step - mean).powi(2)).sum();
@@ -168,15 +176,15 @@ impl Steps {
     fn single(times: &[f64], entries: &[Entry]) -> Self {
         let next = |pair: &&[Entry]| pair[1].slot == pair[0].slot + 1;
         let pairs = entries.windows(2).filter(next);
-        Self::of(
+        Self::from_lengths(
             pairs
                 .map(|pair| times[pair[1].event] - times[pair[0].event])
                 .collect(),
         )
     }
 
-    /// Those near their median, where they are most of `intervals`, of one slot or more: what is left out is no
-    /// jitter.
+    /// The intervals near the median, if they make up most of the `intervals` (of one slot or
+    /// more). The rest is then not jitter.
     fn most(&self, intervals: usize) -> Option<Self> {
         let mut all = self.all.clone();
         let middle = all.len() / 2;
@@ -185,20 +193,20 @@ impl Steps {
         }
         let median = *all.select_nth_unstable_by(middle, f64::total_cmp).1;
         all.retain(|step| (step / median - 1.0).abs() < NEAR);
-        (all.len() as f64 >= MOST * intervals as f64).then(|| Self::of(all))
+        (all.len() as f64 >= MOST * intervals as f64).then(|| Self::from_lengths(all))
     }
 
     fn error(&self) -> f64 {
         self.spread / (self.all.len().max(1) as f64).sqrt()
     }
 
-    /// Whether their mean is further off a period than chance makes it.
+    /// Whether the mean is further from the fitted period than chance allows.
     fn are_off(&self, fit: &Fit) -> bool {
         let off = (self.mean - fit.period).abs();
         self.all.len() >= STEPS && off > fit.margin + FAR * self.error()
     }
 
-    /// A timer that is armed for their mean.
+    /// The fit of a timer re-armed for the mean interval.
     fn fit(&self) -> Fit {
         let freedom = (self.all.len() as f64 - 1.0).max(1.0);
         Fit {
@@ -212,16 +220,16 @@ impl Steps {
 
 /// The reference prior of λ for evenly spaced beats.
 struct Prior {
-    /// The variances of the walk's part where the white noise's are 1.
+    /// Variances of the walk's part, relative to white noise of variance 1.
     walk: Vec<f64>,
 }
 
 impl Prior {
-    /// That of `count` beats.
     fn new(count: usize) -> Self {
         let pi = std::f64::consts::PI;
         let walk = (1..count.saturating_sub(1)).map(|j| {
-            // Those of a detrended Brownian motion: multiples of 2π, and the roots of tan(x/2) = x/2.
+            // Variances of a detrended Brownian motion: multiples of 2π, and the roots of tan(x/2)
+            // = x/2.
             let x = pi * (j as f64 + 1.0);
             let x = if j % 2 == 0 { x - 4.0 / x } else { x };
             0.25 / (0.5 * x / count as f64).sin().powi(2)
@@ -242,7 +250,7 @@ impl Prior {
     }
 }
 
-/// The entries as deviations from a grid of `period`, averaged in groups where there are many.
+/// The entries as deviations from a grid of `period`, averaged in groups if there are many.
 fn points(times: &[f64], entries: &[Entry], period: f64) -> Vec<Point> {
     let size = entries.len().div_ceil(GROUPS).max(1);
     let middle = entries.get(entries.len() / 2).map_or(0, |e| e.slot);
@@ -275,8 +283,8 @@ struct Solution {
     likelihood: f64,
 }
 
-/// Generalised least squares under one λ: the Kalman filter whitens the times and the slot numbers
-/// alike, and the slope is the regression of the one innovation on the other.
+/// Generalised least squares for one λ: the Kalman filter whitens the times and the slot numbers,
+/// and the slope is the regression of the time innovations on the slot innovations.
 fn solve(points: &[Point], lambda: f64, freedom: f64, rounding: f64) -> Option<Solution> {
     let (mut xx, mut xy, mut yy, mut log_det) = (0.0, 0.0, 0.0, 0.0);
     let (mut state, mut level_x, mut level_y) = (0.0, 0.0, 0.0);
@@ -284,7 +292,7 @@ fn solve(points: &[Point], lambda: f64, freedom: f64, rounding: f64) -> Option<S
     for &point in points {
         let noise = 1.0 / point.count;
         match last.filter(|l| l.segment == point.segment) {
-            // Nothing is known of a new level but its first observation.
+            // The first observation is all that is known of a new level.
             None => (state, level_x, level_y) = (noise, point.slot, point.time),
             Some(before) => {
                 let predicted = state + lambda * (point.slot - before.slot).abs();
@@ -326,8 +334,9 @@ mod tests {
     use super::{Prior, fit};
 
     #[test]
-    fn the_prior_agrees_with_eigenvalues_of_the_detrended_walk() {
-        // By a decomposition of the walk's covariance (numpy), for n = 6 and 40; λ·√information.
+    fn the_prior_matches_eigenvalues_of_the_detrended_walk() {
+        // From a numpy eigendecomposition of the walk's covariance, for n = 6 and 40:
+        // λ·√information.
         for (count, lambda, expected) in [
             (6, 1.0 / 3.0, 0.0922),
             (6, 1.0, 0.1573),
@@ -336,14 +345,17 @@ mod tests {
             (40, 1.0, 1.0605),
             (40, 10.0, 0.4247),
         ] {
-            let told = lambda * Prior::new(count).density(lambda);
-            assert!((told - expected).abs() < 5e-4, "{count} {lambda}: {told}");
+            let density = lambda * Prior::new(count).density(lambda);
+            assert!(
+                (density - expected).abs() < 5e-4,
+                "{count} {lambda}: {density}"
+            );
         }
     }
 
-    /// How many of 2000 intervals hold the period of `count` events, of which each is off by itself, or
-    /// each interval.
-    fn held(count: usize, rearmed: bool) -> usize {
+    /// Counts how many of 2000 confidence intervals contain the true period of `count` events.
+    /// Either the events are off independently, or the intervals are.
+    fn covered(count: usize, rearmed: bool) -> usize {
         let mut draws = Draws::new(count as u64 + u64::from(rearmed) * 1_000);
         let entry = |k| Entry {
             event: k,
@@ -361,16 +373,17 @@ mod tests {
             };
             (0..count).map(&mut time).collect::<Vec<f64>>()
         };
-        let is_held = |_: &usize| {
+        let covers_period = |_: &usize| {
             let fit = fit(&train(), &entries, 1e8, 0.0).unwrap();
             (fit.period - 1e8).abs() <= fit.margin
         };
-        (0..2_000).filter(is_held).count()
+        (0..2_000).filter(covers_period).count()
     }
 
     #[test]
-    fn a_period_between_two_lengths_of_intervals_is_not_known_better_than_they_agree() {
-        // A timer that is armed for 7 ticks of 4 ms or for 15, as one of 29.4 ms that misses every other beat.
+    fn the_interval_covers_the_shorter_of_two_interval_lengths() {
+        // A timer armed for either 7 or 15 ticks of 4 ms looks like 29.4 ms with every other beat
+        // missing.
         let mut draws = Draws::new(5);
         let (mut times, mut entries) = (vec![0.0], Vec::new());
         let (mut at, mut slot) = (0.0, 0);
@@ -391,13 +404,13 @@ mod tests {
         let fit = fit(&times, &entries, 29.4e6, 4e6_f64.powi(2) / 12.0).unwrap();
         assert!((fit.period - 29.4e6).abs() < 0.3e6, "{fit:?}");
         assert!((fit.period - 28e6).abs() <= fit.margin, "{fit:?}");
-        // Not more than that, either.
+        // The interval is not much wider than that.
         assert!(fit.margin < 2e6, "{fit:?}");
     }
 
     #[test]
-    fn a_timer_that_is_armed_before_it_is_due_has_the_period_of_most_intervals() {
-        // Two ticks of 4 ms, and one in ten after one; each a little late.
+    fn a_timer_rearmed_early_has_the_period_of_most_intervals() {
+        // Two ticks of 4 ms, but one tick in one case out of ten; each slightly late.
         let mut draws = Draws::new(9);
         let (mut times, mut entries, mut at) = (Vec::new(), Vec::new(), 0.0);
         for event in 0..600 {
@@ -418,12 +431,12 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_the_period_whether_events_are_off_or_intervals() {
+    fn confidence_intervals_hold_the_period_on_a_grid_and_when_rearmed() {
         for count in [5, 6, 10, 40] {
             for rearmed in [false, true] {
-                let held = held(count, rearmed);
-                // At 95 %, fewer than 93.5 % of 2000 come once in 1000 times.
-                assert!(held >= 1_870, "{count} {rearmed}: {held} of 2000");
+                let covered = covered(count, rearmed);
+                // At 95 % coverage, fewer than 93.5 % of 2000 happens once in 1000 runs.
+                assert!(covered >= 1_870, "{count} {rearmed}: {covered} of 2000");
             }
         }
     }

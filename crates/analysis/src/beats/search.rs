@@ -1,4 +1,4 @@
-//! The search for the strongest beat among the events that none has claimed yet.
+//! Finds the strongest beat among the events not yet assigned to one.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,28 +14,28 @@ use super::trial::{FILL, Trial, drift_model};
 use super::{Events, FEWEST, lags, null};
 use ticktax_model::Nanos;
 
-/// The highest false-alarm probability of a beat.
+/// Highest false-alarm probability of an accepted beat.
 const ALARM: f64 = 1e-3;
-/// The same for the test of a few clean intervals, which is tried once a source.
+/// The same for the test of a few clean intervals, which runs once per source.
 const ALARM_CLEAN: f64 = 5e-3;
-/// The widest spread around the path, in periods.
+/// Widest accepted spread around the path, in periods.
 const WIDEST: f64 = 0.21;
-/// The share of slots that chance hits from which on a period is not known: of so many other events the path picks
-/// those that confirm it.
+/// If chance hits a larger share of the slots than this, the period is unknown: among so many
+/// unrelated events the path finds some that confirm it.
 const CROWDED: f64 = 0.8;
-/// Slots that candidates are compared on.
+/// Slots used to compare candidates.
 const TRIAL_SLOTS: f64 = 1024.0;
-/// Ways in which a path is followed; counts as so many trials.
+/// Ways to follow a path; each counts as a trial.
 const MANNERS: f64 = 12.0;
 
-/// A beat that passed.
+/// A beat that passed every test.
 pub(super) struct Found {
     pub(super) train: Train,
     pub(super) fit: Fit,
     pub(super) alarm: f64,
 }
 
-/// The events that no beat has claimed yet.
+/// The events not yet assigned to a beat.
 pub(super) struct Search<'a> {
     pub(super) events: &'a Events,
     pub(super) begin: i64,
@@ -43,12 +43,12 @@ pub(super) struct Search<'a> {
     pub(super) seen: f64,
     pub(super) shortest: f64,
     pub(super) longest: f64,
-    /// ns from the window's begin.
+    /// Remaining event times, ns from the start of the window.
     pub(super) times: Vec<f64>,
-    /// Their places among the source's events.
+    /// Index of each remaining event among the source's events.
     pub(super) origin: Vec<usize>,
     pub(super) stretches: Vec<Range<usize>>,
-    /// What most of the remaining events lie on, if they only come with the tick.
+    /// The ticks that most of the remaining events lie on, if they occur only on ticks.
     lattice: Option<Lattice>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Cuts the remaining times at the holes of the observation.
+    /// Splits the remaining times at the holes of the observation.
     pub(super) fn cut(&mut self) {
         let place = |t: Nanos| {
             self.times
@@ -84,7 +84,7 @@ impl<'a> Search<'a> {
             .map(|&(from, to)| place(from)..place(to + Nanos(1)))
             .filter(|range| !range.is_empty())
             .collect();
-        // What lies outside every observed time is not known well enough to use.
+        // Drop events outside the observed intervals: their surroundings are unknown.
         let total: usize = self.stretches.iter().map(ExactSizeIterator::len).sum();
         if total != self.times.len() {
             let kept: Vec<usize> = self.stretches.iter().cloned().flatten().collect();
@@ -98,18 +98,18 @@ impl<'a> Search<'a> {
             }
         }
         let begin = self.begin as f64;
-        let lattice = |tick| Lattice::of(&self.times, begin, tick);
+        let lattice = |tick| Lattice::find(&self.times, begin, tick);
         self.lattice = self.events.tick.and_then(lattice);
     }
 
-    /// The remaining times as evidence is weighed by: on the lattice's points, if they have one.
+    /// Remaining times used to weigh evidence, snapped to the lattice if there is one.
     fn weighed(&self) -> Cow<'_, [f64]> {
         self.lattice.map_or(Cow::Borrowed(&self.times), |lattice| {
             Cow::Owned(lattice.snap(&self.times))
         })
     }
 
-    /// The beat of the tick itself, where nearly every tick has an event.
+    /// The beat of the tick itself, if nearly every tick has an event.
     fn every_tick(&self) -> Option<Found> {
         let lattice = self.lattice?;
         let chance = lattice.every_tick(&self.times, self.seen);
@@ -208,7 +208,7 @@ impl<'a> Search<'a> {
         ranked
     }
 
-    /// The events that periods near `period` are compared on.
+    /// The events used to compare periods near `period`.
     fn trial(&self, period: f64) -> Trial {
         let wanted = TRIAL_SLOTS * period;
         let dense = self.times.len() as f64 * period / self.seen > 8.0;
@@ -229,7 +229,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let share = (to - from) / self.seen;
-            // Short stretches are one piece, and a long one gives four that are far apart.
+            // A short interval is one piece; a long one gives four, far apart.
             let count = if share > 0.5 { 4 } else { 1 };
             let part = (wanted * share / f64::from(count))
                 .max(64.0 * period)
@@ -244,7 +244,7 @@ impl<'a> Search<'a> {
             }
         }
         if dense {
-            // Events closer than a phase step tell nothing more about the phase.
+            // Events closer than a phase step add no information about the phase.
             let step = period / 256.0;
             for piece in &mut pieces {
                 piece.dedup_by_key(|t| index(*t / step));
@@ -257,15 +257,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The verdict on a period: the whole window is followed, fitted and tested.
+    /// Follows, fits and tests a period over the whole window; `None` if it is not a beat.
     fn judge(&self, trial: &Trial, found: Track, clean: Option<f64>) -> Option<Found> {
         let weighed = self.weighed();
         let stretches = self.stretches.iter();
-        let whole: Vec<&[f64]> = stretches.map(|s| &weighed[s.clone()]).collect();
+        let all_times: Vec<&[f64]> = stretches.map(|s| &weighed[s.clone()]).collect();
         let rounding = trial.lattice.map_or(0.0, |lattice| lattice.rounding());
         let (mut track, mut last) = (found, None);
         for _ in 0..2 {
-            track = follow(&whole, track.period, track.drift_model, trial.lattice);
+            track = follow(&all_times, track.period, track.drift_model, trial.lattice);
             let mut train = assign::along(&self.times, &self.stretches, self.seen, &track);
             let fit = anchor::measure(
                 &self.times,
@@ -306,8 +306,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How many times longer the true period is, where the beats that were seen leave out the same slots
-/// regularly rather than at random.
+/// The factor by which the true period is longer, if the missing slots are regular rather than
+/// random.
 fn every_other(train: &Train) -> Option<f64> {
     if train.fill > 0.62 || train.entries.len() < 8 || train.entries.last()?.segment > 0 {
         return None;
@@ -322,7 +322,7 @@ fn every_other(train: &Train) -> Option<f64> {
     })
 }
 
-/// Whether a beat is there throughout: in all but one of the window's quarters.
+/// Whether the beat is present throughout: in all but one of the window's quarters.
 fn covers(train: &Train) -> bool {
     let quarters = train.parts.chunks(train.parts.len() / 4);
     quarters

@@ -1,11 +1,13 @@
 //! Candidate periods from the averaged power spectrum of binned events.
 //!
-//! The events are binned and Fourier-transformed in segments whose powers are averaged (Bartlett
-//! 1948), once for every factor of four in period. A segment holds 128 to 512 periods, so a clock
-//! that drifts or a timer that was restarted spoils one segment and not the sum. A window too short
-//! for that is one segment, padded with zeros so that no period falls between two frequencies
-//! (the power of unevenly spaced events at any frequency: Lomb 1976, Scargle 1982; for events
-//! instead of samples it is the Rayleigh power, Z²₁ of Buccheri et al. 1983).
+//! The events are binned and Fourier-transformed in segments, and the segments' powers are averaged
+//! (Bartlett 1948). This is repeated for every factor of four in period. A segment holds 128 to 512
+//! periods, so a drifting clock or a restarted timer spoils one segment and not the sum.
+//!
+//! A window too short for several segments is one segment, padded with zeros so that no period
+//! falls between two frequencies. For the power of unevenly spaced samples at any frequency see
+//! Lomb 1976 and Scargle 1982; for events instead of samples it is the Rayleigh power, Z²₁ of
+//! Buccheri et al. 1983.
 
 use std::collections::HashMap;
 
@@ -15,28 +17,28 @@ use rustfft::{Fft, FftDirection, Length};
 
 use super::number::index;
 
-/// Bins to the shortest period of a scale: enough for its fourth harmonic.
+/// Bins per shortest period of a scale: enough for its fourth harmonic.
 const BINS: f64 = 8.0;
 /// Ratio between the longest and the shortest period of a scale.
 const SCALE: f64 = 4.0;
-/// Bins of a segment in a long window.
+/// Bins per segment in a long window.
 const SEGMENT: usize = 4096;
-/// Peaks kept of each scale.
+/// Peaks kept per scale.
 const KEPT: usize = 6;
-/// The least significance of a kept peak, in nats: about what one frequency in twenty has by chance.
+/// Minimum strength of a kept peak, in nats: about one frequency in twenty reaches it by chance.
 const MIN: f64 = 1.2;
 
-/// A period that may be one.
+/// A period worth testing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     /// The period, ns.
     pub(super) period: f64,
-    /// How much it stands out, nats; compares candidates of one origin only.
+    /// Significance in nats; comparable only between candidates from the same method.
     pub(super) strength: f64,
 }
 
-/// Peaks of the spectrum of `times` (ns from the window's begin, sorted), which span `span` ns,
-/// between two periods.
+/// Spectral peaks between two periods, strongest first. `times` are sorted, in ns from the start of
+/// the window, which is `span` ns long.
 pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {
@@ -48,7 +50,7 @@ pub(super) fn peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Ve
     found
 }
 
-/// All of them, in no order.
+/// All peaks between two periods, not just the strongest of each scale, in no particular order.
 pub(super) fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     each_scale(times, span, (shortest, longest), |mut local| {
@@ -57,7 +59,7 @@ pub(super) fn all_peaks(times: &[f64], span: f64, shortest: f64, longest: f64) -
     found
 }
 
-/// Calls `take` with the local maxima of every scale between two periods.
+/// Calls `take` with the local maxima of each scale between two periods.
 fn each_scale(
     times: &[f64],
     span: f64,
@@ -74,18 +76,18 @@ fn each_scale(
     }
 }
 
-/// Transforms by their length.
+/// Transforms by length.
 type Transforms = HashMap<usize, Radix4<f32>>;
 
-/// The sum of segments' powers. Two real segments a and b are transformed as one complex one,
-/// z = a + ib: then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
+/// Sums the segments' powers. Two real segments a and b are transformed as one complex one, z = a +
+/// ib; then |A(k)|² + |B(k)|² = (|Z(k)|² + |Z(-k)|²) / 2.
 struct Pair<'a> {
     transform: &'a Radix4<f32>,
-    /// The segments that wait, the first as real parts.
+    /// Segments not transformed yet; the real parts hold the first.
     waiting: Vec<Complex<f32>>,
     is_half: bool,
     scratch: Vec<Complex<f32>>,
-    /// Power of each frequency up to half the length, times 2.
+    /// Twice the power of each frequency up to half the length.
     sum: Vec<f64>,
 }
 
@@ -101,7 +103,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Adds a segment, which zeros follow up to the transform's length.
+    /// Adds a segment, padded with zeros to the transform's length.
     fn push(&mut self, segment: &[f32]) {
         let waiting = self.waiting.iter_mut().zip(segment);
         if self.is_half {
@@ -124,7 +126,7 @@ impl<'a> Pair<'a> {
         z.fill(Complex::default());
     }
 
-    /// The summed power of each frequency.
+    /// Summed power of each frequency.
     fn finish(mut self) -> Vec<f64> {
         if self.is_half {
             self.transform();
@@ -136,18 +138,19 @@ impl<'a> Pair<'a> {
 
 /// The averaged spectrum at one bin width.
 struct Scale {
-    /// Power at each frequency, white noise = 1.
+    /// Power at each frequency; 1 for white noise.
     power: Vec<f64>,
-    /// Segments that went into it.
+    /// Number of segments averaged.
     segments: f64,
-    /// Frequency of the first step, 1/ns.
+    /// Spacing of the frequencies, 1/ns.
     step: f64,
 }
 
 impl Scale {
     fn measure(times: &[f64], span: f64, bin: f64, transforms: &mut Transforms) -> Self {
         let bins = index(span / bin).max(1);
-        // Twice the segment is still one segment: averaging two would only lose resolution.
+        // Up to twice the segment length, use one segment: averaging two would only lose
+        // resolution.
         let (segment, length) = if bins <= 2 * SEGMENT {
             (bins + 1, (bins * 4).next_power_of_two())
         } else {
@@ -166,7 +169,7 @@ impl Scale {
                 if at / segment != number {
                     break;
                 }
-                // A bin is hit or not: a cluster of events in it weighs no more than one.
+                // A bin is either hit or not, so that a cluster of events in it counts as one.
                 input[at % segment] = 1.0;
                 next += 1;
             }
@@ -175,7 +178,7 @@ impl Scale {
             let mean = hits / used as f32;
             input[..used].iter_mut().for_each(|x| *x -= mean);
             first = next;
-            // A segment with two events has no spectrum to speak of.
+            // Two events do not make a meaningful spectrum.
             if hits < 3.0 {
                 continue;
             }
@@ -195,7 +198,7 @@ impl Scale {
         }
     }
 
-    /// The local maxima between two periods.
+    /// Local maxima between two periods.
     fn peaks(&self, shortest: f64, longest: f64) -> Vec<Candidate> {
         let first = index(1.0 / (longest * self.step)).max(2);
         let last = index(1.0 / (shortest * self.step)).min(self.power.len().saturating_sub(2));
@@ -229,14 +232,15 @@ impl Scale {
         local
     }
 
-    /// The noise around frequency `i`: the median power of the half-octave about it, which clusters
-    /// raise at low frequencies. Where there are too few frequencies to tell, white noise.
+    /// Noise at frequency `i`: the median power of the surrounding half-octave, because clustered
+    /// events raise the power at low frequencies. With too few frequencies, the level of white
+    /// noise.
     fn level(&self, i: usize) -> f64 {
         let (low, high) = (i * 4 / 5, (i * 5 / 4).min(self.power.len() - 1));
         if high - low < 24 {
             return 1.0;
         }
-        // Sixty-four frequencies give a median within some 20 %.
+        // Sixty-four frequencies give the median to about 20 %.
         let stride = (high - low) / 64 + 1;
         let mut around: Vec<f64> = self.power[low..=high]
             .iter()
@@ -245,7 +249,8 @@ impl Scale {
             .collect();
         let middle = around.len() / 2;
         let median = *around.select_nth_unstable_by(middle, f64::total_cmp).1;
-        // The median of an exponential variable is ln 2 of its mean, that of a mean of many is 1.
+        // The median of one exponential variable is ln 2 of its mean; that of an average of many
+        // tends to 1.
         (median / (1.0 - 0.307 / self.segments.max(1.0))).max(0.5)
     }
 }

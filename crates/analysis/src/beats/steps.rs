@@ -1,16 +1,16 @@
-//! From beat to beat: how many periods a step is, and which steps are restarts.
+//! Steps from beat to beat: how many periods each spans, and which are restarts.
 //!
-//! A path that may wander can lose or gain a period without a sign of it, and can lean over a restart
-//! as if each period were a little longer. The steps themselves know better: a step is a whole number
-//! of periods, give or take the jitter.
+//! A wandering path can lose or gain a period unnoticed, or lean over a restart as if each period
+//! were slightly longer. The steps are more reliable: each is a whole number of periods, give or
+//! take the jitter.
 
 use super::anchor::RESTARTS;
 use super::assign::Entry;
 
-/// The least step off the beat that is a restart, in periods.
+/// Smallest deviation of a step that counts as a restart, in periods.
 const MIN: f64 = 0.04;
 
-/// Numbers the beats anew, each from the one before.
+/// Renumbers the beats, each relative to the previous one.
 pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
     for i in 1..entries.len() {
         let before = entries[i - 1];
@@ -21,8 +21,8 @@ pub(super) fn number(times: &[f64], entries: &mut [Entry], period: f64) {
     }
 }
 
-/// Begins a new segment at each step far outside the others' spread; none when there are more such
-/// steps than a timer is likely to be restarted.
+/// Starts a new segment at each step far outside the spread of the others. Does nothing if there
+/// are more such steps than plausible restarts.
 pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     let length = |pair: &[Entry]| times[pair[1].event] - times[pair[0].event];
     let slots = |pair: &[Entry]| (pair[1].slot - pair[0].slot) as f64;
@@ -37,7 +37,7 @@ pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     let period = median(&mut each);
     let off = |pair: &[Entry]| length(pair) - slots(pair) * period;
     let mut sizes: Vec<f64> = entries.windows(2).map(|p| off(p).abs()).collect();
-    // Six standard deviations, by the median of the sizes.
+    // Six standard deviations, estimated from the median of the absolute deviations.
     let limit = (6.0 * 1.4826 * median(&mut sizes)).max(MIN * period);
     let far: Vec<(usize, f64)> = entries
         .windows(2)
@@ -46,9 +46,9 @@ pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
         .map(|(i, p)| (i, off(p)))
         .filter(|(_, d)| d.abs() > limit)
         .collect();
-    // A single event out of place makes two such steps, there and back.
+    // A single misplaced event makes two such steps, one each way.
     let lone = far.windows(2).all(|w| w[1].0 > w[0].0 + 2);
-    // The first and the last step show nothing of what lies beyond them.
+    // Beyond the first and the last step there is nothing to confirm a restart.
     let inside = far.iter().all(|f| f.0 > 1 && f.0 + 3 < entries.len());
     if far.len() > RESTARTS as usize || !lone || !inside {
         return;
@@ -58,7 +58,7 @@ pub(super) fn mark_restarts(times: &[f64], entries: &mut [Entry]) {
     }
 }
 
-/// The middle value; 0 of none.
+/// The median; 0 if empty.
 fn median(values: &mut [f64]) -> f64 {
     let middle = values.len() / 2;
     if values.is_empty() {

@@ -1,4 +1,4 @@
-//! What the finder promises, on events of known making.
+//! The detector's guarantees, on generated events.
 
 mod nulls;
 
@@ -8,7 +8,7 @@ use ticktax_fixture::Draws;
 use super::{Events, FEWEST, Rhythm, Unknown, detect, knowable};
 use ticktax_model::Nanos;
 
-/// Events at these times (ns), each of 1 µs, in a window from 0 to `window` ns.
+/// Events of 1 µs at these times (ns), in a window from 0 to `window` ns.
 #[expect(clippy::cast_possible_truncation, reason = "times of hours at most")]
 fn events(mut times: Vec<f64>, window: f64) -> Events {
     times.retain(|t| (0.0..window).contains(t));
@@ -25,7 +25,7 @@ fn grid(random: &mut Draws, period: f64, count: u32, jitter: f64) -> Vec<f64> {
 }
 
 #[test]
-fn every_30_999_seconds_is_not_every_31() {
+fn a_period_of_30_999_s_is_not_reported_as_31_s() {
     let mut random = Draws::new(3);
     let times = grid(&mut random, 30.999e9, 40, 1e-4);
     let beats = detect(&events(times, 40.0 * 30.999e9));
@@ -45,7 +45,7 @@ fn every_30_999_seconds_is_not_every_31() {
 }
 
 #[test]
-fn a_rearmed_timer_owns_up_to_its_wider_interval() {
+fn a_rearmed_timer_has_a_wider_confidence_interval() {
     let mut random = Draws::new(5);
     let (mut t, mut times) = (0.0, Vec::new());
     for _ in 0..400 {
@@ -57,12 +57,12 @@ fn a_rearmed_timer_owns_up_to_its_wider_interval() {
     let period = beats[0].period;
     assert_eq!(beats[0].rhythm, Rhythm::Rearmed);
     assert!(period.low <= 1e7 && 1e7 <= period.high, "{period:?}");
-    // σ/√n, where a grid of that jitter would give a hundredth of it.
+    // σ/√n; a grid with that jitter would give a hundredth of it.
     assert!((period.high - period.low) > 1e7 * 0.03 / 20.0);
 }
 
 #[test]
-fn two_beats_with_noise_come_apart() {
+fn two_beats_in_noise_are_separated() {
     let mut random = Draws::new(8);
     let mut times = grid(&mut random, 1e7, 3000, 0.02);
     times.extend(grid(&mut random, 3.7e7, 810, 0.01));
@@ -96,11 +96,11 @@ fn a_burst_is_one_beat_of_several_events() {
 }
 
 #[test]
-fn with_too_little_to_go_by_it_says_so() {
+fn too_few_events_or_too_short_a_window_are_reported() {
     let few = events(vec![1e9, 2e9, 3e9, 4e9], 5e9);
     assert_eq!(knowable(&few), Err(Unknown::FewEvents(4)));
     assert!(detect(&few).is_empty());
-    // Four periods of 31 s need 124 s: in a minute and a half nothing of it may be told.
+    // Four periods of 31 s need 124 s; nothing can be known about them after 90 s.
     let short = events(grid(&mut Draws::new(4), 31e9, 3, 0.0), 9e10);
     assert!(detect(&short).is_empty());
     let six = events((0..6).map(|k| 1e9 * (f64::from(k) + 0.5)).collect(), 6e9);
@@ -109,7 +109,7 @@ fn with_too_little_to_go_by_it_says_so() {
 }
 
 #[test]
-fn regular_clusters_at_random_times_are_no_beat() {
+fn regular_clusters_at_random_times_are_not_a_beat() {
     let mut random = Draws::new(11);
     let (mut t, mut times) = (0.0, Vec::new());
     while t < 1e11 {
@@ -119,10 +119,10 @@ fn regular_clusters_at_random_times_are_no_beat() {
     assert!(detect(&events(times, 1e11)).is_empty());
 }
 
-/// A sleeper of 50 ms that is woken late now and then, among the ticks of its CPU: whichever of them is near its next
-/// wake-up would do.
+/// A sleeper of 50 ms that is sometimes woken late, among the ticks of its CPU. Any tick near its
+/// next wake-up could be mistaken for it.
 #[test]
-fn among_events_of_any_phase_no_wrong_period_is_told() {
+fn unrelated_events_do_not_produce_a_wrong_period() {
     for seed in 0..6 {
         let mut random = Draws::new(seed);
         let mut times: Vec<f64> = (0..6_250)
@@ -146,7 +146,7 @@ fn among_events_of_any_phase_no_wrong_period_is_told() {
 }
 
 #[test]
-fn odd_inputs_have_an_answer() {
+fn degenerate_inputs_are_handled() {
     let at = |starts: Vec<Nanos>, end| {
         let durations = vec![Nanos::ZERO; starts.len()];
         detect(&Events::new(Nanos::ZERO, end, starts, durations)).len()
@@ -154,7 +154,7 @@ fn odd_inputs_have_an_answer() {
     assert_eq!(at(vec![Nanos(5); 1000], Nanos::from_secs(1)), 0);
     assert_eq!(at(vec![Nanos::ZERO; 10], Nanos::ZERO), 0);
     assert_eq!(at((0..5000).map(Nanos).collect(), Nanos::from_secs(10)), 0);
-    // Exact multiples, the window's ends included.
+    // Exact multiples, including both ends of the window.
     assert_eq!(
         at(
             (0..=100).map(Nanos::from_millis).collect(),
@@ -169,16 +169,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn time_has_no_origin_and_no_unit(seed in 0_u64..1000, shift in -1_000_000_000_i64..1_000_000_000) {
+    fn shifting_all_times_shifts_only_the_phase(seed in 0_u64..1000, shift in -1_000_000_000_i64..1_000_000_000) {
         let times = grid(&mut Draws::new(seed), 1e7, 60, 0.02);
         let here = events(times, 6e8);
-        let there = Events {
+        let shifted = Events {
             starts: here.starts.iter().map(|&t| t + Nanos(shift)).collect(),
             durations: here.durations.clone(),
             observed: here.observed.iter().map(|o| (o.0 + Nanos(shift), o.1 + Nanos(shift))).collect(),
             tick: None,
         };
-        let (a, b) = (detect(&here), detect(&there));
+        let (a, b) = (detect(&here), detect(&shifted));
         prop_assert_eq!(a.len(), 1);
         prop_assert_eq!(b.len(), 1);
         prop_assert!((a[0].period.value - b[0].period.value).abs() < 1e-3);
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_in_the_answer_is_sound(
+    fn beats_of_random_events_are_within_bounds(
         mut times in prop::collection::vec(0_i64..10_000_000_000, 0..400),
     ) {
         times.sort_unstable();

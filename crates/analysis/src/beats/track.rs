@@ -1,51 +1,54 @@
-//! Following the phase of a period through the window, and the evidence that it is one.
+//! Follows the phase of a period through the window and computes the evidence for the period.
 //!
-//! The window is cut into *slots* of one trial period each, and the phase of an event is its place
-//! in its slot. If the period is real, the phases lie around a path that stays, drifts slowly,
-//! wanders, or (a restarted timer) jumps. A path has a prior probability (below), and given a path
-//! a slot has the likelihood ratio
+//! The window is cut into *slots* of one trial period each; the phase of an event is its place in
+//! its slot. If the period is real, the phases lie around a path that stays, drifts slowly,
+//! wanders, or (if a timer is restarted) jumps. A path has a prior probability, set by
+//! [`DriftModel`]. Given a path, a slot has the likelihood ratio against chance
 //!
-//!   R = 1 − w + w · mean over the slot's events of g(phase − path)
+//! ```text
+//! R = 1 − w + w · mean over the slot's events of g(phase − path)
+//! ```
 //!
-//! against chance, with g a normal density wrapped around the circle and w the share of slots in
-//! which the beat is there. The path of the highest product is found by dynamic programming
-//! (Viterbi 1967).
+//! Here g is a normal density wrapped around the circle and w is the share of slots with a beat.
+//! Dynamic programming finds the path with the highest product (Viterbi 1967).
 //!
-//! **Why this is safe.** By chance a phase is uniform whatever happened in earlier slots (Poisson
-//! arrivals, however their rate varies over more than a period), so each R has expectation 1, and
-//! so has the prior-weighted sum over all paths. By Markov's inequality the best path reaches the
-//! score s = ln(prior · ΠR) by chance with a probability of at most e^−s. That bound needs no large
-//! numbers, unlike the χ² law of epoch folding (Leahy et al. 1983), of Z²ₙ (Buccheri et al. 1983)
-//! and of the H-test (de Jager et al. 1989), which test the same hypothesis. Averaging over a
-//! slot's events, where those tests multiply, makes a cluster in one slot weigh as one event: its
-//! members may depend on each other in any way and the expectation stays 1.
+//! **Why this is safe.** By chance, a phase is uniform regardless of earlier slots (Poisson
+//! arrivals, at any rate that varies over more than a period). So each R has expectation 1, and so
+//! does the prior-weighted sum over all paths. By Markov's inequality, chance gives the best path a
+//! score s = ln(prior · ΠR) with a probability of at most e^−s.
+//!
+//! That bound needs no large numbers, unlike the χ² law of epoch folding (Leahy et al. 1983), of
+//! Z²ₙ (Buccheri et al. 1983) and of the H-test (de Jager et al. 1989), which test the same
+//! hypothesis. These tests multiply over a slot's events; averaging makes a cluster in one slot
+//! weigh as one event. The expectation stays 1 however the members of a cluster depend on each
+//! other.
 
 use super::lattice::{Comb, Lattice};
 
-/// Phases that are told apart.
+/// Resolution of the phase.
 pub(super) const PHASES: usize = 64;
 const LAST: usize = PHASES - 1;
 const CIRCLE: i32 = 64;
 /// Log probability of a restart at a block, spread evenly over the phases.
 const JUMP: f32 = -10.5;
-/// Blocks decided at once: bounds the memory to 64 bytes each.
+/// Blocks decided together; bounds the memory, at 64 bytes per block.
 const PIECE: usize = 1 << 14;
 
-/// How a path may move and how sharp the beat is.
+/// How a path may move, and how sharp the beat is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DriftModel {
     /// Standard deviation of g, in periods.
     pub(super) width: f64,
-    /// w: the share of slots in which the beat is taken to be there.
+    /// w: the assumed share of slots with a beat.
     pub(super) weight: f32,
-    /// Slots to a block; the path is constant in a block.
+    /// Slots per block; the path is constant within a block.
     pub(super) block: u32,
     /// Probability ratio of one more phase step between two blocks (a geometric law).
     pub(super) ratio: f32,
 }
 
 impl DriftModel {
-    /// Whether a move of so many phases between two blocks is a restart rather than wandering.
+    /// Whether a move of `phases` between two blocks is a restart rather than wandering.
     pub(super) fn is_restart(&self, phases: i32) -> bool {
         let per_step = -self.ratio.ln();
         phases.abs() > 5 && phases.abs() as f32 * per_step > -JUMP
@@ -55,22 +58,22 @@ impl DriftModel {
 /// The best path of a period.
 #[derive(Clone, Debug)]
 pub(super) struct Track {
-    /// The trial period, ns.
+    /// Trial period, ns.
     pub(super) period: f64,
-    /// How it was followed.
+    /// The drift model used.
     pub(super) drift_model: DriftModel,
     /// ln(prior · likelihood ratio), nats.
     pub(super) score: f64,
-    /// Blocks with events, in order: (number of the block from time 0, phase of the path).
+    /// Blocks with events, in order: (block number from time 0, phase of the path).
     pub(super) path: Vec<(i64, u8)>,
-    /// Where in `path` each stretch begins.
+    /// Index in `path` at which each stretch starts.
     pub(super) starts: Vec<usize>,
     /// Slots with an event.
     pub(super) occupied: u64,
 }
 
 impl Track {
-    /// The period that the path's slope says, ns: the trial period where the path is level.
+    /// The trial period corrected by the path's slope, ns.
     pub(super) fn corrected(&self) -> f64 {
         let (mut phases, mut blocks) = (0_i64, 0_i64);
         for pair in self.path.windows(2) {
@@ -91,9 +94,9 @@ pub(super) fn turn(a: u8, b: u8) -> i32 {
     if d > CIRCLE / 2 { d - CIRCLE } else { d }
 }
 
-/// Follows `period` (ns) through the events; `stretches` are sorted times (ns from the window's
-/// begin) that were seen without a hole, and the path starts anew in each.
-/// Where the times lie on a `lattice`, chance is any of its points instead of any time.
+/// Follows `period` (ns) through the events. Each of the `stretches` holds sorted times (ns from
+/// the start of the window) observed without a hole; the path starts afresh in each. If the times
+/// lie on a `lattice`, chance means any point of it instead of any time.
 pub(super) fn follow(
     stretches: &[&[f64]],
     period: f64,
@@ -126,8 +129,8 @@ pub(super) fn follow(
     track
 }
 
-/// The log likelihood ratio of the first block of `times` for every phase, with the block's
-/// number, its number of events and of occupied slots.
+/// Log likelihood ratio of the first block of `times` for every phase. Also returns the block's
+/// number, its number of events, and its number of occupied slots.
 fn block_gain(
     times: &[f64],
     drift_model: DriftModel,
@@ -165,7 +168,7 @@ fn block_gain(
     (block, used, product.map(f32::ln), slots)
 }
 
-/// The density of events around the path, against chance.
+/// The density of events around the path, relative to chance.
 struct Pulse {
     period: f64,
     kernel: [f32; 2 * PHASES],
@@ -182,7 +185,7 @@ impl Pulse {
         }
     }
 
-    /// Adds the ratio of an event by the path's phase.
+    /// Adds the likelihood ratio of an event, by phase of the path.
     fn add(&self, time: f64, slot: i64, phase: usize, to: &mut [f32; PHASES]) {
         // kernel[PHASES + d] is the density at d, for d from −PHASES up.
         let at = |phase: usize| &self.kernel[PHASES - phase..2 * PHASES - phase];
@@ -198,7 +201,7 @@ impl Pulse {
     }
 }
 
-/// The slot of a time and its phase, 0 to 63.
+/// The slot of a time, and its phase from 0 to 63.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -213,8 +216,8 @@ fn slot_and_phase(time: f64, period: f64) -> (i64, usize) {
     )
 }
 
-/// A wrapped normal density of mean 1 by phase difference, twice around so that any shift of it is
-/// one slice. The width is widened by that of a phase step.
+/// A wrapped normal density of mean 1, by phase difference, repeated twice so that any shift of it
+/// is one slice. The width includes that of a phase step.
 fn kernel(width: f64) -> [f32; 2 * PHASES] {
     let sd = (width * PHASES as f64).hypot(0.29);
     let mut once = [0.0_f64; PHASES];
@@ -238,10 +241,10 @@ fn kernel(width: f64) -> [f32; 2 * PHASES] {
     twice
 }
 
-/// The dynamic programme: for every phase the best log probability of a path that ends there.
+/// State of the dynamic programme: the best log probability of a path that ends at each phase.
 struct State {
     drift_model: DriftModel,
-    /// Relative to `base`.
+    /// Best log probability by phase, relative to `base`.
     best: [f32; PHASES],
     base: f64,
     block: i64,
@@ -267,7 +270,7 @@ impl State {
         self.base + f64::from(self.best.iter().copied().fold(f32::NEG_INFINITY, f32::max))
     }
 
-    /// A new stretch: every phase is as likely as any other.
+    /// Starts a new stretch, in which every phase is equally likely.
     fn restart(&mut self) {
         self.fresh = true;
     }
@@ -291,8 +294,9 @@ impl State {
         self.came_from.push(from);
     }
 
-    /// Moves every path on by some blocks and says where the best one to each phase came from. The
-    /// best move under a penalty linear in its size is found in two sweeps around the circle.
+    /// Extends every path by `blocks` and returns the phase that the best path to each phase came
+    /// from. Two sweeps around the circle find the best move, because the penalty is linear in its
+    /// size.
     fn advance(&mut self, blocks: Option<i64>) -> [u8; PHASES] {
         let mut from: [u8; PHASES] = std::array::from_fn(|i| u8::try_from(i).unwrap_or(0));
         let (mut top, mut top_at) = (f32::NEG_INFINITY, 0);
@@ -306,11 +310,11 @@ impl State {
             self.best = [top - even; PHASES];
             return [top_at; PHASES];
         };
-        // Over an empty stretch the steps add up to a wider law; four of them are as many as matter.
+        // Over empty blocks the steps add up to a wider law; more than four make no difference.
         let lapse = blocks.clamp(1, 4) as f32;
         let ratio = self.drift_model.ratio.powf(1.0 / lapse.sqrt());
         let per_step = -ratio.ln();
-        // The law of a move, less the share that restarts take: together they are at most 1.
+        // The law of a move, minus the share of restarts: together they are at most 1.
         let stay = ((1.0 - ratio) / (1.0 + ratio)).ln() - JUMP.exp() * PHASES as f32;
         for i in 0..2 * PHASES {
             let (here, before) = (i % PHASES, (i + LAST) % PHASES);
@@ -336,7 +340,7 @@ impl State {
         from
     }
 
-    /// Decides the path up to here and forgets the alternatives; all go on from its end.
+    /// Fixes the path up to here and drops the alternatives; all paths continue from its end.
     fn settle(&mut self, path: &mut Vec<(i64, u8)>) {
         let mut at = 0;
         for (i, &b) in self.best.iter().enumerate() {

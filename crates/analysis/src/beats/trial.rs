@@ -1,28 +1,28 @@
-//! Periods compared on a part of the events, and the choice among the multiples of one.
+//! Compares periods on a part of the events, and chooses among the multiples of a period.
 
 use super::lattice::Lattice;
 use super::track::{DriftModel, Track, follow};
 
-/// The least share of slots that a beat fills, beyond chance.
+/// Smallest share of slots that a beat fills, beyond chance.
 pub(super) const FILL: f64 = 0.4;
-/// A period's multiple is preferred to it when it explains this share of its evidence: twice the
-/// true period explains less than half, a true period as much as its own fractions.
+/// A multiple of a period is preferred if it explains this share of the period's evidence. Twice
+/// the true period explains less than half; the true period explains as much as its own fractions.
 const AS_GOOD: f64 = 0.72;
-/// Share of slots with a beat that the likelihood takes for granted.
+/// Share of slots with a beat that the likelihood assumes.
 const WEIGHT: f32 = 0.8;
 
-/// A part of the events on which periods are compared.
+/// A part of the events, used to compare periods.
 pub(super) struct Trial {
-    /// Times in the window, ns, each piece without a hole.
+    /// Times in the window, ns; no piece spans a hole in the observation.
     pub(super) pieces: Vec<Vec<f64>>,
-    /// Observed time in them, ns.
+    /// Observed time of all pieces, ns.
     pub(super) length: f64,
-    /// What the times lie on, if they only come with the tick.
+    /// The ticks that the times lie on, if they occur only on ticks.
     pub(super) lattice: Option<Lattice>,
 }
 
 impl Trial {
-    /// Follows a period; `None` where too few slots are occupied for it to be one.
+    /// Follows a period; `None` if too few slots have an event.
     pub(super) fn follow(&self, period: f64, mut drift_model: DriftModel) -> Option<Track> {
         let slots = self.length / period;
         let max = [1, 2, 4, 8]
@@ -41,7 +41,7 @@ impl Trial {
         (track.occupied as f64 >= FILL * slots.floor()).then_some(track)
     }
 
-    /// The best way to follow a period near this one.
+    /// The best path for a period near this one.
     pub(super) fn best(&self, period: f64) -> Option<Track> {
         let loose = self.follow(period, drift_model(0.06, 4, 0.4))?;
         let mut best = loose;
@@ -67,8 +67,8 @@ impl Trial {
         Some(best)
     }
 
-    /// Of the multiples and fractions of a period the longest that explains the events as well as
-    /// any.
+    /// The longest multiple or fraction of a period that explains the events about as well as the
+    /// best.
     pub(super) fn fundamental(&self, best: Track, longest: f64, shortest: f64) -> Track {
         let mut current = best;
         for _ in 0..3 {
@@ -109,8 +109,8 @@ impl Trial {
     }
 }
 
-/// A manner of following a path: width of the beat in periods, slots to a block, and how readily the
-/// path moves. [`Trial::follow`] shortens the blocks where there are few slots.
+/// How to follow a path: width of the beat in periods, slots per block, and how readily the path
+/// moves. [`Trial::follow`] shortens the blocks if there are few slots.
 pub(super) fn drift_model(width: f64, block: u32, ratio: f32) -> DriftModel {
     DriftModel {
         width,

@@ -1,4 +1,4 @@
-//! What rules judge by.
+//! The facts that rules use.
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::configured::{Configured, FrequencyPolicy, FstabLine, Mounted};
@@ -22,7 +22,7 @@ pub struct Facts<'a> {
     pub(super) accounts: &'a [Account],
 }
 
-/// A file system that is mounted, with what asked for it.
+/// A mounted file system, with the line of `/etc/fstab` that configures it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mount<'a> {
     pub(super) place: &'a str,
@@ -31,22 +31,20 @@ pub(super) struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// Whether it has this option.
     pub(super) fn has(&self, option: &str) -> bool {
-        self.mounted.options.iter().any(|it| it == option)
+        self.mounted.options.iter().any(|other| other == option)
     }
 
-    /// The first of these options that it has.
+    /// The first of these options that it is mounted with.
     pub(super) fn first_of(&self, options: &[&'a str]) -> Option<&'a str> {
         options.iter().copied().find(|option| self.has(option))
     }
 
-    /// Whether it is NFS.
     pub(super) fn is_nfs(&self) -> bool {
         matches!(&*self.mounted.kind, "nfs" | "nfs4")
     }
 
-    /// What asked for it, in words.
+    /// The mount's configuration, for a finding's text.
     pub(super) fn configured(&self) -> String {
         match self.line {
             Some(line) => format!("/etc/fstab: {} with {}", line.place, line.options.join(",")),
@@ -58,18 +56,18 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// What was measured, for rules that put it beside what is configured.
+/// Measurements, for rules that compare them with the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured<'a> {
-    /// The tick's bill.
+    /// The cost of the tick.
     pub tick: Option<&'a TickBill>,
     /// The accounting check.
     pub accounting: Option<&'a AccountingStatement>,
-    /// What delayed packets.
+    /// Packet delays and their causes.
     pub packets: Option<&'a PacketPaths>,
-    /// What happened to the watched program's threads.
+    /// Thread times of the watched program.
     pub threads: Option<&'a ThreadTimes>,
-    /// The accounts of the books.
+    /// The accounts of CPU time.
     pub accounts: &'a [Account],
 }
 
@@ -86,32 +84,32 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The words of the command line that are for the kernel.
+    /// The words of the kernel command line that are for the kernel.
     pub(super) fn words(&self) -> impl Iterator<Item = &'a str> {
         kernel_words(self.header.machine.cmdline.as_deref().unwrap_or_default())
     }
 
-    /// The value of a boot parameter; where it is given more than once, the last.
+    /// The value of a boot parameter; the last one if it is given more than once.
     pub(super) fn parameter(&self, name: &str) -> Option<&'a str> {
         self.header.machine.parameter(name)
     }
 
-    /// The clocksource that the command line asks for, by the name that the kernel gives it.
+    /// The clocksource requested on the command line, by the kernel's name for it.
     pub(super) fn clocksource_asked(&self) -> Option<&'a str> {
         self.parameter("clocksource").map(|asked| match asked {
-            // Its old name, which the kernel still reads.
+            // An old name that the kernel still accepts.
             "pmtmr" => "acpi_pm",
             asked => asked,
         })
     }
 
-    /// The clocksources that can be chosen, as the kernel lists them.
+    /// The available clocksources, as the kernel lists them.
     pub(super) fn clocksources(&self) -> Option<&'a str> {
         self.configured
             .file("sys/devices/system/clocksource/clocksource0/available_clocksource")
     }
 
-    /// What is mounted, with a line of `fstab` or without.
+    /// All mounts, with or without a line in `/etc/fstab`.
     pub(super) fn mounts(&self) -> impl Iterator<Item = Mount<'a>> {
         let configured: &'a Configured = self.configured;
         let listed = configured.fstab.iter().filter_map(|line| {
@@ -121,26 +119,26 @@ impl<'a> Facts<'a> {
                 line: Some(line),
             })
         });
-        let others = configured.other_mounts.iter().map(|it| Mount {
-            place: &it.place,
-            mounted: &it.mounted,
+        let others = configured.other_mounts.iter().map(|other| Mount {
+            place: &other.place,
+            mounted: &other.mounted,
             line: None,
         });
         listed.chain(others)
     }
 
-    /// A list of CPUs in a file; `None` where it was not read or names none.
+    /// The CPU list in a file; `None` if the file was not read or lists no CPU.
     pub(super) fn cpus_in(&self, file: &str) -> Option<CpuList> {
         let list: CpuList = self.configured.file(file)?.parse().ok()?;
         (!list.is_empty()).then_some(list)
     }
 
-    /// CPUs that are kept free of other work, or whose tick stops while they are busy.
+    /// CPUs kept free of other work, or whose tick stops while they are busy.
     pub(super) fn set_apart(&self) -> CpuList {
         self.configured.set_apart()
     }
 
-    /// The CPUs of these frequency policies in words.
+    /// The CPUs of these frequency policies, in words.
     pub(super) fn frequency_cpus<'p>(
         policies: impl IntoIterator<Item = &'p FrequencyPolicy>,
     ) -> String {
@@ -151,24 +149,24 @@ impl<'a> Facts<'a> {
         cpus.collect::<CpuList>().named()
     }
 
-    /// A number in a file.
     pub(super) fn number_in(&self, file: &str) -> Option<u64> {
         self.configured.file(file)?.parse().ok()
     }
 
-    /// The account of a kernel thread, where it had any time.
+    /// The account of a kernel thread, if it used any time.
     pub(super) fn kernel_thread(&self, name: &str) -> Option<&'a Account> {
         self.account(Class::KernelThread, name)
     }
 
-    /// The account of a device's interrupt, where it had any time, by what `/proc/interrupts` says of the line: the
-    /// account has the name of the devices alone, without their controller.
+    /// The account of a device's interrupt, if it used any time. `description` is the text of the
+    /// line in `/proc/interrupts`. It ends with the name of the account, which has only the
+    /// devices' names and not their controller's.
     pub(super) fn interrupt(&self, description: &str) -> Option<&'a Account> {
         let mut all = self.accounts.iter();
         all.find(|account| account.class == Class::Irq && description.ends_with(&account.name))
     }
 
-    /// An account, where it had any time.
+    /// An account, if it used any time.
     pub(super) fn account(&self, class: Class, name: &str) -> Option<&'a Account> {
         let mut all = self.accounts.iter();
         all.find(|account| account.class == class && account.name == name)

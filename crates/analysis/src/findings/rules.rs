@@ -1,4 +1,4 @@
-//! The rules, one a file.
+//! The rules, one per file.
 
 mod boot_parameter_unknown;
 mod clocksource_gave_way;
@@ -38,7 +38,7 @@ mod watchdog_not_as_asked;
 
 use super::Rule;
 
-/// Lists the rules: a module's `judge` by the module's name, with dashes.
+/// Lists the rules by id and module; each module has a `judge` function.
 macro_rules! rules {
     ($($id:literal => $module:ident),+ $(,)?) => {
         &[$(Rule { id: $id, judge: $module::judge }),+]

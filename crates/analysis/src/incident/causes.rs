@@ -1,34 +1,34 @@
-//! What made something run: the edges that led to it, from the last to the first.
+//! Finds what made something run: the edges that led to it, from the last to the first.
 
 use ticktax_model::recording::Effect;
 use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
 
 use super::own::Piece;
-use super::{IncidentAnalysis, ROUNDED, Seen, is_thread};
+use super::{IncidentAnalysis, ObservedEdge, ROUNDED, is_thread};
 use crate::victim::waker;
 
-/// Steps that are told.
+/// Maximum number of steps reported.
 const STEPS: usize = 4;
 
 impl IncidentAnalysis {
-    /// The last wake-up of a thread within these times that something known made.
+    /// The last wake-up of a thread between two times, if it has a known cause.
     pub(super) fn woken(
         &self,
         tid: i32,
         (from, to): (Nanos, Nanos),
         sources: &SourceTable,
-    ) -> Option<&Seen> {
+    ) -> Option<&ObservedEdge> {
         self.last_edge((from, to), sources, |edge| edge.effect == Effect::Woke(tid))
     }
 
-    /// The last edge from `from` to `to` that fits. One of a CPU that idled is of an interrupt that no hook
-    /// watches, and tells of no cause.
+    /// The last edge from `from` to `to` that fits. `None` if it was made on an idle CPU: then its
+    /// cause is an interrupt that no hook watches.
     fn last_edge(
         &self,
         (from, to): (Nanos, Nanos),
         sources: &SourceTable,
-        fits: impl Fn(&Seen) -> bool,
-    ) -> Option<&Seen> {
+        fits: impl Fn(&ObservedEdge) -> bool,
+    ) -> Option<&ObservedEdge> {
         let mut before = self.edges.iter().rev().skip_while(|edge| edge.at > to);
         let found = before
             .by_ref()
@@ -37,19 +37,20 @@ impl IncidentAnalysis {
         (sources.get(found.by).kind != Kind::Idle).then_some(found)
     }
 
-    /// The causes of an edge, the first cause first, and the edge's own source last; empty where nothing is
-    /// known beyond that source.
-    pub(super) fn chain(&self, edge: &Seen, sources: &SourceTable) -> Vec<String> {
+    /// The causes of an edge, first cause first, with the edge's own source last. Empty if nothing
+    /// is known beyond that source.
+    pub(super) fn chain(&self, edge: &ObservedEdge, sources: &SourceTable) -> Vec<String> {
         self.steps((edge.by, edge.cpu, edge.at), sources)
     }
 
-    /// The causes of what ran, the first cause first, itself last; empty where none is known.
+    /// The causes of a piece, first cause first, with the piece itself last; empty if none is
+    /// known.
     pub(super) fn chain_of_piece(&self, piece: &Piece, sources: &SourceTable) -> Vec<String> {
         self.steps((piece.source, piece.cpu, piece.row_start), sources)
     }
 
-    /// What led to `source` being on its CPU at a time, the first cause first, itself last; empty where nothing
-    /// is known of that.
+    /// The causes of `source` being on its CPU at a time, first cause first, with the source itself
+    /// last. Empty if nothing is known.
     fn steps(&self, last: (SourceId, Cpu, Nanos), sources: &SourceTable) -> Vec<String> {
         let mut chain = vec![waker(last.0, sources)];
         let (mut source, mut cpu, mut at) = last;
@@ -57,7 +58,7 @@ impl IncidentAnalysis {
             let Some(edge) = self.cause(source, cpu, at, sources) else {
                 break;
             };
-            // Two that wake each other in turn are told once.
+            // Report two sources that wake each other only once.
             let name = waker(edge.by, sources);
             if chain.contains(&name) {
                 break;
@@ -73,14 +74,19 @@ impl IncidentAnalysis {
     }
 
     /// The edge that led to `source` being on `cpu` at the time `at`.
-    fn cause(&self, id: SourceId, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Option<&Seen> {
+    fn cause(
+        &self,
+        id: SourceId,
+        cpu: Cpu,
+        at: Nanos,
+        sources: &SourceTable,
+    ) -> Option<&ObservedEdge> {
         let source = sources.get(id);
         match (source.kind, &source.thread) {
             (Kind::Task, Some(thread)) => {
                 let work = &*source.detail;
-                let queued =
-                    |edge: &Seen| matches!(&edge.effect, Effect::Queued(it) if **it == *work);
-                let begin = self.run_begin(thread.tid, cpu, at, sources);
+                let queued = |edge: &ObservedEdge| matches!(&edge.effect, Effect::Queued(function) if **function == *work);
+                let begin = self.run_start(thread.tid, cpu, at, sources);
                 if !work.is_empty()
                     && let Some(edge) = self.last_edge((self.window().0, at), sources, queued)
                 {
@@ -91,16 +97,16 @@ impl IncidentAnalysis {
                 self.woken(thread.tid, (since, begin + ROUNDED), sources)
             }
             (Kind::Softirq, _) => {
-                let begin = self.frame_begin(&source.name, cpu, at, sources);
-                let raised = |edge: &Seen| {
+                let begin = self.softirq_start(&source.name, cpu, at, sources);
+                let raised = |edge: &ObservedEdge| {
                     edge.cpu == cpu
-                        && matches!(&edge.effect, Effect::Raised(it) if **it == *source.name)
+                        && matches!(&edge.effect, Effect::Raised(name) if **name == *source.name)
                 };
                 let before = |span: &&Span| {
-                    let it = sources.get(span.source);
-                    span.cpu == cpu && it.name == source.name && it.kind == Kind::Softirq
+                    let other = sources.get(span.source);
+                    span.cpu == cpu && other.name == source.name && other.kind == Kind::Softirq
                 };
-                // What was raised before it last ran was dealt with then.
+                // A softirq raised before its previous run was handled by that run.
                 let last = self.spans.iter().filter(before).map(|span| span.start);
                 let since = last.filter(|&start| start < begin).max();
                 self.last_edge((since.unwrap_or(self.window().0), begin), sources, raised)
@@ -109,8 +115,8 @@ impl IncidentAnalysis {
         }
     }
 
-    /// Since when the thread had had `cpu` at the time `at`: rows that follow each other without a break are one.
-    fn run_begin(&self, tid: i32, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
+    /// Start of the thread's run on `cpu` at the time `at`: rows without a break are one run.
+    fn run_start(&self, tid: i32, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
         let mut begin = at;
         let own = |span: &&Span| span.cpu == cpu && is_thread(sources.get(span.source), tid);
         for span in self.spans.iter().rev().filter(own) {
@@ -121,7 +127,7 @@ impl IncidentAnalysis {
         begin
     }
 
-    /// When the thread last left a CPU before the run that began at `begin`.
+    /// When the thread last left a CPU before the run that started at `begin`.
     fn left_before(&self, tid: i32, begin: Nanos, sources: &SourceTable) -> Option<Nanos> {
         let own = self
             .spans
@@ -130,9 +136,9 @@ impl IncidentAnalysis {
         own.filter(|span| span.start < begin).map(Span::end).max()
     }
 
-    /// Since when the thread that began to run at `begin` had been able to: its wake-up, or where it was not woken
-    /// the time at which it lost its CPU.
-    pub(super) fn able_since(
+    /// When the thread that started to run at `begin` became runnable: its wake-up or, if it was
+    /// not woken, its preemption.
+    pub(super) fn runnable_since(
         &self,
         tid: i32,
         begin: Nanos,
@@ -147,8 +153,8 @@ impl IncidentAnalysis {
         }
     }
 
-    /// When the softirq that was running on `cpu` at `at` began.
-    fn frame_begin(&self, name: &str, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
+    /// Start of the softirq that was running on `cpu` at the time `at`.
+    fn softirq_start(&self, name: &str, cpu: Cpu, at: Nanos, sources: &SourceTable) -> Nanos {
         let mut frames = self.spans.iter().rev().filter(|span| {
             let source = sources.get(span.source);
             span.cpu == cpu && source.kind == Kind::Softirq && &*source.name == name

@@ -1,4 +1,5 @@
-//! A frame that began late: what its thread did from when it was due, and what ran while it had to wait.
+//! A frame that started late: what its thread did after the frame was due, and what ran while it
+//! waited.
 
 use ticktax_model::incident::Incident;
 use ticktax_model::recording::Effect;
@@ -8,25 +9,26 @@ use super::own::Piece;
 use super::{IncidentAnalysis, ROUNDED, is_thread};
 use crate::victim::waker;
 
-/// Runs within the delay that are gone through, the last ones: a loop that naps until its frame is due has very many. What
-/// was before them counts as unseen.
+/// Maximum number of runs within the delay that are examined, counted from its end: a loop that
+/// naps until its frame is due has very many. Time before them counts as unseen.
 const RUNS: usize = 256;
 
-/// A time between two runs, the last of which is the frame.
-struct Away {
+/// The time between two runs; the frame is the last run.
+struct Absence {
     from: Nanos,
     to: Nanos,
-    /// Where it ran before, where that was seen.
-    left: Option<Cpu>,
-    /// Where it ran then.
-    came: Cpu,
+    /// The CPU of the earlier run, if seen.
+    cpu_before: Option<Cpu>,
+    /// The CPU of the later run.
+    cpu_after: Cpu,
     is_last: bool,
 }
 
 impl IncidentAnalysis {
-    /// A frame began late. Its thread ran (the work before it took so long), was able to and did not, or slept.
-    pub(super) fn began_late(&self, told: &mut Incident, sources: &SourceTable) {
-        told.thread = self.thread_of_trigger(sources);
+    /// A frame started late. Its thread ran (earlier work took too long), was runnable but did not
+    /// run, or slept.
+    pub(super) fn began_late(&self, incident: &mut Incident, sources: &SourceTable) {
+        incident.thread = self.thread_of_trigger(sources);
         let Some(cpu) = self.trigger.cpu else {
             return;
         };
@@ -43,41 +45,50 @@ impl IncidentAnalysis {
             }
         }
         let mut has_slept = false;
-        for away in aways(runs, (self.window().0, began), cpu) {
-            let woken = self.first_woken(tid, away.from, away.to);
-            if !has_slept && (woken.is_some() || away.is_last) {
+        for absence in absences(runs, (self.window().0, began), cpu) {
+            let woken = self.first_woken(tid, absence.from, absence.to);
+            if !has_slept && (woken.is_some() || absence.is_last) {
                 has_slept = true;
-                told.overran = (away.from - due).max(Nanos::ZERO);
+                incident.overran = (absence.from - due).max(Nanos::ZERO);
             }
-            // Where nothing woke it, it was preempted; but the frame begins with a wake-up.
-            let able = woken.or((!away.is_last).then_some(away.from));
-            let Some(able) = able.map(|able| able.max(due)) else {
+            // If nothing woke the thread, it was preempted; but the frame itself starts with a
+            // wake-up.
+            let runnable = woken.or((!absence.is_last).then_some(absence.from));
+            let Some(runnable) = runnable.map(|runnable| runnable.max(due)) else {
                 continue;
             };
-            told.asleep += (able - away.from.max(due)).max(Nanos::ZERO);
-            if able >= away.to {
+            incident.asleep += (runnable - absence.from.max(due)).max(Nanos::ZERO);
+            if runnable >= absence.to {
                 continue;
             }
-            let (waited, waited_on) =
-                self.waited_behind((able, away.to), away.came, away.left, sources);
+            let (waited, waited_on) = self.waited_behind(
+                (runnable, absence.to),
+                absence.cpu_after,
+                absence.cpu_before,
+                sources,
+            );
             pieces.extend(waited);
-            if away.is_last {
-                told.waited_on = waited_on;
+            if absence.is_last {
+                incident.waited_on = waited_on;
             }
         }
         let last = runs.last().map_or(due, |run| run.end());
         let woken = self.woken(tid, (last, began + ROUNDED), sources);
-        told.woken_by = woken.map(|edge| waker(edge.by, sources));
+        incident.woken_by = woken.map(|edge| waker(edge.by, sources));
         let ran: Nanos = pieces.iter().map(|piece| piece.own).sum();
-        told.unseen = (self.trigger.lasted - told.asleep - ran).max(Nanos::ZERO);
-        self.rank(told, &pieces, sources);
-        // What made something run tells nothing about a sleep.
-        if told.ran.first().is_none_or(|ran| ran.time < told.asleep) {
-            told.chain.clear();
+        incident.unseen = (self.trigger.lasted - incident.asleep - ran).max(Nanos::ZERO);
+        self.rank(incident, &pieces, sources);
+        // A chain of causes does not explain a sleep.
+        if incident
+            .ran
+            .first()
+            .is_none_or(|ran| ran.time < incident.asleep)
+        {
+            incident.chain.clear();
         }
     }
 
-    /// The first wake-up of a thread within these times, whatever made it.
+    /// The first wake-up of a thread between two times, with or without a known cause.
     fn first_woken(&self, tid: i32, from: Nanos, to: Nanos) -> Option<Nanos> {
         let after = self.edges.partition_point(|edge| edge.at < from);
         let mut later = self.edges[after..].iter().take_while(|edge| edge.at <= to);
@@ -86,29 +97,30 @@ impl IncidentAnalysis {
     }
 }
 
-/// The times after each of the runs, up to the frame's begin on `cpu`; of no run, that since `from`.
-fn aways(runs: &[&Span], (from, began): (Nanos, Nanos), cpu: Cpu) -> Vec<Away> {
+/// The times after each of the runs, up to the start of the frame on `cpu`. Without runs, the time
+/// since `from`.
+fn absences(runs: &[&Span], (from, began): (Nanos, Nanos), cpu: Cpu) -> Vec<Absence> {
     let after = |number: usize, run: &&Span| {
         let next = runs.get(number + 1);
-        Away {
+        Absence {
             from: run.end(),
             to: next.map_or(began, |next| next.start),
-            left: Some(run.cpu),
-            came: next.map_or(cpu, |next| next.cpu),
+            cpu_before: Some(run.cpu),
+            cpu_after: next.map_or(cpu, |next| next.cpu),
             is_last: next.is_none(),
         }
     };
-    let mut all: Vec<Away> = runs
+    let mut all: Vec<Absence> = runs
         .iter()
         .enumerate()
         .map(|(number, run)| after(number, run))
         .collect();
     if all.is_empty() {
-        all.push(Away {
+        all.push(Absence {
             from,
             to: began,
-            left: None,
-            came: cpu,
+            cpu_before: None,
+            cpu_after: cpu,
             is_last: true,
         });
     }

@@ -1,4 +1,4 @@
-//! Incidents that are alike, and what of them repeats.
+//! Groups similar incidents and finds the groups that are periodic.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,16 +12,21 @@ use ticktax_model::incident::{
 
 use crate::beats::{Beat, Events, FAMILY, FEWEST, detect};
 
-/// Incidents of a group that are searched for beats: the latest.
+/// Maximum number of incidents of a group searched for beats: the latest.
 const SEARCHED: usize = 2_048;
-/// Two that are off a beat's period by less are of it, however small their spread: times are of whole ms.
+/// Incidents at most this far (ns) from a beat's grid belong to it even if its jitter is smaller:
+/// times are in whole milliseconds.
 const NEAR: f64 = 2e6;
 
-/// What a folder's index tells, from `since` on (ms since 1970) where that is given; `folder` is its name.
+/// The incidents in a folder's index, from `since` on (ms since 1970) if given. `folder` is its
+/// name.
 pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) -> IncidentList {
     let watched = watched(index, since);
     let groups = alike(index, since);
-    let searched = groups.values().filter(|it| it.len() >= FEWEST).count();
+    let searched = groups
+        .values()
+        .filter(|entries| entries.len() >= FEWEST)
+        .count();
     let mut groups: Vec<IncidentGroup> = groups
         .iter()
         .map(|(signature, entries)| {
@@ -30,7 +35,8 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
             group(signature, entries, beats)
         })
         .collect();
-    // Rare and long before often and short: one more or less of many makes no difference.
+    // Rare long delays first, frequent short ones last. Counts are compared by magnitude, since a
+    // few more or less make no difference.
     groups.sort_by_key(|group| (group.count.ilog2(), Reverse(group.time)));
     IncidentList {
         folder: folder.to_owned(),
@@ -45,8 +51,8 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
     }
 }
 
-/// The incident of this number, and what it is one of; `None` where there is none. `path` is where its recording
-/// lies.
+/// The incident with this number and its group; `None` if it does not exist. `path` is where its
+/// recording lies.
 pub fn incident_sheet(
     index: &IncidentIndex,
     number: u64,
@@ -54,12 +60,15 @@ pub fn incident_sheet(
 ) -> Option<IncidentSheet> {
     let entry = index.entries().find(|entry| entry.number == number)?;
     let groups = alike(index, None);
-    let searched = groups.values().filter(|it| it.len() >= FEWEST).count();
+    let searched = groups
+        .values()
+        .filter(|entries| entries.len() >= FEWEST)
+        .count();
     let alike = groups.get(&entry.incident.signature())?;
     let beats = beats(alike, &watched(index, None), searched);
     let beat = beats.iter().find(|beat| is_on(beat, entry, alike));
     Some(IncidentSheet {
-        place: 1 + alike.iter().position(|it| it.number == number)? as u64,
+        place: 1 + alike.iter().position(|other| other.number == number)? as u64,
         alike: alike.len() as u64,
         first_unix_ms: alike.first().map_or(0, |first| first.incident.at_unix_ms),
         beat: beat.map(Beat::periodicity),
@@ -68,7 +77,7 @@ pub fn incident_sheet(
     })
 }
 
-/// Incidents by what they are alike by, in order of time.
+/// Incidents by signature, each group in order of time.
 fn alike(index: &IncidentIndex, since: Option<i64>) -> BTreeMap<Signature, Vec<&IncidentEntry>> {
     let mut groups: BTreeMap<Signature, Vec<&IncidentEntry>> = BTreeMap::new();
     for entry in index.entries() {
@@ -91,11 +100,15 @@ fn group(
     let incidents = || entries.iter().map(|entry| &entry.incident);
     let longest = entries.iter().max_by_key(|entry| entry.incident.lasted);
     let (first, last) = (entries.first(), entries.last());
-    let mut chains = incidents().map(|it| &it.chain).filter(|it| !it.is_empty());
+    let mut chains = incidents()
+        .map(|incident| &incident.chain)
+        .filter(|chain| !chain.is_empty());
     let known = chains.clone().count() as u64;
-    let chain = chains.next().filter(|first| chains.all(|it| it == *first));
-    // A file may claim any time.
-    let lasted = incidents().map(|it| it.lasted.0);
+    let chain = chains
+        .next()
+        .filter(|first| chains.all(|chain| chain == *first));
+    // A file can contain any time.
+    let lasted = incidents().map(|incident| incident.lasted.0);
     IncidentGroup {
         signature: signature.clone(),
         count: entries.len() as u64,
@@ -107,7 +120,7 @@ fn group(
         last_number: last.map_or(0, |entry| entry.number),
         at_unix_ms: incidents()
             .skip(entries.len().saturating_sub(IncidentGroup::MAX_TIMES))
-            .map(|it| it.at_unix_ms)
+            .map(|incident| incident.at_unix_ms)
             .collect(),
         chain: chain.cloned().unwrap_or_default(),
         chain_count: known,
@@ -115,7 +128,7 @@ fn group(
     }
 }
 
-/// The beats of incidents that are alike, the surest first, where so many groups are searched.
+/// The beats of similar incidents, most certain first, given the number of groups searched.
 fn beats(entries: &[&IncidentEntry], watched: &[(Nanos, Nanos)], searched: usize) -> Vec<Beat> {
     if entries.len() < FEWEST {
         return Vec::new();
@@ -146,15 +159,15 @@ fn beats(entries: &[&IncidentEntry], watched: &[(Nanos, Nanos)], searched: usize
         tick: None,
     };
     let mut beats = detect(&events);
-    // Chance has as many tries as there are groups (Bonferroni's bound).
+    // Each group is a chance for a false alarm (Bonferroni's bound).
     let limit = FAMILY / searched.max(1) as f64;
     beats.retain(|beat| beat.false_alarm <= limit);
     beats.sort_by(|a, b| a.false_alarm.total_cmp(&b.false_alarm));
     beats
 }
 
-/// Whether an incident is one of a beat: another of them is one period away or, where some are missing, two or
-/// three.
+/// Whether an incident belongs to a beat: another incident is one period away or, if some are
+/// missing, two or three.
 fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     let at = began(entry);
     alike.iter().any(|other| {
@@ -165,13 +178,13 @@ fn is_on(beat: &Beat, entry: &IncidentEntry, alike: &[&IncidentEntry]) -> bool {
     })
 }
 
-/// When what an incident is about began, ns since 1970.
+/// The start of an incident's delay, ns since 1970.
 fn began(entry: &IncidentEntry) -> Nanos {
     let at = entry.incident.at_unix_ms.saturating_mul(1_000_000);
     Nanos(at.saturating_sub(entry.incident.lasted.0))
 }
 
-/// The times during which a recorder watched, ns since 1970, in order and without overlap: all from `since` on.
+/// The intervals in which a recorder watched, ns since 1970, from `since` on; ordered and disjoint.
 fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     for line in &index.lines {
@@ -194,7 +207,7 @@ fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
             Nanos(to.saturating_mul(1_000_000)),
         );
         match watched.last_mut() {
-            // A clock that was set back made them overlap.
+            // They can overlap if the clock was set back.
             Some(last) if from <= last.1 => last.1 = last.1.max(to),
             _ if from < to => watched.push((from, to)),
             _ => {}
@@ -203,14 +216,14 @@ fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
     watched
 }
 
-/// The last run was still going on at this time.
+/// Extends the last run to this time.
 fn extend(runs: &mut [(i64, i64)], at: i64) {
     if let Some(run) = runs.last_mut() {
         run.1 = run.1.max(at);
     }
 }
 
-/// What was not kept, by cause.
+/// Incidents and recordings that were not kept, by cause.
 fn not_kept(index: &IncidentIndex) -> Vec<NotKept> {
     let mut counts: BTreeMap<LossCause, u64> = BTreeMap::new();
     for line in &index.lines {
@@ -221,7 +234,7 @@ fn not_kept(index: &IncidentIndex) -> Vec<NotKept> {
             },
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            // What became of a recording is told of each of its incidents.
+            // The outcome of a recording is counted with each of its incidents.
             IndexLine::Recorded { .. }
             | IndexLine::NotRecorded { .. }
             | IndexLine::Began { .. }

@@ -4,27 +4,27 @@ use ticktax_model::{Cpu, Nanos, SourceId};
 
 use super::IncidentAnalysis;
 
-/// What of a row lies within an interval.
+/// The part of a row that lies within an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) source: SourceId,
     pub(super) cpu: Cpu,
-    /// When the row began, which may be before the interval.
+    /// Start of the row, which may be before the interval.
     pub(super) row_start: Nanos,
-    /// When what lies within ends.
+    /// End of the part within the interval.
     pub(super) end: Nanos,
-    /// Its length without what is nested in it.
+    /// Its length without the rows nested in it.
     pub(super) own: Nanos,
 }
 
 impl IncidentAnalysis {
-    /// The rows of `cpu` from `begin` to `end`, each cut to that, with what is left of its own time. They sum to
-    /// the interval, but for what no row covers.
+    /// The rows of `cpu`, cut to the interval from `begin` to `end`, with their remaining own
+    /// times. Together they add up to the interval, minus what no row covers.
     pub(super) fn own_times(&self, cpu: Cpu, begin: Nanos, end: Nanos) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
-        // Those that the next row may be nested in, outermost first.
+        // Pieces that the next row may be nested in, outermost first.
         let mut open: Vec<usize> = Vec::new();
-        // By begin, and of those that begin together the longest first.
+        // Rows are sorted by start; of those that start together the longest comes first.
         for span in self.spans.iter().filter(|span| span.cpu == cpu) {
             let (from, to) = (span.start.max(begin), span.end().min(end));
             if from >= to {
@@ -36,7 +36,7 @@ impl IncidentAnalysis {
                 }
                 open.pop();
             }
-            // What reaches beyond the row that it is nested in is cut: rows that do not nest are not the kernel's.
+            // Cut a row that reaches beyond the one it is nested in: the kernel's rows always nest.
             let to = open.last().map_or(to, |&outer| to.min(pieces[outer].end));
             if let Some(&outer) = open.last() {
                 pieces[outer].own -= to - from;

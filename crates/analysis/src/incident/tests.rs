@@ -1,4 +1,4 @@
-//! Incidents whose causes are known.
+//! Incidents with known causes.
 
 use ticktax_fixture::{books, header, process, replay, row, whole};
 use ticktax_model::incident::{Incident, Trigger, TriggerKind};
@@ -9,7 +9,7 @@ use super::IncidentAnalysis;
 
 const MS: i64 = 1_000_000;
 
-/// Two programs, a thread of the kernel, idling, a timer's interrupt and a softirq.
+/// Two programs, a kernel thread, the idle task, a timer interrupt and a softirq.
 struct Cast {
     sources: SourceTable,
     game: SourceId,
@@ -41,7 +41,7 @@ impl Cast {
         }
     }
 
-    fn told(&self, triggers: &[Trigger], rows: &[Row]) -> Incident {
+    fn analyse(&self, triggers: &[Trigger], rows: &[Row]) -> Incident {
         let mut header: Header = header();
         header.books.push(books(0, 0, 1_000 * MS));
         header.triggers = triggers.to_vec();
@@ -72,17 +72,17 @@ fn edge(cpu: u32, at: i64, by: SourceId, effect: Effect) -> Row {
     Row::Edge(Edge::new(Cpu(cpu), Nanos(at), by, effect))
 }
 
-/// What ran instead, and for how many ms.
+/// Names and times (ms) of the sources that ran instead.
 fn instead(incident: &Incident) -> Vec<(&str, i64)> {
     let ran = incident.ran.iter();
     ran.map(|ran| (&*ran.name, ran.time.0 / MS)).collect()
 }
 
 #[test]
-fn a_wait_is_told_with_own_times_and_the_edges_that_led_to_it() {
+fn a_wait_is_explained_by_own_times_and_edges() {
     let cast = Cast::new();
-    // The game is woken at 100 by the timer, while the backup runs from 90 to 120, which the timer woke at 89 and
-    // interrupted for 2 ms.
+    // The timer wakes the game at 100 while the backup runs from 90 to 120. The timer woke the
+    // backup at 89 and interrupts it for 2 ms.
     let rows = [
         ran(0, 0, 80, cast.game),
         ran(0, 80, 90, cast.idle),
@@ -92,20 +92,27 @@ fn a_wait_is_told_with_own_times_and_the_edges_that_led_to_it() {
         row(0, 90 * MS, 30 * MS, 28 * MS, cast.backup),
         ran(0, 120, 130, cast.game),
     ];
-    let told = cast.told(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
-    assert_eq!(instead(&told), [("backup", 18), ("local_timer", 2)]);
-    assert_eq!(told.unseen, Nanos::ZERO);
-    assert_eq!(told.woken_by.as_deref(), Some("local_timer hrtimer_wakeup"));
-    assert_eq!(told.chain, ["local_timer hrtimer_wakeup", "backup"]);
-    assert_eq!(told.thread.as_ref().map(|it| &*it.program), Some("game"));
-    let signature = told.signature();
+    let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
+    assert_eq!(instead(&incident), [("backup", 18), ("local_timer", 2)]);
+    assert_eq!(incident.unseen, Nanos::ZERO);
+    assert_eq!(
+        incident.woken_by.as_deref(),
+        Some("local_timer hrtimer_wakeup")
+    );
+    assert_eq!(incident.chain, ["local_timer hrtimer_wakeup", "backup"]);
+    assert_eq!(
+        incident.thread.as_ref().map(|thread| &*thread.program),
+        Some("game")
+    );
+    let signature = incident.signature();
     assert_eq!((&*signature.program, &*signature.by), ("game", "backup"));
 }
 
 #[test]
-fn without_an_edge_no_cause_is_told() {
+fn without_an_edge_no_cause_is_reported() {
     let cast = Cast::new();
-    // The backup goes on after the game's slice, and nothing woke either: the wake-up at 10 led to an earlier run.
+    // The backup continues after the game's slice, and nothing woke either: the wake-up at 10 led
+    // to an earlier run.
     let rows = [
         edge(0, 10 * MS, cast.timer, Effect::Woke(BACKUP)),
         ran(0, 11, 20, cast.backup),
@@ -113,22 +120,22 @@ fn without_an_edge_no_cause_is_told() {
         ran(0, 100, 120, cast.backup),
         ran(0, 120, 130, cast.game),
     ];
-    let told = cast.told(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
-    assert_eq!(instead(&told), [("backup", 20)]);
-    assert_eq!((told.woken_by, told.chain), (None, Vec::new()));
+    let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
+    assert_eq!(instead(&incident), [("backup", 20)]);
+    assert_eq!((incident.woken_by, incident.chain), (None, Vec::new()));
     // An interrupt that no hook watches woke it.
     let rows = [
         edge(0, 100 * MS, cast.idle, Effect::Woke(GAME)),
         ran(0, 100, 120, cast.backup),
     ];
-    let told = cast.told(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
-    assert_eq!(told.woken_by, None);
+    let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
+    assert_eq!(incident.woken_by, None);
 }
 
 #[test]
-fn a_wait_that_ended_elsewhere_is_told_by_the_cpu_that_it_was_spent_on() {
+fn a_wait_before_migration_is_explained_by_the_earlier_cpu() {
     let cast = Cast::new();
-    // Preempted on CPU 1 at 100, taken over by CPU 0 at 118, which had idled until 115.
+    // Preempted on CPU 1 at 100, migrated at 118 to CPU 0, which idled until 115.
     let rows = [
         ran(1, 50, 100, cast.game),
         ran(1, 100, 140, cast.backup),
@@ -136,14 +143,17 @@ fn a_wait_that_ended_elsewhere_is_told_by_the_cpu_that_it_was_spent_on() {
         ran(0, 115, 118, cast.worker),
         ran(0, 118, 130, cast.game),
     ];
-    let told = cast.told(&[trigger(TriggerKind::Wait, 118, 18, GAME, "game")], &rows);
-    assert_eq!(instead(&told), [("backup", 15), ("kworker/0:1", 3)]);
-    assert_eq!((told.cpu, told.waited_on), (Some(Cpu(0)), Some(Cpu(1))));
-    assert_eq!(told.unseen, Nanos::ZERO);
+    let incident = cast.analyse(&[trigger(TriggerKind::Wait, 118, 18, GAME, "game")], &rows);
+    assert_eq!(instead(&incident), [("backup", 15), ("kworker/0:1", 3)]);
+    assert_eq!(
+        (incident.cpu, incident.waited_on),
+        (Some(Cpu(0)), Some(Cpu(1)))
+    );
+    assert_eq!(incident.unseen, Nanos::ZERO);
 }
 
 #[test]
-fn rows_before_the_delay_give_way_where_they_are_too_many() {
+fn excess_rows_before_the_delay_are_dropped() {
     let cast = Cast::new();
     let around = |busy: Vec<Row>| {
         let own = ran(1, 50, 100, cast.game);
@@ -155,53 +165,56 @@ fn rows_before_the_delay_give_way_where_they_are_too_many() {
         [vec![own], busy, other.to_vec()].concat()
     };
     let wait = [trigger(TriggerKind::Wait, 118, 18, GAME, "game")];
-    // More than there is room for, all before the delay; on another CPU.
+    // More rows than fit, all before the delay and on another CPU.
     let many = i64::try_from(super::MAX_ROWS).unwrap() + 10;
     let busy = (0..many).map(|at| whole(2, at, 1, cast.backup)).collect();
-    let told = cast.told(&wait, &around(busy));
-    assert_eq!(told, cast.told(&wait, &around(Vec::new())));
-    assert_eq!(instead(&told), [("backup", 15), ("kworker/0:1", 3)]);
+    let incident = cast.analyse(&wait, &around(busy));
+    assert_eq!(incident, cast.analyse(&wait, &around(Vec::new())));
+    assert_eq!(instead(&incident), [("backup", 15), ("kworker/0:1", 3)]);
 }
 
 #[test]
-fn what_no_row_covers_is_unseen() {
+fn time_without_rows_is_unseen() {
     let cast = Cast::new();
     let rows = [ran(0, 0, 105, cast.game), ran(0, 110, 120, cast.backup)];
-    let told = cast.told(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
-    assert_eq!(told.unseen, Nanos::from_millis(5));
-    // Nothing at all is known.
-    let told = cast.told(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &[]);
+    let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &rows);
+    assert_eq!(incident.unseen, Nanos::from_millis(5));
+    // Without any rows, nothing is known.
+    let incident = cast.analyse(&[trigger(TriggerKind::Wait, 120, 20, GAME, "game")], &[]);
     assert_eq!(
-        (told.unseen, told.ran),
+        (incident.unseen, incident.ran),
         (Nanos::from_millis(20), Vec::new())
     );
 }
 
 #[test]
-fn a_gap_is_told_by_what_ran_and_never_by_the_probe() {
+fn a_gap_is_explained_by_what_ran_but_never_by_the_probe() {
     let mut cast = Cast::new();
     let probe = process(Owner::Probe, "ttx-spin/0", 40);
     let probe = cast.sources.intern(probe);
-    // The loop is not seen to leave while the hypervisor has its CPU.
+    // The spin probe is not seen to leave its CPU while the hypervisor has taken it.
     let rows = [
         ran(0, 50, 106, probe),
         ran(0, 106, 118, cast.backup),
         ran(0, 118, 130, probe),
     ];
-    let told = cast.told(&[trigger(TriggerKind::Gap, 120, 20, 0, "")], &rows);
-    assert_eq!(instead(&told), [("backup", 12)]);
-    assert_eq!((told.thread, told.unseen), (None, Nanos::from_millis(8)));
-    // A sleeping one leaves its CPU idle until a timer comes late.
+    let incident = cast.analyse(&[trigger(TriggerKind::Gap, 120, 20, 0, "")], &rows);
+    assert_eq!(instead(&incident), [("backup", 12)]);
+    assert_eq!(
+        (incident.thread, incident.unseen),
+        (None, Nanos::from_millis(8))
+    );
+    // A sleeping probe leaves its CPU idle until a timer fires late.
     let rows = [ran(0, 50, 119, cast.idle), ran(0, 119, 130, probe)];
-    let told = cast.told(&[trigger(TriggerKind::Gap, 119, 19, 0, "")], &rows);
-    assert_eq!(instead(&told), [("idle", 19)]);
-    assert_eq!(told.unseen, Nanos::ZERO);
+    let incident = cast.analyse(&[trigger(TriggerKind::Gap, 119, 19, 0, "")], &rows);
+    assert_eq!(instead(&incident), [("idle", 19)]);
+    assert_eq!(incident.unseen, Nanos::ZERO);
 }
 
 #[test]
-fn a_frame_is_told_by_what_its_thread_had_to_wait_for() {
+fn a_late_frame_is_explained_by_what_its_thread_waited_for() {
     let cast = Cast::new();
-    // Due at 100, which is when the timer woke it; the backup has its CPU until 148.
+    // Due at 100, when the timer woke it; the backup runs on its CPU until 148.
     let rows = [
         ran(0, 80, 85, cast.game),
         edge(0, 100 * MS, cast.timer, Effect::Woke(GAME)),
@@ -210,20 +223,27 @@ fn a_frame_is_told_by_what_its_thread_had_to_wait_for() {
         ran(0, 148, 150, cast.game),
     ];
     let late = [trigger(TriggerKind::Frame, 148, 48, GAME, "game")];
-    let told = cast.told(&late, &rows);
-    assert_eq!(instead(&told), [("backup", 48)]);
-    assert_eq!((told.asleep, told.unseen), (Nanos::ZERO, Nanos::ZERO));
-    assert_eq!(told.woken_by.as_deref(), Some("local_timer hrtimer_wakeup"));
-    assert_eq!(&*told.signature().by, "backup");
-    // Without a wake-up that was seen, nothing is known of who kept it.
-    let told = cast.told(&late, &[rows[0].clone(), rows[3].clone()]);
-    assert_eq!((told.ran.len(), told.unseen), (0, Nanos(48 * MS)));
+    let incident = cast.analyse(&late, &rows);
+    assert_eq!(instead(&incident), [("backup", 48)]);
+    assert_eq!(
+        (incident.asleep, incident.unseen),
+        (Nanos::ZERO, Nanos::ZERO)
+    );
+    assert_eq!(
+        incident.woken_by.as_deref(),
+        Some("local_timer hrtimer_wakeup")
+    );
+    assert_eq!(&*incident.signature().by, "backup");
+    // Without an observed wake-up it is unknown what kept it waiting.
+    let incident = cast.analyse(&late, &[rows[0].clone(), rows[3].clone()]);
+    assert_eq!((incident.ran.len(), incident.unseen), (0, Nanos(48 * MS)));
 }
 
 #[test]
-fn a_frame_that_the_one_before_ran_into_is_its_own_work() {
+fn a_frame_delayed_by_the_previous_one_is_its_own_work() {
     let cast = Cast::new();
-    // The work goes on from 80 to 130, but for 10 ms in which the backup has its CPU; then it sleeps until 140.
+    // The work continues from 80 to 130, except for 10 ms in which the backup runs. Then the thread
+    // sleeps until 140.
     let rows = [
         ran(0, 80, 110, cast.game),
         ran(0, 110, 120, cast.backup),
@@ -233,18 +253,22 @@ fn a_frame_that_the_one_before_ran_into_is_its_own_work() {
         ran(0, 140, 141, cast.game),
     ];
     let late = [trigger(TriggerKind::Frame, 140, 40, GAME, "game")];
-    let told = cast.told(&late, &rows);
-    assert_eq!(instead(&told), [("game", 20), ("backup", 10)]);
-    assert_eq!((told.asleep, told.unseen), (Nanos(10 * MS), Nanos::ZERO));
-    assert_eq!(told.overran, Nanos(30 * MS));
-    let signature = told.signature();
+    let incident = cast.analyse(&late, &rows);
+    assert_eq!(instead(&incident), [("game", 20), ("backup", 10)]);
+    assert_eq!(
+        (incident.asleep, incident.unseen),
+        (Nanos(10 * MS), Nanos::ZERO)
+    );
+    assert_eq!(incident.overran, Nanos(30 * MS));
+    let signature = incident.signature();
     assert_eq!((&*signature.program, &*signature.by), ("game", "game"));
 }
 
 #[test]
-fn a_slot_that_the_frame_before_ran_into_is_told_by_how_long_that_went_on() {
+fn a_slot_overrun_by_the_previous_frame_shows_how_long() {
     let cast = Cast::new();
-    // The backup held it up, mostly before 100, which is not looked at; it sees the time, and sleeps until the slot after.
+    // The backup delayed it, mostly before 100, which is not examined. The thread sees the time and
+    // sleeps until the next slot.
     let rows = [
         ran(0, 70, 80, cast.game),
         ran(0, 80, 102, cast.backup),
@@ -254,16 +278,19 @@ fn a_slot_that_the_frame_before_ran_into_is_told_by_how_long_that_went_on() {
         ran(0, 120, 125, cast.game),
     ];
     let late = [trigger(TriggerKind::Frame, 120, 20, GAME, "game")];
-    let told = cast.told(&late, &rows);
-    assert_eq!(instead(&told), [("backup", 2), ("game", 1)]);
-    assert_eq!((told.asleep, told.overran), (Nanos(17 * MS), Nanos(3 * MS)));
-    assert_eq!((&*told.signature().by, told.chain.len()), ("", 0));
+    let incident = cast.analyse(&late, &rows);
+    assert_eq!(instead(&incident), [("backup", 2), ("game", 1)]);
+    assert_eq!(
+        (incident.asleep, incident.overran),
+        (Nanos(17 * MS), Nanos(3 * MS))
+    );
+    assert_eq!((&*incident.signature().by, incident.chain.len()), ("", 0));
 }
 
 #[test]
-fn a_frame_whose_thread_slept_is_late_because_of_nobody() {
+fn a_late_frame_of_a_sleeping_thread_has_no_culprit() {
     let cast = Cast::new();
-    // Something else runs meanwhile, and for 2 ms once it was woken.
+    // Another program runs during the sleep, and for 2 ms after the wake-up.
     let rows = [
         ran(0, 80, 85, cast.game),
         edge(0, 85 * MS, cast.timer, Effect::Woke(BACKUP)),
@@ -272,20 +299,26 @@ fn a_frame_whose_thread_slept_is_late_because_of_nobody() {
         ran(0, 142, 150, cast.game),
     ];
     let late = [trigger(TriggerKind::Frame, 142, 42, GAME, "game")];
-    let told = cast.told(&late, &rows);
-    assert_eq!((told.asleep, told.unseen), (Nanos(40 * MS), Nanos::ZERO));
-    assert_eq!(instead(&told), [("backup", 2)]);
-    assert_eq!((&*told.signature().by, told.chain.len()), ("", 0));
-    assert_eq!(told.overran, Nanos::ZERO);
-    // It had not run for longer than is looked at.
-    let told = cast.told(&late, &rows[1..]);
-    assert_eq!((told.asleep, told.unseen), (Nanos(40 * MS), Nanos::ZERO));
+    let incident = cast.analyse(&late, &rows);
+    assert_eq!(
+        (incident.asleep, incident.unseen),
+        (Nanos(40 * MS), Nanos::ZERO)
+    );
+    assert_eq!(instead(&incident), [("backup", 2)]);
+    assert_eq!((&*incident.signature().by, incident.chain.len()), ("", 0));
+    assert_eq!(incident.overran, Nanos::ZERO);
+    // Its last run was too long ago to be examined.
+    let incident = cast.analyse(&late, &rows[1..]);
+    assert_eq!(
+        (incident.asleep, incident.unseen),
+        (Nanos(40 * MS), Nanos::ZERO)
+    );
 }
 
 #[test]
-fn a_frame_of_a_thread_that_naps_is_told_nap_by_nap() {
+fn each_nap_before_a_late_frame_is_examined() {
     let cast = Cast::new();
-    // It looks at the clock each 10 ms; the backup keeps it from that from 120 on.
+    // It checks the clock every 10 ms; from 120 on the backup prevents that.
     let mut rows = vec![ran(0, 80, 81, cast.game)];
     for nap in [90, 100, 110] {
         rows.push(ran(0, nap - 9, nap, cast.idle));
@@ -296,14 +329,17 @@ fn a_frame_of_a_thread_that_naps_is_told_nap_by_nap() {
     rows.push(ran(0, 119, 150, cast.backup));
     rows.push(edge(0, 120 * MS, cast.timer, Effect::Woke(GAME)));
     let late = [trigger(TriggerKind::Frame, 150, 45, GAME, "game")];
-    let told = cast.told(&late, &rows);
-    // From 105 on: asleep until 110, its look, asleep until 120.
-    assert_eq!(instead(&told), [("backup", 30), ("game", 1)]);
-    assert_eq!((told.asleep, told.unseen), (Nanos(14 * MS), Nanos::ZERO));
+    let incident = cast.analyse(&late, &rows);
+    // From 105 on: asleep until 110, one check of the clock, asleep until 120.
+    assert_eq!(instead(&incident), [("backup", 30), ("game", 1)]);
+    assert_eq!(
+        (incident.asleep, incident.unseen),
+        (Nanos(14 * MS), Nanos::ZERO)
+    );
 }
 
 #[test]
-fn a_blocked_thread_is_told_by_who_woke_it() {
+fn a_blocked_thread_is_explained_by_its_waker() {
     let cast = Cast::new();
     let rows = [
         edge(0, 90 * MS, cast.backup, Effect::Queued("flush_work".into())),
@@ -311,35 +347,35 @@ fn a_blocked_thread_is_told_by_who_woke_it() {
         edge(0, 118 * MS, cast.worker, Effect::Woke(GAME)),
         ran(0, 119, 130, cast.game),
     ];
-    let told = cast.told(
+    let incident = cast.analyse(
         &[trigger(TriggerKind::Blocked, 119, 60, GAME, "game")],
         &rows,
     );
-    assert_eq!(told.woken_by.as_deref(), Some("kworker/0:1 flush_work"));
-    assert_eq!(told.chain, ["backup", "kworker/0:1 flush_work"]);
-    assert!(told.ran.is_empty());
-    assert_eq!(told.signature().by, "kworker/0:1 flush_work");
+    assert_eq!(incident.woken_by.as_deref(), Some("kworker/0:1 flush_work"));
+    assert_eq!(incident.chain, ["backup", "kworker/0:1 flush_work"]);
+    assert!(incident.ran.is_empty());
+    assert_eq!(incident.signature().by, "kworker/0:1 flush_work");
 }
 
 #[test]
-fn a_stretch_of_a_softirq_keeps_whom_it_interrupts_waiting() {
+fn a_long_softirq_keeps_the_interrupted_thread_waiting() {
     let cast = Cast::new();
     let rows = [
         edge(0, 99 * MS, cast.timer, Effect::Raised("NET_RX".into())),
         ran(0, 100, 112, cast.softirq),
         row(0, 80 * MS, 50 * MS, 38 * MS, cast.game),
     ];
-    let told = cast.told(
+    let incident = cast.analyse(
         &[trigger(TriggerKind::Stretch, 112, 12, 0, "NET_RX")],
         &rows,
     );
-    assert_eq!(instead(&told), [("NET_RX", 12)]);
-    assert_eq!(told.thread.map(|it| it.tid), Some(GAME));
-    assert_eq!(told.chain, ["local_timer hrtimer_wakeup", "NET_RX"]);
+    assert_eq!(instead(&incident), [("NET_RX", 12)]);
+    assert_eq!(incident.thread.map(|thread| thread.tid), Some(GAME));
+    assert_eq!(incident.chain, ["local_timer hrtimer_wakeup", "NET_RX"]);
 }
 
 #[test]
-fn a_stretch_of_a_thread_of_the_kernel_keeps_the_next_waiting_if_it_could_run() {
+fn a_long_kernel_thread_run_keeps_the_next_runnable_thread_waiting() {
     let cast = Cast::new();
     let rows = [
         ran(0, 60, 100, cast.game),
@@ -347,21 +383,21 @@ fn a_stretch_of_a_thread_of_the_kernel_keeps_the_next_waiting_if_it_could_run() 
         ran(0, 112, 130, cast.game),
     ];
     let stretch = trigger(TriggerKind::Stretch, 112, 12, WORKER, "kworker/0:1");
-    let told = cast.told(std::slice::from_ref(&stretch), &rows);
-    assert_eq!(instead(&told), [("kworker/0:1", 12)]);
-    assert_eq!(told.thread.map(|it| it.tid), Some(GAME));
-    // Woken once the stretch was over: it waited for nothing.
+    let incident = cast.analyse(std::slice::from_ref(&stretch), &rows);
+    assert_eq!(instead(&incident), [("kworker/0:1", 12)]);
+    assert_eq!(incident.thread.map(|thread| thread.tid), Some(GAME));
+    // It was woken after the kernel run was over, so it did not wait.
     let rows = [
         ran(0, 100, 112, cast.worker),
         ran(0, 112, 113, cast.idle),
         edge(0, 113 * MS, cast.timer, Effect::Woke(GAME)),
         ran(0, 113, 130, cast.game),
     ];
-    assert_eq!(cast.told(&[stretch], &rows).thread, None);
+    assert_eq!(cast.analyse(&[stretch], &rows).thread, None);
 }
 
 #[test]
-fn the_longest_delay_is_told_and_a_mark_only_where_nothing_was_measured() {
+fn the_longest_delay_is_explained_and_a_mark_only_without_one() {
     let cast = Cast::new();
     let mark = Trigger {
         cpu: None,
@@ -370,23 +406,26 @@ fn the_longest_delay_is_told_and_a_mark_only_where_nothing_was_measured() {
     };
     let short = trigger(TriggerKind::Wait, 60, 6, BACKUP, "backup");
     let long = trigger(TriggerKind::Wait, 120, 20, GAME, "game");
-    let told = cast.told(&[mark.clone(), long, short], &[]);
-    assert_eq!((told.lasted, told.triggers), (Nanos::from_millis(20), 3));
-    let told = cast.told(&[mark], &[]);
+    let incident = cast.analyse(&[mark.clone(), long, short], &[]);
     assert_eq!(
-        (told.kind, &*told.words),
+        (incident.lasted, incident.triggers),
+        (Nanos::from_millis(20), 3)
+    );
+    let incident = cast.analyse(&[mark], &[]);
+    assert_eq!(
+        (incident.kind, &*incident.words),
         (TriggerKind::Mark, "level loaded")
     );
-    assert_eq!((told.thread, told.unseen), (None, Nanos::ZERO));
+    assert_eq!((incident.thread, incident.unseen), (None, Nanos::ZERO));
 }
 
 #[test]
-fn a_recording_of_no_trigger_is_of_no_incident() {
+fn a_recording_without_triggers_has_no_incident() {
     assert!(IncidentAnalysis::new(&[]).is_none());
 }
 
 #[test]
-fn absurd_times_of_a_file_do_no_harm() {
+fn absurd_times_in_a_file_are_harmless() {
     let cast = Cast::new();
     let ends = [i64::MIN / 2, -1, 0, i64::MAX / 2];
     for end in ends {
@@ -398,7 +437,7 @@ fn absurd_times_of_a_file_do_no_harm() {
             };
             for kind in TriggerKind::ALL {
                 let rows = [ran(0, 0, 10, cast.backup), ran(0, 10, 20, cast.game)];
-                let _ = cast.told(
+                let _ = cast.analyse(
                     &[Trigger {
                         kind,
                         ..wild.clone()
@@ -450,7 +489,7 @@ mod groups {
         }))
     }
 
-    /// A backup every 31 s for 40 min, a mailer at odd times, and one thing once, in two runs of a recorder.
+    /// A backup every 31 s for 40 min, a mailer at irregular times, and two single incidents.
     fn index() -> IncidentIndex {
         let mut lines = vec![IndexLine::Began { at_unix_ms: BEGAN }];
         let mut number = 0;
@@ -477,15 +516,15 @@ mod groups {
     }
 
     #[test]
-    fn the_rarest_and_costliest_come_first_and_what_repeats_has_its_period() {
+    fn rare_and_costly_groups_come_first_and_periodic_ones_have_a_period() {
         let list = incident_list("/x", &index(), None);
-        let told: Vec<(&str, u64)> = list
+        let counts: Vec<(&str, u64)> = list
             .groups
             .iter()
             .map(|group| (&*group.signature.by, group.count))
             .collect();
         assert_eq!(
-            told,
+            counts,
             [("rarer", 1), ("rare", 1), ("mailer", 9), ("backup", 78)]
         );
         assert_eq!(list.watched, Nanos::from_secs(2_420));
@@ -498,21 +537,21 @@ mod groups {
         let reasons: Vec<_> = list
             .not_kept
             .iter()
-            .map(|it| (it.cause, it.count))
+            .map(|not_kept| (not_kept.cause, not_kept.count))
             .collect();
         assert_eq!(reasons, [(LossCause::PerHour, 1), (LossCause::Count, 1)]);
     }
 
     #[test]
-    fn only_what_is_since_is_counted() {
+    fn incidents_before_since_are_not_counted() {
         let list = incident_list("/x", &index(), Some(BEGAN + 1_000 * SECOND));
-        let told: u64 = list.groups.iter().map(|group| group.count).sum();
-        assert_eq!(told, 45 + 2 + 2);
+        let count: u64 = list.groups.iter().map(|group| group.count).sum();
+        assert_eq!(count, 45 + 2 + 2);
         assert_eq!(list.watched, Nanos::from_secs(1_420));
     }
 
     #[test]
-    fn one_of_many_has_its_place_and_its_beat() {
+    fn an_incident_has_its_place_and_beat_in_its_group() {
         let index = index();
         let sheet = incident_sheet(&index, 41, None).expect("there are more");
         assert_eq!((sheet.place, sheet.alike), (41, 78));
@@ -527,7 +566,7 @@ mod groups {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_is_watched_once() {
+    fn watched_time_is_not_counted_twice_if_the_clock_was_set_back() {
         let mut index = index();
         let again = [
             IndexLine::Began {

@@ -1,4 +1,4 @@
-//! Whose account a source belongs to, and the tallies of every source and account.
+//! Maps each source to its account and keeps a tally per source and account.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use ticktax_model::{Moment, Nanos, Source, SourceId, SourceTable, Span};
 use super::tally::{LengthTally, Tally, sort_parts};
 use crate::timeline::Event;
 
-/// An account by its place among the registry's.
+/// Index of an account in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct AccountId(pub(super) u32);
 
@@ -20,7 +20,7 @@ impl AccountId {
     }
 }
 
-/// What tells one account from another.
+/// The properties that identify an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     class: Class,
@@ -29,15 +29,17 @@ struct Key {
 }
 
 impl Key {
-    fn of(class: Class, source: &Source) -> Self {
+    fn new(class: Class, source: &Source) -> Self {
         let name = account_name(class, source);
         let thread = source.thread.as_ref();
-        let pid = thread.filter(|_| class == Class::Program).map(|it| it.pid);
+        let pid = thread
+            .filter(|_| class == Class::Program)
+            .map(|thread| thread.pid);
         Self { class, name, pid }
     }
 }
 
-/// The name of the account that `source`, which is of this class, belongs to.
+/// Name of the account that `source`, a source of `class`, belongs to.
 pub(crate) fn account_name(class: Class, source: &Source) -> Arc<str> {
     match (class, &source.thread) {
         (Class::Program, Some(thread)) => thread.program.clone(),
@@ -48,15 +50,15 @@ pub(crate) fn account_name(class: Class, source: &Source) -> Arc<str> {
     }
 }
 
-/// What all threads of one kind share in their names: `kworker` of `kworker/0:1`.
+/// The common prefix of kernel thread names of one kind: `kworker` for `kworker/0:1`.
 fn stem(name: &str) -> &str {
     name.split_once('/').map_or(name, |(stem, _)| stem)
 }
 
-/// The part of its account that `source` is, where the account has such parts.
+/// Name of the account part that `source` forms, if any.
 ///
-/// An interrupt's own frame is no part: what its functions leave of the account is the
-/// interrupt's. Neither are the probes' threads, because time leaves that account for others.
+/// An interrupt's own frame is not a part: time that its functions do not explain belongs to the
+/// interrupt. Probe threads are not parts either, because time moves from their account to others.
 fn part_name(class: Class, source: &Source) -> Option<&str> {
     match (&*source.detail, class.is_thread()) {
         _ if class == Class::Probe => None,
@@ -66,15 +68,15 @@ fn part_name(class: Class, source: &Source) -> Option<&str> {
     }
 }
 
-/// Whether the intervals of `source` count as its account's. The functions within an interrupt
-/// do not: the number of interrupts is that of the frames around them.
+/// Whether intervals of `source` count as intervals of its account. Functions within an interrupt
+/// do not: the number of interrupts is the number of frames around them.
 pub(crate) fn is_counted(class: Class, source: &Source) -> bool {
     !class.is_interrupt() || source.detail.is_empty()
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// `None` where its rows are no CPU's time.
+    /// `None` if rows of this source are not CPU time.
     class: Option<Class>,
     account: AccountId,
     counted: bool,
@@ -85,11 +87,12 @@ struct Entry {
 struct Group {
     key: Key,
     lengths: LengthTally,
-    /// The longest interval, where it has a row; it began at this time of the recording's clock.
+    /// The longest interval, if it was a row, with its start on the recording's clock. It is
+    /// unknown for sums.
     longest: Option<Moment>,
 }
 
-/// All sources seen, by [`SourceId`], and the accounts that they belong to.
+/// All sources seen, by [`SourceId`], with their accounts.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     entries: Vec<Entry>,
@@ -98,7 +101,7 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// The source of `event`, which is entered when it is new.
+    /// Returns the entry of the event's source, adding entries up to it if needed.
     fn entry(&mut self, event: &Event<'_>) -> &mut Entry {
         let index = event.span.source.0 as usize;
         while self.entries.len() <= index {
@@ -107,13 +110,13 @@ impl Registry {
         &mut self.entries[index]
     }
 
-    /// Enters the next source of the table.
+    /// Adds the next source of the table.
     fn enter(&mut self, event: &Event<'_>) {
         let id = SourceId(u32::try_from(self.entries.len()).expect("a source's id has 32 bits"));
         let (source, class) = (event.sources.get(id), event.roles.class(id));
         let (account, counted) = match class {
             Some(class) => (
-                self.account_for(Key::of(class, source)),
+                self.account_for(Key::new(class, source)),
                 is_counted(class, source),
             ),
             None => (AccountId(u32::MAX), false),
@@ -141,7 +144,7 @@ impl Registry {
         id
     }
 
-    /// Books a row that is a CPU's time.
+    /// Adds a row of CPU time.
     #[inline]
     pub(super) fn add_span(&mut self, event: &Event<'_>) {
         let span = event.span;
@@ -153,7 +156,7 @@ impl Registry {
         }
     }
 
-    /// Books a window's worth of such rows.
+    /// Adds the sum of such rows over one window.
     pub(super) fn add_sum(&mut self, event: &Event<'_>, sum: &Sum) {
         let tally = Tally {
             time: sum.span.self_time,
@@ -168,7 +171,7 @@ impl Registry {
         }
     }
 
-    /// The account that a source which has had a row belongs to.
+    /// The account of a source that has had a row.
     pub(super) fn account_of(&self, id: SourceId) -> AccountId {
         self.entries[id.0 as usize].account
     }
@@ -179,8 +182,8 @@ impl Registry {
         (key.class, &key.name)
     }
 
-    /// The rows whose thread is not known. They are part of what is unexplained, which has other
-    /// parts, too, so that they are no account among [`accounts`](Self::accounts).
+    /// The rows whose thread is unknown. They are only one part of the unexplained account, so
+    /// [`accounts`](Self::accounts) leaves them out.
     pub(super) fn unreported(&self) -> LengthTally {
         let entries = self.entries.iter();
         let mut unreported = LengthTally::default();
@@ -192,7 +195,7 @@ impl Registry {
         unreported
     }
 
-    /// The accounts that had rows, in no order, of a recording that began at this time.
+    /// Accounts that had rows, in no particular order. `begin` is the start of the recording.
     pub(super) fn accounts(&self, sources: &SourceTable, begin: Nanos) -> Vec<Account> {
         let mut times = vec![Tally::default(); self.groups.len()];
         let mut parts: Vec<BTreeMap<&str, Tally>> = vec![BTreeMap::new(); self.groups.len()];
@@ -224,11 +227,12 @@ impl Registry {
 impl Group {
     #[inline]
     fn add(&mut self, span: &Span) {
-        // The first may have no length at all.
+        // The first interval can have zero length.
         let max = self.lengths.tally.max();
         if Some(span.dur) >= max {
-            // Of several the earliest, in whatever order CPUs are drained.
-            let is_first = |it: &Moment| (span.start, span.cpu) < (it.at, it.cpu);
+            // Among equally long intervals keep the earliest, regardless of the order in which CPUs
+            // are drained.
+            let is_first = |longest: &Moment| (span.start, span.cpu) < (longest.at, longest.cpu);
             if Some(span.dur) > max || self.longest.as_ref().is_some_and(is_first) {
                 self.longest = Some(Moment {
                     at: span.start,
@@ -241,7 +245,7 @@ impl Group {
     }
 
     fn add_sum(&mut self, sum: &Sum) {
-        // When in its window that was is not recorded.
+        // The sum does not record when in its window the longest interval was.
         if Some(sum.max) >= self.lengths.tally.max() {
             self.longest = None;
         }
@@ -254,11 +258,11 @@ impl Group {
             .to_account(self.key.class, &self.key.name, time);
         account.pid = self.key.pid;
         account.longest = self.longest.map(|longest| Moment {
-            // One that was under way when the recording began counts from there.
+            // An interval already in progress when the recording began counts from the beginning.
             at: (longest.at - begin).max(Nanos::ZERO),
             ..longest
         });
-        // A single part that repeats its account's name says nothing.
+        // Omit a single part that only repeats its account's name.
         if !(parts.len() == 1 && parts.contains_key(&*self.key.name)) {
             let parts = parts
                 .into_iter()
@@ -278,7 +282,7 @@ mod tests {
     use super::{part_name, stem};
 
     #[test]
-    fn threads_are_parts_and_an_interrupts_own_frame_is_none() {
+    fn threads_are_parts_but_an_interrupts_own_frame_is_not() {
         let kworker = Source::kernel(Kind::Task, "kworker/0:1", "vmstat_update");
         assert_eq!(stem(&kworker.name), "kworker");
         assert_eq!(

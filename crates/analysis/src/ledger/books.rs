@@ -1,4 +1,4 @@
-//! The books of one CPU, and whether they balance.
+//! Time per class on one CPU, and the balance check.
 
 use ticktax_model::statement::{Account, Balance, Class, ClassTime, CpuBooks};
 use ticktax_model::{Cpu, Nanos};
@@ -8,28 +8,25 @@ use ticktax_model::{Cpu, Nanos};
 pub(super) struct ClassTimes([Nanos; Class::ALL.len()]);
 
 impl ClassTimes {
-    /// Adds time to a class.
     pub(super) fn add(&mut self, class: Class, time: Nanos) {
         self.0[class as usize] += time;
     }
 
-    /// Moves time from one class to another. The sum stays as it is.
+    /// Moves time from one class to another; the sum is unchanged.
     pub(super) fn shift(&mut self, from: Class, to: Class, time: Nanos) {
         self.0[from as usize] -= time;
         self.0[to as usize] += time;
     }
 
-    /// The time of a class.
     pub(super) fn of(&self, class: Class) -> Nanos {
         self.0[class as usize]
     }
 
-    /// The time of all classes.
     pub(super) fn sum(&self) -> Nanos {
         self.0.iter().sum()
     }
 
-    /// These times as the books of `cpu`.
+    /// Converts these times to the accounts of `cpu`.
     pub(super) fn to_books(self, cpu: Cpu, elapsed: Nanos) -> CpuBooks {
         let classes = Class::ALL.into_iter().map(|class| ClassTime {
             class,
@@ -44,8 +41,8 @@ impl ClassTimes {
     }
 }
 
-/// Adds up both sides, each from what the statement says: a CPU's classes against its elapsed time,
-/// and the accounts against that of all CPUs.
+/// Compares the statement's own figures: each CPU's classes with its elapsed time, and all accounts
+/// with the elapsed time of all CPUs.
 pub(super) fn balance(cpus: &[CpuBooks], accounts: &[Account]) -> Balance {
     let off = cpus.iter().map(|books| {
         let accounted: Nanos = books.classes.iter().map(|part| part.time).sum();
@@ -85,9 +82,9 @@ mod tests {
     }
 
     #[test]
-    fn every_class_has_a_place_of_its_own() {
-        for (place, class) in Class::ALL.into_iter().enumerate() {
-            assert_eq!(class as usize, place);
+    fn every_class_has_its_own_index() {
+        for (index, class) in Class::ALL.into_iter().enumerate() {
+            assert_eq!(class as usize, index);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Closing the books: from tallies to accounts.
+//! Computes the final accounts from the tallies.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use super::unreported::unreported;
 use super::{CpuLedger, Ledger, proc_level};
 use crate::ran::Ran;
 
-/// One CPU as its books are closed.
+/// One CPU while its accounts are closed.
 struct Closing<'a> {
     cpu: Cpu,
     elapsed: Nanos,
@@ -33,7 +33,7 @@ impl<'a> Closing<'a> {
         self.ledger.map(|ledger| ledger.classes).unwrap_or_default()
     }
 
-    /// Its gaps, where it had rows.
+    /// Its judged gaps, if it had rows.
     fn closed(&self, known: (&Bounds, &Registry), header: &Header) -> Option<Closed<'a>> {
         Some(Closed {
             gaps: &self.ledger?.gaps,
@@ -43,7 +43,7 @@ impl<'a> Closing<'a> {
         })
     }
 
-    /// The gaps of a probe as they are booked.
+    /// The gaps of `probe`, assigned to accounts.
     fn settled(
         &self,
         probe: ProbeKind,
@@ -61,28 +61,27 @@ impl<'a> Closing<'a> {
     }
 }
 
-/// What the ledger says when it is closed.
+/// The ledger's results.
 #[derive(Debug)]
 pub(crate) struct Books {
-    /// Each CPU's time by class.
     pub(crate) cpus: Vec<CpuBooks>,
-    /// The accounts of all CPUs, in the order of a statement.
+    /// The accounts of all CPUs, in statement order.
     pub(crate) accounts: Vec<Account>,
-    /// Whether the two add up.
+    /// Whether `cpus` and `accounts` add up.
     pub(crate) balance: Balance,
-    /// Who wanted to run and was not allowed to.
+    /// Programs that were throttled.
     pub(crate) throttled: Vec<ThrottledProgram>,
-    /// What the probes saw.
+    /// The gaps that the probes saw.
     pub(crate) gaps: Option<GapStatement>,
-    /// The header's coverage, and what the ledger could not see on top of it.
+    /// The header's coverage plus the limitations that the ledger found.
     pub(crate) coverage: Coverage,
-    /// What an empty gap of the spinning probe proves on each CPU.
+    /// The proof that an empty gap of the spinning probe gives on each CPU.
     pub(crate) proofs: Vec<CpuProof>,
-    /// Which threads had a CPU, and for how long.
+    /// The CPU time of each thread.
     pub(crate) ran: Ran,
 }
 
-/// Closes the books over all that `ledger` took.
+/// Closes the accounts of everything that `ledger` took.
 pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> Books {
     let closings = closings(ledger, header);
     let bounds = bounds(ledger, &closings, header);
@@ -120,23 +119,23 @@ pub(super) fn close(ledger: &Ledger, header: &Header, sources: &SourceTable) -> 
     }
 }
 
-/// What entry and exit take, from the gaps of all CPUs.
+/// Bounds for entry and exit times, from the gaps of all CPUs.
 fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds {
     let books = closings.iter().filter_map(|closing| {
         let ledger = closing.ledger.filter(|_| !closing.unplaceable)?;
         ledger.gaps.of(ProbeKind::Spin)
     });
-    // A gap's edges lie between two readings of the clock, each of which is off by as much.
+    // Each edge of a gap lies between two clock readings, and each reading can be wrong by `clock`.
     let spinning = header.probes.iter();
     let spinning = spinning.filter(|probe| probe.probe == ProbeKind::Spin);
-    let turn = spinning.map(|probe| probe.period).max();
+    let loop_period = spinning.map(|probe| probe.period).max();
     let clock = uncertainty(header);
-    let noise = clock + clock + turn.unwrap_or(Nanos::ZERO);
+    let noise = clock + clock + loop_period.unwrap_or(Nanos::ZERO);
     Bounds::new(&ledger.signatures, residuals(books), noise)
 }
 
-/// Every CPU that has books, rows or losses. One without books has nothing to account for, so
-/// that whatever was booked on it shows up as an error.
+/// Every CPU with accounting times in the header, with rows, or with losses. A CPU without
+/// accounting times has zero elapsed time, so anything booked on it shows up as an error.
 fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
     let with_rows = (0u32..)
         .zip(&ledger.cpus)
@@ -161,7 +160,7 @@ fn closings<'a>(ledger: &'a Ledger, header: &Header) -> Vec<Closing<'a>> {
     cpus.into_iter().map(closing).collect()
 }
 
-/// The classes of each CPU and the accounts of all, from the rows.
+/// Times per class and CPU, and all accounts, computed from rows.
 fn by_rows(
     ledger: &Ledger,
     closings: &[Closing<'_>],
@@ -190,7 +189,7 @@ fn by_rows(
     (classes, accounts)
 }
 
-/// The classes of each CPU and the accounts of all, from the kernel's counters.
+/// Times per class and CPU, and all accounts, computed from the kernel's counters.
 fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, Vec<Account>) {
     let close = |closing: &Closing<'_>| {
         let gaps = closing
@@ -203,7 +202,7 @@ fn by_counters(closings: &[Closing<'_>], header: &Header) -> (Vec<ClassTimes>, V
     (classes, accounts)
 }
 
-/// Sorts accounts as a statement lists them: by class, the largest first, equals by name and pid.
+/// Sorts accounts in statement order: by class, then largest first, then by name and pid.
 fn sort(accounts: &mut [Account]) {
     accounts.sort_by(|a, b| {
         let by_time = a.class.cmp(&b.class).then(b.time.cmp(&a.time));
@@ -213,7 +212,8 @@ fn sort(accounts: &mut [Account]) {
     });
 }
 
-/// The header's coverage, and what the ledger could not see on top of it; `unreported` by events.
+/// The header's coverage plus what the ledger could not see. `unreported` is time that no event
+/// reported.
 fn coverage(header: &Header, closings: &[Closing<'_>], unreported: Vec<Limitation>) -> Coverage {
     let mut coverage = header.coverage.clone();
     let saw_gaps = |closing: &Closing<'_>| {

@@ -1,4 +1,4 @@
-//! What was in a gap: the geometry of nested rows, clipped to an interval.
+//! The contents of a gap: nested rows, clipped to an interval.
 
 use std::cmp::Reverse;
 
@@ -8,59 +8,60 @@ use ticktax_model::{Nanos, SourceId, Span};
 use super::signatures::Shape;
 use crate::timeline::Piece;
 
-/// The time that one source had in a gap.
+/// The time of one source within a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) source: SourceId,
-    /// Net of what was nested in it.
+    /// Excludes rows nested in it.
     pub(super) own: Nanos,
-    /// In how many rows.
+    /// Number of rows.
     pub(crate) count: u64,
-    /// The longest row, on the wall, as far as it lies in the gap.
+    /// Elapsed time of the longest row, as far as it lies in the gap.
     pub(super) longest: Nanos,
 }
 
-/// A gap of the spinning probe of which everything is known.
+/// A spinning-probe gap whose contents are fully known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JudgedGap<'a> {
     pub(crate) span: Span,
-    /// Its length beyond what is named in it.
+    /// The part of its length that no named row covers.
     pub(crate) residual: Nanos,
-    /// What is.
+    /// Sources that ran in the gap.
     pub(crate) held: &'a [Held],
 }
 
-/// All that was in one gap.
+/// The contents of one gap.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// Source by source, in the order in which they first ran.
+    /// One entry per source, in the order in which they first ran.
     pub(super) held: Vec<Held>,
-    /// The sum of their own times: from 0 to the gap's length.
+    /// Sum of the sources' own times: from 0 to the gap's length.
     pub(super) named: Nanos,
-    /// The part of it in rows whose thread is not known, which are booked as unexplained already.
+    /// The part of `named` in rows whose thread is unknown. It is already booked as unexplained.
     pub(super) unknown: Nanos,
-    /// How near to it the nearest other row was ([`nearness`](super::gaps::nearness)).
+    /// Distance to the nearest row outside the gap, as a power of two
+    /// ([`nearness`](super::gaps::nearness)).
     pub(super) near: Option<u8>,
-    /// Whether rows may be missing that were in it.
+    /// Whether rows that were in the gap may be missing.
     pub(super) incomplete: bool,
-    /// Whether the probe gave the CPU to a program that asked for it: one ran.
+    /// Whether a program ran in the gap, so the probe yielded to it.
     pub(super) yielded: bool,
-    /// What sorts of rows are in.
+    /// The kinds of row in the gap.
     pub(super) shape: Shape,
     pieces: Vec<Piece>,
     open: Vec<Open>,
 }
 
-/// A row that has not ended where the scan is.
+/// A row that is still open at the scan position.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     end: Nanos,
-    /// Its source's place in `held`.
+    /// Index of its source in `held`.
     held: usize,
 }
 
 impl Contents {
-    /// Forgets everything but its memory.
+    /// Resets everything but keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.held.clear();
         self.pieces.clear();
@@ -73,7 +74,8 @@ impl Contents {
         self.shape = Shape::default();
     }
 
-    /// Notes which of the rows that are in have no known thread, whether a program's are in, and of what sorts they are.
+    /// Classifies the rows in the gap: adds up those without a known thread, notes whether a
+    /// program ran, and sets the shape.
     pub(super) fn classify(&mut self, class: impl Fn(SourceId) -> Option<Class>) {
         for held in &self.held {
             let class = class(held.source);
@@ -86,27 +88,27 @@ impl Contents {
         }
     }
 
-    /// The part of the gap that has a name.
+    /// The part of the gap in rows with a known thread.
     pub(super) fn explained(&self) -> Nanos {
         self.named - self.unknown
     }
 
-    /// Adds a row that overlaps the gap. Rows come in the order in which they ended.
+    /// Adds a row that overlaps the gap. Rows must come in the order in which they ended.
     pub(super) fn push(&mut self, piece: Piece) {
         self.pieces.push(piece);
     }
 
-    /// Finds what each source had of the gap, once all rows are in.
+    /// Computes each source's own time in the gap, once all rows are added.
     ///
-    /// Rows nest, so a source's own time is what its rows cover and no row within them does. That
-    /// is right for rows that are cut by the gap's edge too, where a row's `self_time` would not
-    /// tell on which side of the edge it was spent. A row that sticks out of the gap by at most
-    /// `tolerance` and is mostly inside counts whole: nothing else can have been running while the
-    /// probe's loop stood still, so it is the clocks that disagree.
+    /// Rows nest, so a source's own time is the time that its rows cover and no nested row covers.
+    /// This also holds for rows that the gap's edge cuts. Their `self_time` does not show on which
+    /// side of the edge it was spent. A row counts as entirely inside if it extends beyond the gap
+    /// by at most `tolerance` and is mostly inside. Nothing else can have run while the probe's
+    /// loop stood still, so the two clocks must disagree.
     pub(super) fn settle(&mut self, gap: (Nanos, Nanos), tolerance: Nanos) {
         let window = self.widened(gap, tolerance);
-        // Ties: of two rows with the same interval, the outer one ends, and so comes, later. The
-        // sort is stable, so the pieces are reversed first.
+        // If two rows have the same interval, the outer one ends later and so comes later. The sort
+        // is stable, so reverse the pieces first.
         self.pieces.reverse();
         self.pieces
             .sort_by_key(|piece| (piece.start, Reverse(piece.end)));
@@ -128,8 +130,8 @@ impl Contents {
         self.trim(gap.1 - gap.0);
     }
 
-    /// The gap, widened at each edge to the outermost row across it, where that row is mostly
-    /// inside and sticks out by no more than `tolerance`.
+    /// The gap, extended at each edge to the outermost row that crosses it. The row must be mostly
+    /// inside and extend beyond the gap by at most `tolerance`.
     fn widened(&self, gap: (Nanos, Nanos), tolerance: Nanos) -> (Nanos, Nanos) {
         let belongs = |piece: &&Piece| {
             let inside = Nanos::overlap(gap, (piece.start, piece.end));
@@ -156,7 +158,7 @@ impl Contents {
         )
     }
 
-    /// Adds a row of `length` to what `source` held, and tells its place.
+    /// Adds a row of `length` to `source` and returns the source's index in `held`.
     fn hold(&mut self, source: SourceId, length: Nanos) -> usize {
         let found = self.held.iter().position(|held| held.source == source);
         let index = found.unwrap_or_else(|| {
@@ -176,8 +178,8 @@ impl Contents {
         index
     }
 
-    /// Cuts what exceeds the gap's length, which only a widened gap's contents can, from the
-    /// largest.
+    /// Removes any excess over the gap's length from the largest source. Only a widened gap can
+    /// have an excess.
     fn trim(&mut self, length: Nanos) {
         let excess = self.named - length;
         if excess > Nanos::ZERO {
@@ -196,7 +198,7 @@ mod tests {
     use super::Contents;
     use crate::timeline::Piece;
 
-    /// The own time of each source in a gap of 1000 ns from 0 on, and their sum.
+    /// Own time of each source in a gap from 0 to 1000 ns, and their sum.
     fn settle(pieces: &[(i64, i64, u32)], tolerance: i64) -> (Vec<(u32, i64)>, i64) {
         let mut contents = Contents::default();
         for &(start, end, source) in pieces {
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_rows_with_one_interval_the_later_is_the_outer() {
+    fn the_later_of_two_rows_with_the_same_interval_is_the_outer() {
         assert_eq!(
             settle(&[(100, 200, 2), (100, 200, 1)], 0),
             (vec![(1, 0), (2, 100)], 100)
@@ -231,25 +233,25 @@ mod tests {
     }
 
     #[test]
-    fn a_row_over_the_edge_is_clipped_with_what_is_in_it() {
+    fn a_row_across_the_edge_is_clipped_together_with_its_nested_rows() {
         let rows = [(-50, 100, 2), (-200, 300, 1)];
         assert_eq!(settle(&rows, 100), (vec![(1, 200), (2, 100)], 300));
     }
 
     #[test]
-    fn a_row_that_sticks_out_by_less_than_the_clocks_are_off_is_in_the_gap() {
+    fn a_row_that_sticks_out_by_less_than_the_clock_error_counts_as_inside() {
         assert_eq!(settle(&[(-60, 400, 1)], 100).1, 460);
         assert_eq!(settle(&[(-60, 400, 1)], 50).1, 400);
         assert_eq!(settle(&[(-60, 1_000, 1)], 100), (vec![(1, 1_000)], 1_000));
         assert_eq!(
             settle(&[(-60, 40, 1)], 100).1,
             40,
-            "most of it is elsewhere"
+            "most of the row lies outside the gap"
         );
     }
 
     #[test]
-    fn a_row_of_no_length_is_in_the_gap_all_the_same() {
+    fn a_row_of_zero_length_is_listed_in_the_gap() {
         assert_eq!(settle(&[(500, 500, 1)], 0), (vec![(1, 0)], 0));
     }
 }

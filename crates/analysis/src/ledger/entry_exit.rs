@@ -1,19 +1,26 @@
-//! How long getting into and out of the kernel takes on this machine, and what is too long for it.
+//! Bounds for the time of kernel entry and exit on this machine.
 //!
-//! What a gap of the spinning probe holds beyond named rows is its *residual*. Around one and the same
-//! set of rows, the *signature*, most residuals are alike: their logarithms spread about the median
-//! q50 as far as the lower 5 % quantile q05 says, s = ln(q50 / q05) / 1.645. At most one in a thousand should be above
-//! B = q50 · e^(3.1 s). A residual above B is taken for q50 of entry and exit, and for something else
-//! besides. The lower half sets the bound because what is to be found is in the upper one; but s is [`LEAST_SPREAD`] at least, because
-//! the kernel's own code has ways of several lengths, of which all short ones may be the same.
+//! The *residual* of a spinning-probe gap is the time that no named row covers. A gap's *signature*
+//! is its set of rows. Most residuals of one signature are alike. The model is log-normal: q50 is
+//! the median, q05 the lower 5 % quantile, and the spread is s = ln(q50 / q05) / 1.645. At most one
+//! in a thousand residuals should exceed B = q50 · e^(3.1 s). If a residual exceeds B, only q50 of
+//! it counts as entry and exit; the rest needs another explanation. The lower half sets the bound
+//! because the interruptions to be found are in the upper half. The spread s is at least
+//! [`LEAST_SPREAD`]: the kernel has code paths of several lengths, and all short residuals may come
+//! from one path.
 //!
-//! A signature with fewer than [`ENOUGH`] gaps is judged with all gaps of its [`Shape`] whose first row is of the same
-//! source; these, where they are fewer, with all gaps of that shape. What these hold differs more, so s is
-//! [`LEAST_SPREAD_OF_MANY`] at least. Where there are fewer of that shape still, all gaps of the machine tell no more than how fast it is: the
-//! bound is [`OTHER_SHAPES`] times theirs. Fewer than that are not judged at all.
+//! A signature with fewer than [`ENOUGH`] gaps is judged with a larger set:
+//! 1. all gaps of its [`Shape`] whose first row has the same source;
+//! 2. if those are too few, all gaps of that shape;
+//! 3. if those are too few, all gaps of the machine. These show only how fast the machine is, so
+//!    the bound is [`OTHER_SHAPES`] times theirs;
+//! 4. if even those are too few, no bound applies.
 //!
-//! These three were chosen by guests whose clocks count their own instructions, where nothing is outside. docs/kernels.md has what the rule
-//! gets wrong there, on kernels of two architectures.
+//! The gaps of sets 1 to 3 differ more from each other, so s is at least [`LEAST_SPREAD_OF_MANY`].
+//!
+//! [`LEAST_SPREAD`], [`LEAST_SPREAD_OF_MANY`] and [`OTHER_SHAPES`] were chosen with guests whose
+//! clocks count their own instructions, so that no outside time exists. docs/kernels.md lists the
+//! rule's errors there, on kernels of two architectures.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -26,22 +33,22 @@ use super::accounts::Registry;
 use super::signatures::{Shape, Signatures};
 use super::tally::Tally;
 
-/// The gaps that a bound is made from, at least.
+/// Minimum number of gaps for a bound.
 const ENOUGH: u64 = 50;
 /// ln(q50 / q05) of a normal distribution, in standard deviations.
 const LOWER_TAIL: f64 = 1.645;
 /// Standard deviations above the median that one in a thousand exceeds.
 const UPPER_TAIL: f64 = 3.1;
-/// The most that s may be: a lower quantile of some ns, which is the clock's, says nothing.
+/// Maximum of s. A lower quantile of a few nanoseconds reflects only the clock's resolution.
 const MAX_SPREAD: f64 = 1.26;
-/// The least that s is taken for, around one signature.
+/// Minimum of s for a single signature.
 const LEAST_SPREAD: f64 = 0.2;
-/// The same around several of one shape.
+/// Minimum of s for several signatures taken together.
 const LEAST_SPREAD_OF_MANY: f64 = 0.3;
-/// How often the bound of all gaps is that of a shape which there are few gaps of.
+/// Factor applied to the bound of all gaps, for a shape with too few gaps.
 const OTHER_SHAPES: f64 = 8.0;
 
-/// Residuals of about one length.
+/// Residuals of similar length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     index: u16,
@@ -54,7 +61,7 @@ impl Bucket {
         Nanos(self.time.0 / i64::try_from(self.count.max(1)).unwrap_or(i64::MAX))
     }
 
-    /// What these have beyond entry and exit; `None` where they are all entry and exit.
+    /// Time beyond entry and exit; `None` if all of it is entry and exit.
     fn beyond(self, bound: Option<Bound>) -> Option<Tally> {
         let Bound { median, .. } = bound.filter(|bound| self.mean() > bound.most)?;
         let count = i64::try_from(self.count).unwrap_or(i64::MAX);
@@ -66,12 +73,12 @@ impl Bucket {
     }
 }
 
-/// Residuals by length, in steps of 4 to 6 %, whose sums are exact.
+/// Residuals by length, in buckets 4 to 6 % wide, with exact sums.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Residuals(Vec<Bucket>);
 
 impl Residuals {
-    /// Sixteen steps an octave.
+    /// Sixteen buckets per octave.
     fn index(residual: Nanos) -> u16 {
         let value = residual.0.max(1).unsigned_abs();
         let octave = value.ilog2();
@@ -94,7 +101,6 @@ impl Residuals {
         &mut self.0[place]
     }
 
-    /// Adds one.
     pub(super) fn add(&mut self, residual: Nanos) {
         let bucket = self.place(Self::index(residual));
         bucket.count += 1;
@@ -113,7 +119,7 @@ impl Residuals {
         self.0.iter().map(|bucket| bucket.count).sum()
     }
 
-    /// The residual below which the share `q` of them lies.
+    /// The residual below which the share `q` of all residuals lies.
     fn quantile(&self, q: f64) -> Nanos {
         let rank = q * self.count() as f64;
         let mut below = 0;
@@ -126,7 +132,7 @@ impl Residuals {
         Nanos::ZERO
     }
 
-    /// What is left of them for entry and exit, and what is beyond.
+    /// Splits the residuals into entry and exit, and the excess.
     pub(super) fn split(&self, bound: Option<Bound>) -> Split {
         let mut split = Split::default();
         for bucket in &self.0 {
@@ -138,7 +144,7 @@ impl Residuals {
         split
     }
 
-    /// What is beyond entry and exit, those of about one length together.
+    /// The excess over entry and exit, one tally per bucket.
     pub(super) fn beyond(&self, bound: Option<Bound>) -> impl Iterator<Item = Tally> + '_ {
         self.0.iter().filter_map(move |bucket| bucket.beyond(bound))
     }
@@ -147,22 +153,23 @@ impl Residuals {
 /// Residuals, split by a bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Split {
-    /// The longest that is all entry and exit.
+    /// The longest residual that is entirely entry and exit.
     pub(super) longest: Nanos,
-    /// What the others have beyond entry and exit.
+    /// The excess of all longer residuals.
     pub(super) beyond: Tally,
 }
 
-/// What entry and exit take around one thing.
+/// Usual and maximum time of entry and exit for one set of gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) median: Nanos,
-    /// The most that counts as entry and exit.
+    /// The longest residual that counts as entry and exit.
     pub(super) most: Nanos,
 }
 
 impl Bound {
-    /// By residuals, where there are enough; s is `least` at least. Lengths are known to within `noise`.
+    /// Computes the bound if there are enough residuals. The spread is at least `least`; lengths
+    /// are accurate to `noise`.
     fn of(residuals: &Residuals, least: f64, noise: Nanos) -> Option<Self> {
         if residuals.count() < ENOUGH {
             return None;
@@ -178,69 +185,72 @@ impl Bound {
         })
     }
 
-    /// The same for what is of another shape.
-    fn of_another_shape(self) -> Self {
+    /// Widens the bound for use with another shape.
+    fn for_another_shape(self) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
         let most = Nanos((self.most.0 as f64 * OTHER_SHAPES) as i64);
         Self { most, ..self }
     }
 }
 
-/// The bounds that there are enough gaps for.
+/// The bounds of all keys with enough gaps.
 fn bounds_of<K: Copy + Eq + Hash>(
     residuals: &HashMap<K, Residuals, FixedState>,
     bound: impl Fn(&Residuals) -> Option<Bound>,
 ) -> HashMap<K, Bound, FixedState> {
     let bounds = residuals
         .iter()
-        .filter_map(|(&key, of)| Some((key, bound(of)?)));
+        .filter_map(|(&key, residuals)| Some((key, bound(residuals)?)));
     bounds.collect()
 }
 
 /// The bounds of all signatures.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
-    /// By signature.
+    /// Indexed by signature.
     bounds: Vec<Option<Bound>>,
     first: Vec<(SourceId, Shape)>,
 }
 
 impl Bounds {
-    /// From the residuals of each signature, which come as often as there are CPUs. Lengths are known
-    /// to within `noise`.
+    /// `residuals` yields each signature once per CPU and side. Lengths are accurate to `noise`.
     pub(super) fn new<'a>(
         signatures: &Signatures,
         residuals: impl Iterator<Item = (usize, &'a Residuals)>,
         noise: Nanos,
     ) -> Self {
-        let mut of_each = vec![Residuals::default(); signatures.first.len()];
+        let mut by_signature = vec![Residuals::default(); signatures.first.len()];
         let mut by_first: HashMap<(SourceId, Shape), Residuals, FixedState> = HashMap::default();
         let mut by_shape: HashMap<Shape, Residuals, FixedState> = HashMap::default();
-        let mut of_all = Residuals::default();
+        let mut all = Residuals::default();
         for (signature, residuals) in residuals {
-            of_each[signature].merge(residuals);
+            by_signature[signature].merge(residuals);
             let first = signatures.first[signature];
             by_first.entry(first).or_default().merge(residuals);
             by_shape.entry(first.1).or_default().merge(residuals);
-            of_all.merge(residuals);
+            all.merge(residuals);
         }
         let many = |residuals: &Residuals| Bound::of(residuals, LEAST_SPREAD_OF_MANY, noise);
         let by_first = bounds_of(&by_first, many);
         let by_shape = bounds_of(&by_shape, many);
-        let of_all = many(&of_all).map(Bound::of_another_shape);
+        let of_machine = many(&all).map(Bound::for_another_shape);
         let bound = |(own, first): (&Residuals, &(SourceId, Shape))| {
             Bound::of(own, LEAST_SPREAD, noise)
                 .or_else(|| by_first.get(first).copied())
                 .or_else(|| by_shape.get(&first.1).copied())
-                .or(of_all)
+                .or(of_machine)
         };
         Self {
-            bounds: of_each.iter().zip(&signatures.first).map(bound).collect(),
+            bounds: by_signature
+                .iter()
+                .zip(&signatures.first)
+                .map(bound)
+                .collect(),
             first: signatures.first.clone(),
         }
     }
 
-    /// The bound of a signature, where there is one.
+    /// The bound of a signature, if it has one.
     pub(super) fn of(&self, signature: usize) -> Option<Bound> {
         self.bounds.get(signature).copied().flatten()
     }
@@ -250,7 +260,7 @@ impl Bounds {
         self.first[signature].0
     }
 
-    /// What the bounds moved, by the account that the gaps' first rows are of, what moved most first.
+    /// The excess that the bounds moved, by the account of the gaps' first row, largest first.
     pub(super) fn statement<'a>(
         &self,
         residuals: impl Iterator<Item = (usize, &'a Residuals)>,
@@ -301,11 +311,11 @@ mod tests {
     use super::super::signatures::tests::held;
     use super::{Bound, Bounds, LEAST_SPREAD, Residuals, Shape, Signatures};
 
-    /// Residuals of `median` ns whose logarithms are spread by 10 %, and their exact sum.
+    /// Residuals with median `median` ns whose logarithms have a standard deviation of 10 %.
     fn residuals(median: f64, count: u32) -> Residuals {
         let mut residuals = Residuals::default();
         for n in 0..count {
-            // The quantiles of a logistic distribution, which has longer tails than a normal one.
+            // Quantiles of a logistic distribution, which has longer tails than a normal one.
             let q = (f64::from(n) + 0.5) / f64::from(count);
             let normal = (q / (1.0 - q)).ln() / 1.8;
             #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
@@ -315,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_entry_and_exit_take_is_within_the_bound() {
+    fn usual_residuals_are_within_the_bound() {
         let usual = residuals(1_000.0, 1_000);
         let bound = Bound::of(&usual, LEAST_SPREAD, Nanos(10)).unwrap();
         assert!((950..1_050).contains(&bound.median.0), "{bound:?}");
@@ -325,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_to_some_is_beyond_it() {
+    fn time_added_to_a_few_residuals_is_beyond_the_bound() {
         let mut all = residuals(1_000.0, 1_000);
         for _ in 0..20 {
             all.add(Nanos(5_000_000));
@@ -338,13 +348,13 @@ mod tests {
     }
 
     #[test]
-    fn a_few_have_no_bound() {
+    fn too_few_residuals_have_no_bound() {
         let few = residuals(1_000.0, 49);
         assert_eq!(Bound::of(&few, LEAST_SPREAD, Nanos(10)), None);
         assert_eq!(few.split(None).beyond.time, Nanos::ZERO);
     }
 
-    /// Interrupts take 3.6 µs here, each as long as any other, and ways to a thread and back 13.
+    /// Here every interrupt takes 3.6 µs, and a switch to a thread and back takes about 13 µs.
     #[test]
     fn gaps_are_judged_with_those_of_their_shape() {
         let mut signatures = Signatures::default();
@@ -371,17 +381,20 @@ mod tests {
         let rare = add(&[1, 11], threads, 14_400, 1);
         add(&[2, 12], threads, 12_000, 40);
         let alone = add(&[1, 20], softirqs, 5_500, 3);
-        let residuals = || all.iter().map(|(signature, of)| (*signature, of));
+        let residuals = || {
+            all.iter()
+                .map(|(signature, residuals)| (*signature, residuals))
+        };
         let bounds = Bounds::new(&signatures, residuals(), Nanos(10));
-        let none_beyond = |(signature, of): (usize, &Residuals)| {
-            let beyond = of.split(bounds.of(signature)).beyond;
+        let none_beyond = |(signature, residuals): (usize, &Residuals)| {
+            let beyond = residuals.split(bounds.of(signature)).beyond;
             assert_eq!(beyond.count, 0, "{signature}: {:?}", bounds.of(signature));
         };
         residuals().for_each(none_beyond);
         let most = |signature| bounds.of(signature).unwrap().most.0;
         assert!((6_000..7_000).contains(&most(tick)), "{}", most(tick));
         assert!((30_000..35_000).contains(&most(rare)), "{}", most(rare));
-        // Few of its shape: by all, and far above.
+        // Too few gaps of its shape: judged by all gaps, with a much higher bound.
         assert!((60_000..80_000).contains(&most(alone)), "{}", most(alone));
     }
 

@@ -1,4 +1,4 @@
-//! What the gaps of all CPUs have in common, and the worst of them.
+//! Causes of gaps over all CPUs, and the longest gaps.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use super::settled::{Settled, residuals};
 use super::signatures::Signatures;
 use super::tally::{LengthTally, Tally, sort_parts};
 
-/// The accounts that had the most time in a gap, as a set, and whether there were more.
+/// The accounts with the most time in a gap, as a set, and whether there were more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct CauseKey {
     accounts: [Option<AccountId>; Self::NAMED],
@@ -26,16 +26,16 @@ struct CauseKey {
 }
 
 impl CauseKey {
-    /// How many sources a cause names before it says `…`.
+    /// Number of accounts that a cause names before `…`.
     const NAMED: usize = 3;
-    /// Causes beyond the most that are told apart.
+    /// Stands for all causes beyond the maximum number.
     const OTHER: Self = Self {
         accounts: [None; Self::NAMED],
         more: true,
     };
 
-    /// The cause of a gap that held these. `ranking` is room to work in.
-    fn of(held: &[Held], registry: &Registry, ranking: &mut Vec<(AccountId, Nanos)>) -> Self {
+    /// The cause of a gap that held these sources. `ranking` is scratch space.
+    fn new(held: &[Held], registry: &Registry, ranking: &mut Vec<(AccountId, Nanos)>) -> Self {
         ranking.clear();
         for held in held {
             let account = registry.account_of(held.source);
@@ -87,7 +87,7 @@ struct Cause {
     named: Nanos,
 }
 
-/// A gap that may be among the worst.
+/// A gap that may be among the longest.
 #[derive(Debug)]
 struct Noted {
     gap: Gap,
@@ -98,11 +98,12 @@ struct Noted {
     signature: Option<usize>,
 }
 
-/// The gaps of one CPU as its books are closed.
+/// The gaps of one CPU while its accounts are closed.
 pub(super) struct Closed<'a> {
     pub(super) gaps: &'a CpuGaps,
-    /// Those of the spinning probe, and those of the sleeping one.
+    /// Gaps of the spinning probe, assigned to accounts.
     pub(super) spin: Option<Settled>,
+    /// Gaps of the sleeping probe.
     pub(super) sleep: Option<Settled>,
     pub(super) proof: CpuProof,
 }
@@ -118,7 +119,7 @@ impl Closed<'_> {
 }
 
 impl Noted {
-    /// Longest first; of equals the earlier, then the lower CPU.
+    /// Sorts longest first, then earliest, then by CPU.
     fn rank(gap: &Gap) -> (Reverse<Nanos>, Nanos, Cpu) {
         (Reverse(gap.span.dur), gap.span.start, gap.span.cpu)
     }
@@ -162,7 +163,7 @@ impl Noted {
         }
     }
 
-    /// What the gap held besides named rows.
+    /// Time of the gap outside named rows, by name.
     fn rest(&self, settled: Option<&Settled>, bounds: &Bounds) -> [(&'static str, Nanos); 2] {
         let residual = self.gap.span.dur - self.named;
         let nothing = ("entry and exit", Nanos::ZERO);
@@ -184,32 +185,31 @@ impl Noted {
     }
 }
 
-/// What one probe saw on all CPUs.
+/// Gaps that one probe saw, over all CPUs.
 #[derive(Debug, Default)]
 struct View {
     causes: Vec<(CauseKey, Cause)>,
     by_key: HashMap<CauseKey, usize, FixedState>,
-    /// Of each signature the place among `causes`, where it is always the same.
+    /// For each signature, the index of its cause, if the cause never varies.
     by_signature: Vec<Option<usize>>,
     worst: Vec<Noted>,
 }
 
-/// What the probes saw on all CPUs.
+/// Gaps that all probes saw, over all CPUs.
 #[derive(Debug, Default)]
 pub(super) struct GapCauses {
     spin: View,
     sleep: View,
-    /// Kept for its memory.
+    /// Reused between gaps to avoid allocation.
     ranking: Vec<(AccountId, Nanos)>,
 }
 
 impl GapCauses {
-    /// How many of the worst gaps are kept.
+    /// Number of longest gaps kept.
     const WORST: usize = 10;
-    /// How many causes are told apart.
+    /// Maximum number of distinct causes.
     const MAX_CAUSES: usize = 1_024;
 
-    /// Notes one gap.
     pub(super) fn note(
         &mut self,
         gap: &Gap,
@@ -227,7 +227,7 @@ impl GapCauses {
         if !contents.held.is_empty() {
             let known = signature.and_then(|signature| *view.by_signature.get(signature)?);
             let place = known.unwrap_or_else(|| {
-                let key = CauseKey::of(&contents.held, registry, &mut self.ranking);
+                let key = CauseKey::new(&contents.held, registry, &mut self.ranking);
                 view.place(key, signature)
             });
             let (_, cause) = &mut view.causes[place];
@@ -237,7 +237,8 @@ impl GapCauses {
         view.note_worst(gap, contents, signature);
     }
 
-    /// The statement about the gaps of the probe that ran: the spinning one's where both did.
+    /// Statement about the gaps of the probe that ran. If both probes ran, the spinning one is
+    /// used.
     pub(super) fn statement(
         &self,
         header: &Header,
@@ -296,7 +297,7 @@ impl GapCauses {
 }
 
 impl View {
-    /// The place of a cause among all, entered where it is new, for a gap with this signature.
+    /// Index of a cause, added if it is new, for a gap with this signature.
     fn place(&mut self, mut key: CauseKey, signature: Option<usize>) -> usize {
         if self.causes.len() >= GapCauses::MAX_CAUSES && !self.by_key.contains_key(&key) {
             key = CauseKey::OTHER;
@@ -305,8 +306,11 @@ impl View {
             self.causes.push((key, Cause::default()));
             self.causes.len() - 1
         });
-        // Which accounts of many are named depends on the gap's times.
-        if let Some(signature) = signature.filter(|&it| Signatures::is_exact(it) && !key.more) {
+        // If only some accounts are named, the choice depends on the times in the gap, so it cannot
+        // be cached.
+        if let Some(signature) =
+            signature.filter(|&signature| Signatures::is_exact(signature) && !key.more)
+        {
             if signature >= self.by_signature.len() {
                 self.by_signature.resize(signature + 1, None);
             }

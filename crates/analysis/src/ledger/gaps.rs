@@ -1,8 +1,8 @@
-//! What the probes' gaps on each CPU were made of.
+//! Sums of each probe's gaps on each CPU.
 //!
-//! Whether an empty gap proves that the hypervisor or the firmware had the CPU is known only at the
-//! end, so the sums keep apart what is decided then: what lay around named rows, what was empty,
-//! and what could not be told.
+//! Only at the end is it known whether an empty gap proves that the hypervisor or the firmware ran.
+//! Until then, separate sums are kept for time around named rows, for empty gaps, and for gaps
+//! whose rows may be missing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,11 +18,13 @@ use super::matching::Gap;
 use super::settled::Shares;
 use super::tally::{LengthTally, Tally};
 
-/// How near to an empty gap rows are looked for: no clock is tied more loosely than that.
+/// The ledger looks for rows up to this distance from an empty gap. No clock has a larger
+/// uncertainty.
 pub(super) const NEAR_MAX: Nanos = Nanos(1 << NEAR_STEPS);
 const NEAR_STEPS: usize = 14;
 
-/// How near to an empty gap a row was, as the power of two below; `None` from [`NEAR_MAX`] on.
+/// Distance from an empty gap to the nearest row, rounded down to a power of two; `None` from
+/// [`NEAR_MAX`] on.
 pub(super) fn nearness(distance: Nanos) -> Option<u8> {
     let distance = distance.0.max(1).unsigned_abs();
     u8::try_from(distance.ilog2())
@@ -30,12 +32,13 @@ pub(super) fn nearness(distance: Nanos) -> Option<u8> {
         .filter(|&step| usize::from(step) < NEAR_STEPS)
 }
 
-/// Whether a row that was so near may be in the gap, where edges may be off by `uncertainty`.
+/// Whether a row at this distance may be in the gap, if the gap's edges are accurate to
+/// `uncertainty`.
 pub(super) fn is_near(near: Option<u8>, uncertainty: Nanos) -> bool {
     near.is_some_and(|step| Nanos(1 << step) <= uncertainty)
 }
 
-/// The gaps of one CPU that are long, or short, and their time by what can be decided at once.
+/// One CPU's long or short gaps, split into the parts that can be decided immediately.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
     gaps: LengthTally,
@@ -43,12 +46,12 @@ pub(super) struct Side {
     pub(super) around: Nanos,
     pub(super) empty: Nanos,
     unmatched: Nanos,
-    /// Empty gaps by how near to them a row was.
+    /// Empty gaps by distance to the nearest row.
     near: [Tally; NEAR_STEPS],
 }
 
 impl Side {
-    /// The empty gaps that may hold a row, where edges may be off by `uncertainty`.
+    /// The empty gaps that may hold a row, if their edges are accurate to `uncertainty`.
     pub(super) fn near(&self, uncertainty: Nanos) -> Tally {
         let mut near = Tally::default();
         for (step, tally) in (0u8..).zip(&self.near) {
@@ -60,13 +63,13 @@ impl Side {
     }
 }
 
-/// An empty gap that is among the longest.
+/// One of the longest empty gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EmptyGap {
     pub(super) length: Nanos,
-    /// Its place among [`GapBook::sides`].
+    /// Index in [`GapBook::sides`].
     pub(super) side: usize,
-    /// How near to it a row was.
+    /// Distance to the nearest row.
     pub(super) near: Option<u8>,
 }
 
@@ -75,41 +78,41 @@ pub(super) struct EmptyGap {
 pub(super) struct GapBook {
     pub(super) long: Side,
     pub(super) short: Side,
-    /// Of the spinning probe's gaps those in which a program ran, or the tool.
+    /// Gaps of the spinning probe in which a program or the tool ran.
     pub(super) yielded: Side,
-    /// The residual around named rows, by the account of the first of them.
+    /// Residuals around named rows, by the account of the first row.
     pub(super) around: Vec<Tally>,
-    /// The same of all accounts.
+    /// Residuals around named rows, all accounts together.
     pub(super) all_around: LengthTally,
-    /// Gaps with nothing in them.
+    /// Gaps without any row.
     pub(super) empty: LengthTally,
-    /// The residual of gaps of which not all rows could be looked at.
+    /// Residuals of gaps whose rows may be missing.
     pub(super) unmatched: LengthTally,
-    /// Those of them in which nothing was found.
+    /// Gaps of `unmatched` that held no known row.
     pub(super) nameless: LengthTally,
-    /// The residuals around named rows by signature, of each side.
+    /// Residuals around named rows, by signature and side.
     pub(super) residuals: Vec<[Residuals; 3]>,
-    /// The longest empty gaps, the shortest of them first.
+    /// The longest empty gaps, in a heap with the shortest on top.
     longest_empty: BinaryHeap<Reverse<EmptyGap>>,
 }
 
 impl GapBook {
-    /// How many of the longest empty gaps are kept: where more entries were not seen, none of the
-    /// others proves anything either.
+    /// Number of longest empty gaps kept. If more entries than this were missed, none of the
+    /// shorter gaps proves anything either.
     const LONGEST: usize = 256;
 
-    /// Long gaps, short ones, and those that were yielded.
+    /// Long gaps, short gaps and yielded gaps, in this order.
     pub(super) fn sides(&self) -> [&Side; 3] {
         [&self.long, &self.short, &self.yielded]
     }
 
-    /// The longest empty gaps, in no order.
+    /// The longest empty gaps, in no particular order.
     pub(super) fn longest_empty(&self) -> impl Iterator<Item = EmptyGap> + '_ {
         self.longest_empty.iter().map(|gap| gap.0)
     }
 
-    /// The length from which on an empty gap may hold one of so many entries that were not seen: that
-    /// of the last among the longest so many. 0 where it may be any.
+    /// The length from which an empty gap may hold one of `unseen` missed entries: the length of
+    /// the `unseen`-th longest gap. It is 0 if any gap may hold one.
     pub(super) fn suspect_from(&self, unseen: u64, uncertainty: Nanos) -> Nanos {
         let known = self.longest_empty();
         let mut lengths: Vec<Nanos> = known
@@ -196,8 +199,8 @@ impl GapBook {
         }
     }
 
-    /// Takes gaps that were summed over a window. How much of their time is in short ones is known
-    /// only by the histogram; the bucket that the floor lies in goes to the long ones.
+    /// Adds gaps that were summed over a window. Only the histogram shows how much of their time is
+    /// in short gaps. The bucket that contains the floor counts as long.
     fn note_sum(&mut self, time: Nanos, count: u64, max: Nanos, histogram: &Histogram) {
         let floor = Histogram::bucket(GapStatement::FLOOR);
         let (mut short, mut long) = (histogram.counts().to_vec(), histogram.counts().to_vec());
@@ -260,7 +263,7 @@ impl CpuGaps {
         book.get_or_insert_default()
     }
 
-    /// Notes one gap. Where its probe spins, what is around named rows has a `signature`.
+    /// Adds one gap. A spinning probe's gap with named rows has a `signature`.
     pub(super) fn note(
         &mut self,
         gap: &Gap,
@@ -272,7 +275,7 @@ impl CpuGaps {
             .note(gap, contents, registry, signature);
     }
 
-    /// Notes gaps that were summed over a window.
+    /// Adds gaps that were summed over a window.
     pub(super) fn note_sum(
         &mut self,
         probe: ProbeKind,
@@ -285,7 +288,7 @@ impl CpuGaps {
     }
 }
 
-/// The four parts of the gaps of all CPUs.
+/// Splits the gaps of all CPUs into their four parts.
 pub(super) fn parts<'a>(sides: impl Iterator<Item = (&'a Side, Shares)>) -> GapParts {
     let mut sum = GapParts::default();
     let mut gaps = LengthTally::default();

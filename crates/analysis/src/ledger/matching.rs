@@ -1,10 +1,10 @@
-//! Which rows a gap holds, found while both stream by.
+//! Finds the rows inside each gap while both arrive as streams.
 //!
-//! The rows of a CPU come in the order in which they ended, and so do its gaps; but the two come
-//! through different buffers that are drained in turn, so that a gap may come before the rows that
-//! it holds, or after them. Each CPU's recent rows are in its [`History`], and its gaps wait here
-//! until their rows must have come. Both are bounded; a gap whose rows may have been forgotten says
-//! so instead of passing for empty.
+//! A CPU's rows arrive in the order in which they ended, and so do its gaps. But rows and gaps come
+//! through different buffers that are drained in turn, so a gap can arrive before or after its
+//! rows. Recent rows of each CPU are in its [`History`]. Gaps wait here until their rows must have
+//! arrived. Both are bounded. If rows of a gap may have been forgotten, the gap is marked
+//! incomplete instead of being taken for empty.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ impl Gap {
         Self { probe, span: *span }
     }
 
-    /// Whether time that the gap holds was charged to the probe.
+    /// Whether the time in the gap was charged to the probe.
     pub(super) fn moves_time(&self) -> bool {
         self.probe == ProbeKind::Spin
     }
@@ -37,31 +37,31 @@ impl Gap {
 #[derive(Debug, Default)]
 pub(super) struct GapQueue {
     gaps: VecDeque<Gap>,
-    /// The latest end of a gap.
+    /// The latest end of any gap.
     newest: Nanos,
-    /// The latest end of a gap that was judged.
+    /// The latest end of a judged gap.
     judged_until: Option<Nanos>,
-    /// Own time of rows that may be in gaps without having been found there.
+    /// Own time of rows that may be in gaps but were not found there.
     unplaced: Nanos,
     unplaceable: bool,
-    /// Whether no row is missing any more.
+    /// Whether all rows have arrived.
     closed: bool,
 }
 
 impl GapQueue {
-    /// How long after a gap's end a row must have ended for all the gap's rows to have come. By
-    /// the order of rows 0 would do; a quarter of a second forgives a producer that merges them
-    /// loosely, and is five times as long as the live one takes to come round.
+    /// A gap's rows have all arrived once a row has ended this long after the gap. The order of
+    /// rows alone would allow 0. A quarter of a second tolerates a producer that merges rows
+    /// loosely, and is five times the live producer's drain interval.
     const SETTLED: Nanos = Nanos::from_millis(250);
-    /// The same by a later gap, which says less about rows. It is what moves a CPU along on which
-    /// nothing runs but the probe.
+    /// The same, judged by a later gap, which is weaker evidence about rows. It makes gaps ripe on
+    /// a CPU where only the probe runs.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
-    /// How many rows after a gap are looked at for the nearest.
+    /// Number of rows after a gap that are checked for the nearest one.
     const LATER: u32 = 4;
-    /// The most gaps that wait: 3 MiB a CPU.
+    /// Maximum number of waiting gaps: 3 MiB per CPU.
     const MAX: usize = 1 << 16;
 
-    /// Takes note of a row that is not the probe's: it may have come too late for its gap.
+    /// Notes a row that is not the probe's. It may have arrived too late for its gap.
     #[inline]
     pub(super) fn note_row(&mut self, span: &Span) {
         if self.judged_until.is_some_and(|judged| span.end() <= judged) {
@@ -69,41 +69,41 @@ impl GapQueue {
         }
     }
 
-    /// Takes a gap.
     pub(super) fn push(&mut self, gap: Gap) {
         self.newest = self.newest.max(gap.span.end());
         self.gaps.push_back(gap);
     }
 
-    /// Takes note of `time` that may be in a gap, any gap: rows summed over a window, or a row
-    /// that came after its gap had to be judged. From here on no gap of this CPU tells everything.
+    /// Notes `time` that may be in any gap: rows summed over a window, or a row that arrived after
+    /// its gap had been judged. From now on, the contents of this CPU's gaps are not fully known.
     pub(super) fn cannot_place(&mut self, time: Nanos) {
         self.unplaced += time;
         self.unplaceable = true;
     }
 
-    /// Whether there are rows that cannot be told to be in a gap or not.
+    /// Whether some rows cannot be assigned to a gap or ruled out.
     pub(super) fn is_unplaceable(&self) -> bool {
         self.unplaceable
     }
 
-    /// Own time of rows that may be in gaps without having been found there, once
-    /// [`settle`](Self::settle)d.
+    /// Own time of rows that may be in gaps but were not found there. Final after
+    /// [`settle`](Self::settle).
     pub(super) fn unplaced(&self) -> Nanos {
         self.unplaced
     }
 
-    /// Takes note that no more rows will come. All gaps are ripe then.
+    /// Notes that no more rows will arrive, so that all gaps are ripe.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Takes note, when all gaps are judged, of rows that were forgotten without one.
+    /// Adds rows that were forgotten without being found in a gap. Call it after all gaps are
+    /// judged.
     pub(super) fn settle(&mut self, history: &History) {
         self.unplaced += history.forgotten().unplaced;
     }
 
-    /// Whether the first gap's rows must all have come, or too many gaps wait.
+    /// Whether all rows of the first gap must have arrived, or too many gaps wait.
     #[inline]
     pub(super) fn has_ripe_gap(&self, history: &History) -> bool {
         self.gaps.front().is_some_and(|gap| {
@@ -115,7 +115,7 @@ impl GapQueue {
         })
     }
 
-    /// The next gap to judge, if one is ripe.
+    /// The next gap to judge, if it is ripe.
     pub(super) fn next_ripe(&mut self, history: &History) -> Option<Gap> {
         if self.has_ripe_gap(history) {
             self.gaps.pop_front()
@@ -124,7 +124,7 @@ impl GapQueue {
         }
     }
 
-    /// Finds what was in `gap`.
+    /// Finds the rows in `gap`.
     pub(super) fn look_into(
         &mut self,
         gap: &Gap,
@@ -145,9 +145,10 @@ impl GapQueue {
                 nearest = begin - row.end;
                 continue;
             }
-            // At the gap's end the probe runs again, so what ends later began later. The outermost of what comes
-            // next ends last. But for a thread that was not reported: it is found only then, by what interrupts
-            // the probe, and reaches back into the gap.
+            // The probe runs again at the gap's end, so a row that ends later also began later. The
+            // outermost of the following rows ends last. An unreported thread is the exception. It
+            // is found only when an interrupt hits the probe, and its row reaches back into the
+            // gap.
             if row.start >= end && (row.end > end || later > 0) {
                 nearest = nearest.min(row.start - end);
                 later += 1;
@@ -225,8 +226,8 @@ mod tests {
             self.queue.push(Gap::new(ProbeKind::Spin, &span));
         }
 
-        /// Judges the next gap, if one is ripe: what is named in it, and whether that may not be
-        /// all.
+        /// Judges the next ripe gap: returns the time of named rows and whether rows may be
+        /// missing.
         fn judge(&mut self) -> Option<(Nanos, bool)> {
             let (history, _) = self.timeline.history(0)?;
             let gap = self.queue.next_ripe(history)?;
@@ -257,9 +258,9 @@ mod tests {
         assert_eq!(line.judge(), Some((Nanos(300), false)));
     }
 
-    /// The interrupt by which it is found ends before it does.
+    /// The interrupt that reveals the thread ends before the thread's row does.
     #[test]
-    fn a_thread_that_is_found_after_the_gap_was_in_it() {
+    fn a_thread_found_after_the_gap_is_in_the_gap() {
         let mut line = Line::default();
         line.push_gap(Nanos(1_000), Nanos(1_000));
         line.push_span(Nanos(2_500), Nanos(100));
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_whose_rows_were_forgotten_says_so() {
+    fn a_gap_whose_rows_were_forgotten_is_incomplete() {
         let mut line = Line::default();
         for second in 0..30 {
             line.push_span(Nanos::from_secs(second), Nanos::from_secs(1));
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_and_a_gap_judged_early_says_so() {
+    fn the_queue_is_bounded_and_a_gap_judged_early_is_incomplete() {
         let mut line = Line::default();
         let many = i64::try_from(GapQueue::MAX).unwrap() + 2;
         (0..many).for_each(|at| line.push_gap(Nanos(at * 10), Nanos(5)));

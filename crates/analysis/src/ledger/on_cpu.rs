@@ -1,4 +1,4 @@
-//! For how long, and how often, each process was on a CPU, by its rows.
+//! CPU time and number of runs of each process, from its rows.
 
 use std::collections::BTreeMap;
 
@@ -7,36 +7,36 @@ use ticktax_model::{Nanos, SourceId, SourceTable, Span};
 
 use crate::ran::Ran;
 
-/// Rows' lengths with what interrupted them, as the scheduler counts at most: a kernel that keeps no
-/// account of its interrupts charges them to the thread.
+/// Row lengths including interruptions. This is the most that the scheduler can count: a kernel
+/// without interrupt accounting charges interrupts to the thread.
 #[derive(Debug, Default)]
 pub(super) struct OnCpuTimes {
     by_source: Vec<Times>,
-    /// Interrupts that are summed. They may have interrupted any thread.
+    /// Time of summed interrupts. Any thread may have been interrupted by them.
     summed_interrupts: Nanos,
 }
 
-/// What the rows of a source add up to.
+/// Totals of one source's rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     time: Nanos,
-    /// How often a thread was switched to, at most.
+    /// Upper limit of the number of switches to the thread.
     runs: u64,
 }
 
 impl OnCpuTimes {
-    /// Takes a row of a thread, which was switched to as it began or goes on.
+    /// Adds a thread's row. `continues` means that the thread was already running before it.
     #[inline]
     pub(super) fn add(&mut self, span: &Span, continues: bool) {
         self.note(span.source, span.dur, u64::from(!continues));
     }
 
-    /// Takes a window's worth of such rows, of which only the own time is known.
+    /// Adds the sum of such rows over a window. Only their own time is known.
     pub(super) fn add_sum(&mut self, sum: &Sum) {
         self.note(sum.span.source, sum.span.self_time, sum.count);
     }
 
-    /// Takes a window's worth of rows of what interrupts threads.
+    /// Adds the sum of interrupts over a window.
     pub(super) fn add_interrupts(&mut self, sum: &Sum) {
         self.summed_interrupts += sum.span.self_time;
     }
@@ -51,12 +51,11 @@ impl OnCpuTimes {
         self.by_source[index].runs += runs;
     }
 
-    /// By how much the times by process may fall short.
+    /// Maximum shortfall of the times per process.
     pub(super) fn shortfall(&self) -> Nanos {
         self.summed_interrupts
     }
 
-    /// By thread.
     pub(super) fn by_thread(&self, sources: &SourceTable) -> Ran {
         let mut ran = Ran::default();
         for (id, source) in sources.iter() {
@@ -68,7 +67,6 @@ impl OnCpuTimes {
         ran
     }
 
-    /// By process.
     pub(super) fn by_process(&self, sources: &SourceTable) -> BTreeMap<i32, ProcessRows> {
         let mut processes: BTreeMap<i32, ProcessRows> = BTreeMap::new();
         for (id, source) in sources.iter() {
@@ -93,13 +91,13 @@ impl OnCpuTimes {
     }
 }
 
-/// What the rows say of one process.
+/// Totals of one process' rows.
 #[derive(Debug, Default)]
 pub(super) struct ProcessRows {
-    /// For how long its threads were on CPUs.
+    /// Time that its threads were on CPUs.
     pub(super) time: Nanos,
-    /// How often one of them was switched to, at most.
+    /// Upper limit of the number of switches to its threads.
     pub(super) runs: u64,
-    /// Which had a row, in order.
+    /// Thread ids with at least one row, sorted.
     pub(super) threads: Vec<i32>,
 }

@@ -1,8 +1,8 @@
-//! The books at level `proc`, where there are no rows to sum: the kernel's own counters.
+//! Accounts at level `proc`, from the kernel's counters instead of rows.
 //!
-//! `/proc/stat` counts whole ticks on most kernels, so a CPU's accounts add up to its elapsed time
-//! to within some ticks only. The difference is `unexplained`, with its sign: a negative one says
-//! that the kernel counted more time than passed.
+//! On most kernels `/proc/stat` counts whole ticks, so a CPU's accounts match its elapsed time only
+//! to within a few ticks. The signed difference is `unexplained`. It is negative if the kernel
+//! counted more time than passed.
 
 use ticktax_model::recording::{Header, ProbeKind, SoakReport};
 use ticktax_model::statement::{Account, Class};
@@ -19,8 +19,8 @@ pub(super) fn has_counters(header: &Header, cpu: Cpu) -> bool {
         .all(|counters| counters.cpu_times.contains_key(&cpu.0))
 }
 
-/// The time of each class on `cpu`, which add up to `elapsed`. Without counters all that is not
-/// the probe's is unexplained.
+/// Time per class on `cpu`, adding up to `elapsed`. Without counters, all time that is not the
+/// probe's is unexplained.
 pub(super) fn class_times(
     header: &Header,
     cpu: Cpu,
@@ -33,9 +33,10 @@ pub(super) fn class_times(
     let counters = [&header.before, &header.after].map(|counters| counters.cpu_times.get(&cpu.0));
     if let [Some(before), Some(after)] = counters {
         let passed = after.since(before);
-        // The probe's loop is a nice program to the kernel. It is known exactly and they are
-        // sampled, so what the samples miss of it is no program's debt.
-        // One that did not say what it got leaves that column's other shares unknown.
+        // The kernel counts the probe's loop as niced time. The loop's time is exact and the
+        // counters are sampled, so programs are not charged if the samples fall short.
+        // If a soaker ended early without reporting its time, the other shares of that column are
+        // unknown.
         let mut soakers = header.soakers.iter();
         let unknown = soakers.any(|s| s.cpu == cpu && s.ended_early.is_some());
         let nice = if unknown {
@@ -54,20 +55,21 @@ pub(super) fn class_times(
     classes
 }
 
-/// How long the loops of spinning probes and soakers ran on `cpu`: of the former all the time that they
-/// measured but the gaps.
+/// Time that the loops of spinning probes and soakers ran on `cpu`. A probe's share is its measured
+/// time minus its gaps.
 fn loop_time(header: &Header, cpu: Cpu, gaps: Option<&GapBook>) -> Nanos {
     let probes = header.probes.iter();
     let spinning = probes.filter(|report| report.cpu == cpu && report.probe == ProbeKind::Spin);
     let watched: Nanos = spinning.map(|report| report.end - report.begin).sum();
-    // One that was moved did its work elsewhere.
+    // A soaker that was moved did its work on another CPU.
     let soakers = header.soakers.iter();
     let soakers = soakers.filter(|soaker| soaker.cpu == cpu && soaker.ended_early.is_none());
     let soaked: Nanos = soakers.map(SoakReport::time).sum();
     soaked + (watched - gaps.map_or(Nanos::ZERO, GapBook::time)).max(Nanos::ZERO)
 }
 
-/// The accounts of all CPUs together. They have no intervals: the counters say only how much time.
+/// The accounts of all CPUs together. They have no intervals, because counters give only total
+/// times.
 pub(super) fn accounts(cpus: &[ClassTimes]) -> Vec<Account> {
     let of_all = |class| cpus.iter().map(|classes| classes.of(class)).sum();
     let accounts = Class::ALL.into_iter();

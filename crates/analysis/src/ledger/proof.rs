@@ -1,4 +1,4 @@
-//! What an empty gap of the spinning probe proves on each CPU, by all that watched.
+//! Decides what an empty gap of the spinning probe proves on each CPU, from all witnesses.
 
 use std::collections::VecDeque;
 
@@ -10,22 +10,22 @@ use ticktax_model::{Cpu, Nanos};
 use super::gaps::NEAR_MAX;
 use crate::timeline::{Event, EventKind, MAX_TIME};
 
-/// When the probe's thread was switched away from, by the rows: the first and the last times, which
-/// may lie outside the time in which it measured, and how many there were between.
+/// When the probe's thread was switched away from, according to the rows. The first and last times
+/// are kept, because they may lie outside the probe's measurement. The others are only counted.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     first: Vec<Nanos>,
     last: VecDeque<Nanos>,
     between: u64,
-    /// Until when the probe had the CPU, where its row was the latest.
+    /// Until when the probe ran, if the latest row was the probe's.
     probe_until: Option<Nanos>,
 }
 
 impl Departures {
-    /// How many times are kept at each end.
+    /// Number of times kept at each end.
     const KEPT: usize = 64;
 
-    /// Takes note of a thread's row, or idling's, that ended at `end`.
+    /// Notes a row of a thread or of idle time that ended at `end`.
     #[inline]
     pub(super) fn note(&mut self, is_probe: bool, end: Nanos) {
         if is_probe {
@@ -47,7 +47,7 @@ impl Departures {
         }
     }
 
-    /// How many there were from `begin` to `end`; `None` where too many were outside.
+    /// Number of departures from `begin` to `end`; `None` if too many were outside that interval.
     fn within(&self, begin: Nanos, end: Nanos) -> Option<u64> {
         let inside = |at: &&Nanos| (begin..=end).contains(*at);
         let count = |times: &mut dyn Iterator<Item = &Nanos>| times.filter(inside).count() as u64;
@@ -60,15 +60,16 @@ impl Departures {
     }
 }
 
-/// What an empty gap proves on each CPU, for whoever wants to know nothing else of the books.
+/// The proof that an empty gap gives on each CPU, for callers that need no other part of the
+/// ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
-    /// By CPU number: when the probe's thread left it, and whether rows there have no place in time.
+    /// By CPU number: when the probe's thread was switched away from, and whether rows were summed
+    /// without a time.
     cpus: Vec<(Departures, bool)>,
 }
 
 impl Proofs {
-    /// Takes an event.
     pub(crate) fn event(&mut self, event: &Event<'_>) {
         let sane = Nanos::ZERO..=MAX_TIME;
         let is_sane = sane.contains(&event.span.start) && sane.contains(&event.span.dur);
@@ -88,7 +89,7 @@ impl Proofs {
         }
     }
 
-    /// What an empty gap proves on each CPU that had an event, in the recording with this header.
+    /// Computes the proof of each CPU that had an event.
     pub(crate) fn finish(&self, header: &Header) -> Vec<CpuProof> {
         let cpus = (0..).map(Cpu).zip(&self.cpus);
         cpus.map(|(cpu, (departures, unplaceable))| {
@@ -98,7 +99,8 @@ impl Proofs {
     }
 }
 
-/// What an empty gap on `cpu` proves. `unplaceable` says that rows there have no place in time.
+/// Decides what an empty gap on `cpu` proves. `unplaceable` means that some rows there cannot be
+/// placed in time.
 pub(super) fn proof(
     cpu: Cpu,
     header: &Header,
@@ -126,9 +128,9 @@ pub(super) fn proof(
     if uncertainty(header) > NEAR_MAX {
         doubts.push(Doubt::ClocksApart);
     }
-    let mut doubt = |count: u64, of: fn(u64) -> Doubt| {
+    let mut doubt = |count: u64, doubt_of: fn(u64) -> Doubt| {
         if count > 0 {
-            doubts.push(of(count));
+            doubts.push(doubt_of(count));
         }
     };
     let mut probes = header.probes.iter();
@@ -140,14 +142,17 @@ pub(super) fn proof(
         });
         doubt(witness.faults, |count| Doubt::PageFaults { count });
     } else {
-        // Without a witness of its own, it may be any CPU that the missing switches were on.
+        // Without a witness on this CPU, the missing switches may have been on any CPU.
         let switches = witnesses.switches.unwrap_or_default();
         doubt(switches.unreported(), |count| Doubt::SwitchesNotReported {
             count,
         });
     }
-    let untraced =
-        header.coverage.limitations.iter().map(|it| match it {
+    let untraced = header
+        .coverage
+        .limitations
+        .iter()
+        .map(|limitation| match limitation {
             ticktax_model::limitation::Limitation::InterruptsNotTraced {
                 cpu: at, count, ..
             } if *at == cpu => *count,
@@ -161,7 +166,7 @@ pub(super) fn proof(
     CpuProof { cpu, proof, doubts }
 }
 
-/// By how much a gap's edges may be off.
+/// Maximum error of a gap's edges.
 pub(super) fn uncertainty(header: &Header) -> Nanos {
     let clock = header.clock.as_ref();
     clock.map_or(Nanos::ZERO, |clock| clock.uncertainty)
@@ -178,7 +183,7 @@ mod tests {
         let mut departures = Departures::default();
         for at in 1..=1_000 {
             departures.note(true, Nanos(at * 10));
-            // Two threads in a row displaced it once.
+            // Two threads in a row displace the probe once.
             departures.note(false, Nanos(at * 10 + 1));
             departures.note(false, Nanos(at * 10 + 2));
         }
@@ -187,7 +192,7 @@ mod tests {
         assert_eq!(within(21, 9_985), Some(996));
         assert_eq!(within(5_000, 20_000), None, "too many were before");
         assert_eq!(within(0, 5_000), None, "too many were after");
-        // Page faults split its rows, and it does not leave.
+        // Page faults split the probe's rows, but the probe is not switched away from.
         let mut stays = Departures::default();
         (0..5).for_each(|at| stays.note(true, Nanos(at)));
         assert_eq!(stays.within(Nanos(0), Nanos(9)), Some(0));

@@ -1,5 +1,5 @@
-//! How the residuals of one CPU's gaps are booked, decided when everything is known: what is proven,
-//! how exactly the clocks are tied, and what entry and exit take.
+//! Assigns the residuals of one CPU's gaps to accounts. This happens at the end, when the proofs,
+//! the clock uncertainty and the entry and exit bounds are known.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use super::entry_exit::{Bounds, Residuals};
 use super::gaps::{GapBook, is_near};
 use super::tally::{LengthTally, Tally};
 
-/// What of one side's gaps goes where, besides what has a name.
+/// Destination of one side's residual time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
     pub(super) entry_exit: Nanos,
@@ -19,34 +19,34 @@ pub(super) struct Shares {
     pub(super) unexplained: Nanos,
 }
 
-/// The gaps of one CPU, as they are booked.
+/// The gaps of one CPU, assigned to accounts.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) proof: Proof,
-    /// Whether rows there have no place in time.
+    /// Whether some rows there cannot be placed in time.
     pub(super) unplaceable: bool,
-    /// Of long gaps, of short ones, and of those that were yielded.
+    /// For long, short and yielded gaps.
     pub(super) shares: [Shares; 3],
-    /// Empty gaps that nobody in this machine had.
+    /// Empty gaps during which this machine provably ran nothing.
     pub(super) outside: LengthTally,
     /// The other empty gaps.
     pub(super) unproven: LengthTally,
-    /// Residuals, as far as they are entry and exit.
+    /// The part of residuals that is entry and exit.
     pub(super) entry_exit: LengthTally,
-    /// The same by the account of the first row.
+    /// The same, by the account of the first row.
     pub(super) around: Vec<Tally>,
-    /// Residuals, as far as they are too long for that: what was outside of them.
+    /// Residuals beyond entry and exit that are outside time.
     pub(super) beyond_outside: Tally,
-    /// What may hold an entry that was not seen.
+    /// Residuals beyond entry and exit that may hold a missed entry.
     pub(super) beyond_unexplained: Tally,
-    /// The length from which on an empty gap may hold an entry that was not seen.
+    /// The length from which an empty gap may hold a missed entry.
     suspect_from: Nanos,
-    /// By how much a gap's edges may be off.
+    /// Maximum error of a gap's edges.
     uncertainty: Nanos,
 }
 
 impl Settled {
-    /// Settles `book`, where `bounds` are those of a spinning probe's residuals.
+    /// Assigns the gaps of `book`. `bounds` apply to the residuals of a spinning probe.
     pub(super) fn new(
         book: &GapBook,
         proof: &CpuProof,
@@ -72,12 +72,13 @@ impl Settled {
         settled
     }
 
-    /// Whether what the kernel did not do is known on this CPU.
+    /// Whether every kernel entry on this CPU is known.
     pub(super) fn is_proven(&self) -> bool {
         !self.unplaceable && matches!(self.proof, Proof::Proven | Proof::Unwitnessed)
     }
 
-    /// Whether an empty gap of this length was outside. `near` says how near to it a row was.
+    /// Whether an empty gap of this length was outside time. `near` is the distance to the nearest
+    /// row.
     pub(super) fn is_outside(&self, length: Nanos, near: Option<u8>) -> bool {
         let known = self.is_proven() || matches!(self.proof, Proof::Bounded(_));
         known && !self.unplaceable && length < self.suspect_from && !is_near(near, self.uncertainty)
@@ -116,7 +117,8 @@ impl Settled {
             shares.outside = side.empty - unproven.time;
             self.unproven.tally.merge(&unproven);
         }
-        // Neither has a distribution of its own; the few that changed sides were the longest.
+        // The two sums have no separate distributions. The few gaps that were moved are the longest
+        // ones.
         if !self.unproven.tally.is_empty() {
             self.unproven.histogram.record(self.unproven.tally.longest);
             self.outside.tally.time -= self.unproven.tally.time;
@@ -162,8 +164,9 @@ impl Settled {
 }
 
 impl Settled {
-    /// What is too long for entry and exit was outside, but for as many of the longest as there may be
-    /// entries that were not seen. `beyond` are such residuals of about one length, with their side.
+    /// Residuals beyond entry and exit are outside time. The longest ones are the exception: as
+    /// many as there may be missed entries. `beyond` groups such residuals by length and gives the
+    /// side of each group.
     fn settle_beyond(&mut self, mut beyond: Vec<(usize, Tally)>) {
         let mut suspect = match self.proof {
             _ if self.is_proven() => 0,
@@ -199,7 +202,7 @@ impl Settled {
     }
 }
 
-/// All residuals of these books, by signature.
+/// All residuals of these gap books, by signature.
 pub(super) fn residuals<'a>(
     books: impl Iterator<Item = &'a GapBook> + 'a,
 ) -> impl Iterator<Item = (usize, &'a Residuals)> + 'a {

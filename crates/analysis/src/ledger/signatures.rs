@@ -1,4 +1,4 @@
-//! What gaps held, as signatures: by these gaps are compared ([`entry_exit`](super::entry_exit)).
+//! Signatures of gap contents, used to compare similar gaps ([`entry_exit`](super::entry_exit)).
 
 use std::collections::HashMap;
 
@@ -8,24 +8,24 @@ use ticktax_model::statement::Class;
 
 use super::contents::Held;
 
-/// Signatures that are told apart; the others are known by their first row.
+/// Maximum number of exact signatures. Further gaps are identified by their first row only.
 const MAX_SIGNATURES: usize = 4_096;
 
-/// By which ways the kernel was entered and left in a gap: how long these take differs more than by all else.
+/// The way the kernel was entered and left in a gap. Durations depend on this more than on anything
+/// else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
-    /// Softirqs ran.
     softirqs: bool,
-    /// Another thread had the CPU.
+    /// Another thread ran.
     switches: bool,
 }
 
 impl Shape {
-    /// Adds a row of this class; `None` is one that no account is of.
+    /// Adds a row of this class. `None` means that the row belongs to no account.
     pub(super) fn add(&mut self, class: Option<Class>) {
         match class {
             Some(Class::Softirq) => self.softirqs = true,
-            // A thread that was not reported is unexplained.
+            // The time of an unreported thread is unexplained.
             Some(
                 Class::Program
                 | Class::KernelThread
@@ -40,20 +40,20 @@ impl Shape {
     }
 }
 
-/// What gaps held, as a set of sources, by number.
+/// Numbers the sets of sources that gaps held.
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
     by_sources: HashMap<Box<[SourceId]>, u32, FixedState>,
-    /// Of each source the signature of gaps that held nothing else, as most do.
+    /// For each source, the signature of gaps that held only this source. Most gaps do.
     alone: Vec<Option<u32>>,
-    /// Of each the source of the first row, and the shape of the first gap.
+    /// For each signature, the source of the first row and the shape of the first gap.
     pub(super) first: Vec<(SourceId, Shape)>,
-    /// Kept for its memory.
+    /// Reused between look-ups to avoid allocation.
     sources: Vec<SourceId>,
 }
 
 impl Signatures {
-    /// The number of the signature of a gap of `shape` that held these; `None` where it held nothing.
+    /// The signature number of a gap of `shape` that held these sources; `None` if it was empty.
     pub(super) fn of(&mut self, held: &[Held], shape: Shape) -> Option<usize> {
         let first = (held.first()?.source, shape);
         if held.len() > 1 {
@@ -71,7 +71,7 @@ impl Signatures {
         Some(number)
     }
 
-    /// The same by the set of its sources, of which `first` is the first.
+    /// Looks up the signature by its set of sources, in which `first` is the first row's.
     fn look_up(&mut self, first: (SourceId, Shape), held: &[Held]) -> usize {
         self.sources.clear();
         self.sources.extend(held.iter().map(|held| held.source));
@@ -80,7 +80,7 @@ impl Signatures {
             return known as usize;
         }
         if self.first.len() >= MAX_SIGNATURES {
-            // No set has one source twice.
+            // No real set contains a source twice, so this key cannot collide.
             self.sources.clear();
             self.sources.extend([first.0, first.0]);
             if let Some(&known) = self.by_sources.get(&self.sources[..]) {
@@ -95,7 +95,8 @@ impl Signatures {
         new
     }
 
-    /// Whether all gaps with this signature held the same sources; else the first was the same.
+    /// Whether all gaps of this signature held the same sources. Otherwise only the first source is
+    /// common.
     pub(super) fn is_exact(signature: usize) -> bool {
         signature < MAX_SIGNATURES
     }
@@ -109,7 +110,7 @@ pub(super) mod tests {
 
     use super::{Held, MAX_SIGNATURES, Shape, Signatures};
 
-    /// What a gap held, by its sources.
+    /// Gap contents with these sources.
     pub(in crate::ledger) fn held(sources: &[u32]) -> Vec<Held> {
         let one = |&source| Held {
             source: SourceId(source),
@@ -127,39 +128,43 @@ pub(super) mod tests {
             shape.add(class);
             (shape.softirqs, shape.switches)
         };
-        let of = |wanted| {
+        let classes_with = |wanted| {
             let classes = Class::ALL.into_iter();
             classes
                 .filter(|&class| shape(Some(class)) == wanted)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(of((true, false)), [Softirq]);
-        assert_eq!(of((false, false)), [Irq, Nmi, EntryExit, Outside, Steal]);
+        assert_eq!(classes_with((true, false)), [Softirq]);
+        assert_eq!(
+            classes_with((false, false)),
+            [Irq, Nmi, EntryExit, Outside, Steal]
+        );
         assert_eq!(shape(None), (false, false));
     }
 
     #[test]
     fn a_signature_is_the_first_source_and_the_set_of_the_others() {
         let mut signatures = Signatures::default();
-        let mut of = |sources: &[u32]| signatures.of(&held(sources), Shape::default());
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[7]), of(&[7]));
-        assert_eq!(of(&[7, 1, 2]), of(&[7, 2, 1]));
-        assert_ne!(of(&[7, 1, 2]), of(&[1, 7, 2]));
-        assert_ne!(of(&[7]), of(&[7, 1]));
+        let mut number_of = |sources: &[u32]| signatures.of(&held(sources), Shape::default());
+        assert_eq!(number_of(&[]), None);
+        assert_eq!(number_of(&[7]), number_of(&[7]));
+        assert_eq!(number_of(&[7, 1, 2]), number_of(&[7, 2, 1]));
+        assert_ne!(number_of(&[7, 1, 2]), number_of(&[1, 7, 2]));
+        assert_ne!(number_of(&[7]), number_of(&[7, 1]));
     }
 
     #[test]
-    fn signatures_beyond_the_most_are_known_by_their_first_source_alone() {
+    fn signatures_beyond_the_maximum_are_identified_by_their_first_source() {
         let mut signatures = Signatures::default();
-        let most = u32::try_from(MAX_SIGNATURES).unwrap();
-        for source in 0..most {
+        let max = u32::try_from(MAX_SIGNATURES).unwrap();
+        for source in 0..max {
             signatures.of(&held(&[1, source + 10]), Shape::default());
         }
-        let mut of = |sources: &[u32]| signatures.of(&held(sources), Shape::default()).unwrap();
-        assert!(Signatures::is_exact(of(&[1, 10])));
-        assert!(!Signatures::is_exact(of(&[1, 2, 3])));
-        assert_eq!(of(&[1, 2, 3]), of(&[1]));
-        assert_ne!(of(&[1]), of(&[2]));
+        let mut number_of =
+            |sources: &[u32]| signatures.of(&held(sources), Shape::default()).unwrap();
+        assert!(Signatures::is_exact(number_of(&[1, 10])));
+        assert!(!Signatures::is_exact(number_of(&[1, 2, 3])));
+        assert_eq!(number_of(&[1, 2, 3]), number_of(&[1]));
+        assert_ne!(number_of(&[1]), number_of(&[2]));
     }
 }

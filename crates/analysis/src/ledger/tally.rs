@@ -1,4 +1,4 @@
-//! Sums of time with what is needed to describe them: how many, how long.
+//! Sums of time with the number and length of their intervals.
 
 use ticktax_model::recording::Sum;
 use ticktax_model::statement::{Account, Class, Part};
@@ -6,7 +6,7 @@ use ticktax_model::{Histogram, Intervals, Nanos};
 
 use crate::pace::tellable;
 
-/// Time, the number of intervals it came in, and the longest of them.
+/// Total time, number of intervals, and the longest interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) time: Nanos,
@@ -15,31 +15,29 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds one interval of this length on the wall, of which `time` counts.
+    /// Adds `time`, which is all or part of one interval of elapsed time `length`.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.time += time;
         self.count += 1;
         self.longest = self.longest.max(length);
     }
 
-    /// Adds all that `other` has.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.time += other.time;
         self.count += other.count;
         self.longest = self.longest.max(other.longest);
     }
 
-    /// The longest interval, where there was one.
+    /// The longest interval, if any.
     pub(crate) fn max(&self) -> Option<Nanos> {
         (self.count > 0).then_some(self.longest)
     }
 
-    /// Whether there is anything to tell.
+    /// Whether nothing was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0 && self.time == Nanos::ZERO
     }
 
-    /// This tally as a part of an account.
     pub(crate) fn into_part(self, name: String) -> Part {
         Part {
             name,
@@ -58,13 +56,13 @@ pub(crate) struct LengthTally {
 }
 
 impl LengthTally {
-    /// Adds one interval of this length on the wall, of which `time` counts.
+    /// Adds `time`, which is all or part of one interval of elapsed time `length`.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.tally.add(time, length);
         self.histogram.record(length);
     }
 
-    /// Adds what a recording summed over a window.
+    /// Adds a sum over a window of the recording.
     pub(crate) fn add_sum(&mut self, sum: &Sum) {
         let tally = Tally {
             time: sum.span.self_time,
@@ -75,25 +73,25 @@ impl LengthTally {
         self.histogram.merge(&sum.histogram);
     }
 
-    /// Adds all that `other` has.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.tally.merge(&other.tally);
         self.histogram.merge(&other.histogram);
     }
 
     /// The length below which the share `q` (0 to 1) of the intervals lies. The middle of a
-    /// histogram's bucket can lie beyond the longest interval in it; the answer never does.
+    /// histogram bucket can exceed the longest interval in it, so the result is capped at the
+    /// longest interval.
     pub(crate) fn quantile(&self, q: f64) -> Option<Nanos> {
         Some(self.histogram.quantile(q)?.min(self.tally.longest))
     }
 
-    /// The length that 99 of 100 stay below; `None` of too few to tell ([`tellable`]).
+    /// The 99th percentile; `None` if there are too few intervals ([`tellable`]).
     pub(crate) fn p99(&self) -> Option<Nanos> {
         let known = tellable(0.99, self.tally.count);
         self.quantile(0.99).filter(|_| known)
     }
 
-    /// How many, and how long, as a statement tells it.
+    /// The statement's summary of these intervals.
     pub(crate) fn intervals(&self) -> Intervals {
         Intervals {
             count: self.tally.count,
@@ -103,7 +101,7 @@ impl LengthTally {
         }
     }
 
-    /// An account with these intervals, and with `time` in it.
+    /// An account with these intervals and this `time`.
     pub(crate) fn to_account(&self, class: Class, name: &str, time: Nanos) -> Account {
         Account {
             class,
@@ -118,7 +116,7 @@ impl LengthTally {
     }
 }
 
-/// Sorts parts as a statement lists them: the largest first, equals by name.
+/// Sorts parts in statement order: largest first, then by name.
 pub(crate) fn sort_parts(parts: &mut [Part]) {
     parts.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
 }

@@ -1,5 +1,5 @@
-//! What the books hold beyond the rows: time that was lost, and time that moves out of a probe's
-//! account once its gaps are understood.
+//! Time that is not a row's own time: time of lost rows, and time that leaves a probe's account
+//! once its gaps are judged.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernel_words::UNREPORTED;
@@ -12,21 +12,21 @@ use super::books::ClassTimes;
 use super::settled::Settled;
 use super::tally::{LengthTally, Tally, sort_parts};
 
-/// The part of an account that is too long for entry and exit.
+/// Name of the account part that is too long for entry and exit.
 const BEYOND: &str = "beyond entry and exit";
 
-/// Everything that goes to an account without being a row's own time, all CPUs together.
+/// Time to be added to accounts besides the rows' own time, over all CPUs.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     entry_exit: LengthTally,
-    /// The same by the account that it is around.
+    /// The same, by the account of the rows that it surrounds.
     around: Vec<Tally>,
     outside: LengthTally,
-    /// What was too long for entry and exit, and is outside.
+    /// Time too long for entry and exit that is outside.
     beyond_outside: Tally,
-    /// The same where nothing proves that.
+    /// Time too long for entry and exit, without proof that it is outside.
     beyond_unexplained: Tally,
-    /// Out of `outside`.
+    /// Taken from `outside`.
     steal: Nanos,
     lost: Tally,
     /// Empty gaps that prove nothing.
@@ -37,7 +37,7 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    /// Books the own time of rows that were lost.
+    /// Books the own time of lost rows.
     pub(super) fn book_loss(&mut self, loss: Loss, classes: &mut ClassTimes) {
         self.lost.merge(&Tally {
             time: loss.self_time,
@@ -47,14 +47,15 @@ impl Transfers {
         classes.add(Class::Unexplained, loss.self_time);
     }
 
-    /// Moves what the spinning probe's gaps hold beyond named rows out of the probe's account.
+    /// Moves the residuals of the spinning probe's gaps out of the probe's account.
     ///
-    /// A gap that may hold rows which were lost, or which have no place in time, is no proof that
-    /// its whole residual is in the probe's account: those rows are booked elsewhere already, and
-    /// the probe's own time is net of them. Such gaps give up only what is left when all of that
-    /// time is taken to be in them. A gap in which something was found keeps its residual as entry
-    /// and exit even where events were lost: what was lost from within it, at most, leaves the
-    /// probe's account twice, and can overdraw it.
+    /// If a gap may hold lost rows, or rows without a time, its whole residual need not be in the
+    /// probe's account. Those rows are already booked elsewhere, and the probe's own time excludes
+    /// them. The worst case is assumed: all of that time is in such gaps, and only the remainder is
+    /// moved.
+    ///
+    /// A gap with known rows keeps its residual as entry and exit even if events were lost. Events
+    /// lost within it then leave the probe's account twice and can overdraw it.
     pub(super) fn book_gaps(
         &mut self,
         cpu: &CpuLedger,
@@ -84,7 +85,7 @@ impl Transfers {
         self.unmatched.merge(&unmatched);
     }
 
-    /// Moves what is around named rows: as far as it may be, it is entry and exit.
+    /// Moves residuals around named rows. They become entry and exit up to the bound.
     fn book_residuals(&mut self, settled: &Settled, classes: &mut ClassTimes) {
         self.move_out(classes, Class::EntryExit, settled.entry_exit.tally.time);
         self.entry_exit.merge(&settled.entry_exit);
@@ -106,8 +107,8 @@ impl Transfers {
         self.from_probe += time;
     }
 
-    /// Books as steal what the hypervisor's clock says it took, as far as it was seen as outside.
-    /// What goes beyond that was taken from other rows, and cannot be told apart there.
+    /// Books stolen time as steal, at most as much as was seen as outside time. Any further stolen
+    /// time was taken from other rows and cannot be identified there.
     pub(super) fn book_steal(&mut self, stolen: Nanos, classes: &mut ClassTimes) {
         let stolen = stolen.min(classes.of(Class::Outside));
         if stolen > Nanos::ZERO {
@@ -116,7 +117,7 @@ impl Transfers {
         }
     }
 
-    /// Adds all of it to the accounts of the rows.
+    /// Adds all transfers to the accounts of the rows.
     pub(super) fn apply(self, accounts: &mut Vec<Account>, registry: &Registry) {
         give(accounts, Class::Probe, "probe", -self.from_probe);
         give(accounts, Class::Steal, "steal", self.steal);
@@ -134,7 +135,7 @@ impl Transfers {
         if !self.beyond_outside.is_empty() {
             let max = &mut account.intervals.max;
             *max = (*max).max(self.beyond_outside.max());
-            // Of what the hypervisor's clock said, it is not known which it was.
+            // It is unknown which gaps the stolen time was in.
             let beyond = Tally {
                 time: self.beyond_outside.time.min(time),
                 ..self.beyond_outside
@@ -153,7 +154,7 @@ impl Transfers {
         let around = around.filter(|(_, tally)| !tally.is_empty());
         let parts = around
             .map(|(id, tally)| tally.into_part(format!("around {}", registry.describe(id).1)));
-        // Two programs of one name are one part.
+        // Programs with the same name form one part.
         account.parts = merged(parts.collect());
         account
     }
@@ -165,7 +166,7 @@ impl Transfers {
         let time = lengths.tally.time + self.lost.time + self.beyond_unexplained.time;
         lengths.tally.count += self.lost.count + self.beyond_unexplained.count;
         let mut account = lengths.to_account(Class::Unexplained, "unexplained", time);
-        // Where no length is known, there is no longest either.
+        // If no length is known, the maximum is unknown too.
         let known = account.intervals.median.is_some();
         account.intervals.max = account.intervals.max.filter(|_| known);
         let parts = [
@@ -179,7 +180,7 @@ impl Transfers {
         account.parts = parts
             .map(|(name, tally)| tally.into_part(name.to_owned()))
             .collect();
-        // How long a lost event was is not known.
+        // The length of a lost event is unknown.
         for part in &mut account.parts {
             part.max = part.max.filter(|&longest| longest > Nanos::ZERO);
         }
@@ -188,8 +189,8 @@ impl Transfers {
     }
 }
 
-/// Takes `time` out of `lengths`, or all there is, and tells how much was missing. Where nothing is left, there was
-/// no interval, and none is longer than what is left.
+/// Takes `time` out of `lengths`, at most all of it, and returns the missing amount. An emptied
+/// tally has no intervals, and no interval is longer than the remaining time.
 fn withhold(lengths: &mut LengthTally, time: Nanos) -> Nanos {
     let withheld = time.max(Nanos::ZERO).min(lengths.tally.time);
     lengths.tally.time -= withheld;
@@ -200,7 +201,7 @@ fn withhold(lengths: &mut LengthTally, time: Nanos) -> Nanos {
     time - withheld
 }
 
-/// Adds `time` to the account of this name, which is made when it is missing.
+/// Adds `time` to the account of this name, creating it if needed.
 fn give(accounts: &mut Vec<Account>, class: Class, name: &str, time: Nanos) {
     if time == Nanos::ZERO {
         return;
@@ -214,7 +215,7 @@ fn give(accounts: &mut Vec<Account>, class: Class, name: &str, time: Nanos) {
     }
 }
 
-/// The parts with those of one name added up.
+/// Merges parts of the same name.
 fn merged(mut parts: Vec<Part>) -> Vec<Part> {
     parts.sort_by(|a, b| a.name.cmp(&b.name));
     parts.dedup_by(|next, kept| {
@@ -238,14 +239,14 @@ mod tests {
     use super::withhold;
 
     #[test]
-    fn nothing_is_longer_than_what_is_left() {
+    fn no_interval_is_longer_than_the_remaining_time() {
         let mut lengths = LengthTally::default();
         lengths.add(Nanos(4_000), Nanos(4_000));
         lengths.add(Nanos(1_000), Nanos(1_000));
         assert_eq!(withhold(&mut lengths, Nanos(3_000)), Nanos::ZERO);
         let left = (lengths.tally.time, lengths.tally.max());
         assert_eq!(left, (Nanos(2_000), Some(Nanos(2_000))));
-        // A gap of which all was lost elsewhere is no interval of this account.
+        // A gap whose time was entirely lost elsewhere is not an interval of this account.
         assert_eq!(withhold(&mut lengths, Nanos(2_500)), Nanos(500));
         assert_eq!((lengths.tally.count, lengths.tally.max()), (0, None));
     }

@@ -1,4 +1,4 @@
-//! What the kernel's own counters have and no event told of.
+//! Finds time and switches that the kernel's counters have but no event reported.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,24 @@ use ticktax_model::{Kind, Nanos, SourceTable};
 
 use super::on_cpu::{OnCpuTimes, ProcessRows};
 
-/// A process that ran for less is not missed.
+/// A process that ran for less than this is ignored.
 const WORTH_NAMING: Nanos = Nanos::from_millis(1);
-/// Nor is less than one part in so many of what it ran.
+/// Missing time below this fraction (1/`PART`) of a process' time is ignored.
 const PART: i64 = 100;
-/// The longest tick of a kernel that does not say (`CONFIG_HZ_100`).
+/// Tick period assumed if the kernel's is unknown (`CONFIG_HZ_100`, the longest).
 const LONGEST_TICK: Nanos = Nanos::from_millis(10);
-/// How often the kernel brings a CPU's clock up to date at least, where the tick stops while the CPU is
-/// busy (`sched_tick_remote`).
+/// Longest interval between updates of a CPU's clock if the tick stops while the CPU is busy
+/// (`sched_tick_remote`).
 const REMOTE_TICK: Nanos = Nanos::from_secs(1);
 
-/// What the scheduler charges a thread before it is switched to, at most: from its wake-up on, if it then
-/// preempts whatever runs (docs/accounting.md: 24 µs in the median, nine in ten below 37).
+/// Most time that the scheduler charges to a thread before the switch to it. A thread that preempts
+/// another is charged from its wake-up on (docs/accounting.md: median 24 µs, 90th percentile 37
+/// µs).
 const CHARGED_AHEAD: Nanos = Nanos::from_micros(50);
 
-/// Context switches that were not reported, and processes of whose time events told nothing, or too
-/// little. Before the books were opened and after they were closed, the counters went on: what may have
-/// been then is let pass.
+/// Returns unreported context switches, and processes whose time is missing from the events in
+/// whole or in part. The counters also ran before the recording started and after it ended. Time
+/// that may fall there is allowed for.
 pub(super) fn unreported(
     header: &Header,
     on_cpu: &OnCpuTimes,
@@ -53,7 +54,7 @@ pub(super) fn unreported(
     if !complete || !header.machine.online.iter().all(watched) {
         return unreported;
     }
-    let outside = allowance(header, 1).unwrap_or_else(|| unwatched(header));
+    let at_ends = allowance(header, 1).unwrap_or_else(|| unwatched(header));
     let traced = traced(sources);
     let rows = on_cpu.by_process(sources);
     for (&pid, after) in &header.after.programs {
@@ -64,7 +65,7 @@ pub(super) fn unreported(
         };
         let (name, ran) = (after.name.clone(), end - begin);
         if !traced.contains(&pid) {
-            if ran >= WORTH_NAMING && ran > outside {
+            if ran >= WORTH_NAMING && ran > at_ends {
                 unreported.push(Limitation::ProcessNotTraced { name, pid, ran });
             }
             continue;
@@ -90,26 +91,27 @@ pub(super) fn unreported(
     unreported
 }
 
-/// By how much the counters of a process, of which so many threads had rows, may exceed these rows: while
-/// the books were not open, as many of them ran as there are CPUs; and a running thread's counter is as
-/// old as the tick that last brought it up to date. `None` where it is not known when they were read.
+/// Largest plausible excess of a process' counters over its rows, if `threads` of its threads had
+/// rows. Before and after the recording, it can have used as many CPUs as it has threads. A running
+/// thread's counter is only as recent as the last tick that updated it. `None` if the time of
+/// reading is unknown.
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     let end = header.books.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;
-    // On a busy machine the counters are read before the books are closed.
+    // On a busy machine the counters are read before the recording ends.
     let read_late = (read - header.after.at.max(end)).max(Nanos::ZERO);
-    let outside = unwatched(header) + read_late;
+    let at_ends = unwatched(header) + read_late;
     let tick = match (&header.machine.tick_mode, header.machine.hz_configured) {
         (Some(TickMode::NohzFull { .. }), _) => REMOTE_TICK,
         (_, Some(hz)) if hz > 0 => Nanos(1_000_000_000 / i64::from(hz)),
         _ => LONGEST_TICK,
     };
-    let at_once = threads.clamp(1, header.books.len().max(1));
-    let at_once = i64::try_from(at_once).unwrap_or(i64::MAX);
-    Some(Nanos((outside + tick).0.saturating_mul(at_once)))
+    let parallel = threads.clamp(1, header.books.len().max(1));
+    let parallel = i64::try_from(parallel).unwrap_or(i64::MAX);
+    Some(Nanos((at_ends + tick).0.saturating_mul(parallel)))
 }
 
-/// The time between the readings of the counters in which the books were not open.
+/// Time between the two counter readings that the recording does not cover.
 fn unwatched(header: &Header) -> Nanos {
     let begin = header.books.iter().map(|books| books.begin).max();
     let end = header.books.iter().map(|books| books.end).min();
@@ -120,7 +122,7 @@ fn unwatched(header: &Header) -> Nanos {
     before + (header.after.at - end).max(Nanos::ZERO)
 }
 
-/// The processes that had a row on a CPU.
+/// The processes with at least one row on a CPU.
 fn traced(sources: &SourceTable) -> BTreeSet<i32> {
     let threads = sources
         .iter()

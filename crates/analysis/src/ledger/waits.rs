@@ -1,4 +1,4 @@
-//! Who wanted to run and was not allowed to.
+//! Programs that were ready to run but throttled.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use ticktax_model::{SourceId, SourceTable, Span};
 use super::tally::LengthTally;
 use crate::timeline::OffCpu;
 
-/// The waits of every source that was throttled. The other waits are the victim's, and part of its
-/// own statement.
+/// Waits of every throttled source. Other waits belong to the victim's own statement.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     by_source: BTreeMap<SourceId, LengthTally>,
 }
 
 impl Waits {
-    /// Notes a wait.
+    /// Notes one wait.
     pub(super) fn note(&mut self, off: OffCpu, span: &Span) {
         if let Some(lengths) = self.of(off, span.source) {
-            // Until it ran again: its own time is for how long the quota held it, where that was seen.
+            // The full wait until the thread ran again. The row's own time is the throttled part,
+            // if that was seen.
             lengths.add(span.dur, span.dur);
         }
     }
 
-    /// Notes a window's worth of waits.
+    /// Adds the sum of waits over a window.
     pub(super) fn note_sum(&mut self, off: OffCpu, sum: &Sum) {
         if let Some(lengths) = self.of(off, sum.span.source) {
             lengths.add_sum(sum);
@@ -38,7 +38,7 @@ impl Waits {
         throttled.then(|| self.by_source.entry(source).or_default())
     }
 
-    /// All of them, by program, the longest first.
+    /// All waits by program, longest first.
     pub(super) fn statement(&self, sources: &SourceTable) -> Vec<ThrottledProgram> {
         let mut programs: BTreeMap<(&str, Option<i32>), LengthTally> = BTreeMap::new();
         for (&id, lengths) in &self.by_source {

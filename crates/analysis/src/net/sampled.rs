@@ -1,18 +1,18 @@
-//! What a sampler says of the time in which there was traffic.
+//! Counts a sampler's samples during the traffic.
 
 use std::collections::BTreeMap;
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{Doing, Sample, SampleCount, Sampled, SampledCode};
 
-/// The threads that a sampler's samples are told apart by.
+/// The threads that samples are classified by.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficThreads {
-    /// The sender, where it is here.
+    /// The sender, if it runs on this machine.
     pub sender: Option<i32>,
-    /// The receiver, where it is here.
+    /// The receiver, if it runs on this machine.
     pub receiver: Option<i32>,
-    /// The soakers.
+    /// Threads that use up idle CPU time.
     pub soakers: Vec<i32>,
 }
 
@@ -29,8 +29,8 @@ impl TrafficThreads {
         }
     }
 
-    /// Counts the samples from one moment to another, in two ways: by the code that ran, and by the thread that it ran
-    /// on top of. `None` where there are none.
+    /// Counts the samples from `begin` until just before `end`, both by the code that ran and by
+    /// the thread it interrupted. `None` without samples.
     pub fn count(
         &self,
         samples: &[Sample],
@@ -38,9 +38,12 @@ impl TrafficThreads {
         (period, samples_lost): (Nanos, u64),
     ) -> Option<Sampled> {
         let mut counts: BTreeMap<Doing, (u64, u64)> = BTreeMap::new();
-        for it in samples.iter().filter(|it| begin <= it.at && it.at < end) {
-            let by_thread = self.doing(it.tid);
-            let by_code = match it.code {
+        for sample in samples
+            .iter()
+            .filter(|sample| begin <= sample.at && sample.at < end)
+        {
+            let by_thread = self.doing(sample.tid);
+            let by_code = match sample.code {
                 SampledCode::Thread => by_thread,
                 SampledCode::Softirq => Doing::Softirq,
                 SampledCode::Irq => Doing::Irq,
@@ -72,7 +75,7 @@ mod tests {
     use super::TrafficThreads;
 
     #[test]
-    fn a_softirq_is_its_own_by_code_and_somebody_elses_by_thread() {
+    fn a_softirq_counts_as_softirq_by_code_and_as_the_interrupted_thread_by_thread() {
         let threads = TrafficThreads {
             sender: Some(71),
             receiver: None,
@@ -93,8 +96,8 @@ mod tests {
             sample(20, 71, SampledCode::Thread),
         ];
         let window = (Nanos(10), Nanos(20));
-        let told = threads.count(&samples, window, (Nanos(1), 2)).unwrap();
-        assert_eq!((told.samples(), told.samples_lost), (5, 2));
+        let sampled = threads.count(&samples, window, (Nanos(1), 2)).unwrap();
+        assert_eq!((sampled.samples(), sampled.samples_lost), (5, 2));
         let expected = [
             (Doing::Sender, (0.2, 0.4)),
             (Doing::Softirq, (0.4, 0.0)),
@@ -104,7 +107,7 @@ mod tests {
             (Doing::Receiver, (0.0, 0.0)),
         ];
         for (doing, shares) in expected {
-            assert_eq!(told.shares(doing), shares, "{doing:?}");
+            assert_eq!(sampled.shares(doing), shares, "{doing:?}");
         }
         let nothing = threads.count(&samples, (Nanos(30), Nanos(40)), (Nanos(1), 0));
         assert_eq!(nothing, None);

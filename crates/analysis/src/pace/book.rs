@@ -1,4 +1,4 @@
-//! The accounts of a loop's frames.
+//! Counts a loop's frames and computes their figures.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,28 @@ use super::times::Times;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// What frames are counted by.
+/// Definitions by which frames are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The time from one slot to the next.
+    /// Time from one slot to the next.
     pub period: Nanos,
-    /// A step is overshot, too, whose frame begins later than this after it was due, and so late is a
-    /// late frame. `None` counts the steps that no frame was in time for alone, and
-    /// [`late_from`] says which frames are late.
+    /// If set, a step also counts as overshot if its frame begins later than this after it was due.
+    /// The same threshold then defines late frames. With `None`, only steps without a frame in time
+    /// count as overshot, and [`late_from`] defines late frames.
     pub overshot_from: Option<Nanos>,
-    /// Whether the period is what a loop was asked for, rather than what was found in it: only then
-    /// can frames be missing from it.
+    /// Whether the period was requested, not found in the frames. Only a requested rate can have
+    /// missing frames.
     pub asked_for: bool,
 }
 
 impl Terms {
-    /// How late a frame is late.
+    /// Delay from which a frame is late.
     fn late_from(&self) -> Nanos {
         self.overshot_from.unwrap_or_else(|| late_from(self.period))
     }
 }
 
-/// Takes frames in order and says what became of them. The words are defined in
+/// Collects a loop's frames, which must come in order. The terms are defined in
 /// [`ticktax_model::pace`].
 #[derive(Clone, Debug)]
 pub struct FrameStats {
@@ -39,24 +39,25 @@ pub struct FrameStats {
     schedule: Schedule,
     first: Option<Frame>,
     last: Frame,
-    /// The second that is being counted, from the first due time on, and its frames.
+    /// The second being counted, from the first due time on, and its number of frames.
     second: (i64, u64),
     last_second: Option<u64>,
 }
 
-/// The closed books of one run of a loop, or of several runs of the same.
+/// The final counts of one run of a loop, or of several runs of the same loop.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     terms: Terms,
     sums: Sums,
     wanted: u64,
     slipped: u64,
-    /// From first begins to last begins, and the intervals in there.
+    /// Time from the first frame's start to the last frame's start.
     span: Nanos,
+    /// Intervals within that time.
     intervals: u64,
 }
 
-/// What only grows.
+/// Sums over frames.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     frames: u64,
@@ -74,7 +75,7 @@ struct Sums {
 }
 
 impl FrameStats {
-    /// A book without a frame.
+    /// Starts counting by `terms`.
     pub fn new(terms: Terms) -> Self {
         Self {
             terms,
@@ -87,13 +88,13 @@ impl FrameStats {
         }
     }
 
-    /// Takes the next frame.
+    /// Adds the next frame.
     pub fn frame(&mut self, frame: Frame) {
         let period = self.terms.period;
         let dropped = frame.dropped(period).unsigned_abs();
         let wait = frame.began - frame.due;
         self.schedule.begin(frame.due);
-        // A rhythm that was found is as long as its frames make it: no schedule, but slots.
+        // A rhythm found in the frames has slots but no schedule that could be missed.
         let missed = if self.terms.asked_for {
             self.schedule.take(frame.began).unwrap_or_default()
         } else {
@@ -102,7 +103,7 @@ impl FrameStats {
         let in_slot = frame.began - frame.slot(period);
         let is_overshot = self.terms.overshot_from.is_some_and(|from| in_slot > from);
         let late_from = self.terms.late_from();
-        // Where the frame before had ended in time, a late one has slept too long.
+        // If the frame before ended in time, the thread was asleep when this frame was due.
         let slept = self.first.is_none() || self.last.ended <= frame.due;
         let sums = &mut self.sums;
         sums.frames += 1;
@@ -110,7 +111,7 @@ impl FrameStats {
         sums.slept_through += if slept { dropped } else { 0 };
         sums.overshot += missed + u64::from(is_overshot);
         sums.late += u64::from(wait > late_from);
-        // Every slot that this frame stands for has waited for it since its own begin.
+        // Each slot that this frame serves waited for it since the slot's start.
         let mut due = frame.due;
         for _ in 0..=dropped {
             sums.wait.add(frame.began - due);
@@ -130,13 +131,13 @@ impl FrameStats {
         self.count_in_second(frame.began - origin);
     }
 
-    /// Frames, dropped slots and overshot steps so far.
+    /// Numbers of frames, dropped slots and overshot steps so far.
     pub fn so_far(&self) -> (u64, u64, u64) {
         let sums = &self.sums;
         (sums.frames, sums.dropped, sums.overshot)
     }
 
-    /// Frames that began in the last full second; `None` before there was one.
+    /// Number of frames that began in the last full second; `None` before the first full second.
     pub fn last_second(&self) -> Option<u64> {
         self.last_second
     }
@@ -151,7 +152,7 @@ impl FrameStats {
         self.second.1 += 1;
     }
 
-    /// No more frames come.
+    /// Finishes counting.
     pub fn close(self) -> Accounts {
         let period = self.terms.period.0.max(1);
         let first = self.first.unwrap_or_default();
@@ -170,7 +171,7 @@ impl FrameStats {
 }
 
 impl Accounts {
-    /// Adds another run of the same loop, counted in the same terms.
+    /// Adds another run of the same loop with the same terms.
     pub fn merge(&mut self, other: &Self) {
         let (sums, more) = (&mut self.sums, &other.sums);
         sums.frames += more.frames;
@@ -193,7 +194,7 @@ impl Accounts {
         self.intervals += other.intervals;
     }
 
-    /// What became of the frames; `None` where there was none.
+    /// The figures of all frames; `None` without any frame.
     pub fn figures(&self) -> Option<Figures> {
         let sums = &self.sums;
         if sums.frames == 0 {
@@ -243,47 +244,47 @@ mod tests {
         }
     }
 
-    /// Frames as (due, began, ended), in ms.
+    /// Figures of frames given as (due, began, ended) in ms.
     fn figures(period_ms: i64, frames: &[(i64, i64, i64)]) -> Figures {
-        let mut book = FrameStats::new(terms(period_ms));
+        let mut stats = FrameStats::new(terms(period_ms));
         for &(due, began, ended) in frames {
-            book.frame(Frame {
+            stats.frame(Frame {
                 due: Nanos(due * MS),
                 began: Nanos(began * MS),
                 ended: Nanos(ended * MS),
                 cpu: Nanos(MS),
             });
         }
-        book.close().figures().unwrap()
+        stats.close().figures().unwrap()
     }
 
     #[test]
-    fn a_loop_on_its_grid_loses_nothing() {
+    fn a_loop_on_its_grid_loses_no_frame() {
         let frames: Vec<_> = (0..351).map(|k| (k * 20, k * 20, k * 20 + 3)).collect();
-        let told = figures(20, &frames);
+        let figures = self::figures(20, &frames);
         assert_eq!(
-            (told.frames, told.wanted, told.slipped),
+            (figures.frames, figures.wanted, figures.slipped),
             (351, Some(351), Some(0))
         );
-        assert_eq!((told.dropped, told.overshot), (0, 0));
-        assert!((told.average_fps.unwrap() - 50.0).abs() < 1e-9);
+        assert_eq!((figures.dropped, figures.overshot), (0, 0));
+        assert!((figures.average_fps.unwrap() - 50.0).abs() < 1e-9);
         assert_eq!(
-            told.fps,
+            figures.fps,
             [FpsSeconds {
                 fps: 50,
                 seconds: 7
             }]
         );
-        assert_eq!(told.interval.unwrap().max, Nanos(20 * MS));
-        assert_eq!(told.frame_time.unwrap().mean, Nanos(3 * MS));
-        assert_eq!(told.wakeup.unwrap().count, 351);
+        assert_eq!(figures.interval.unwrap().max, Nanos(20 * MS));
+        assert_eq!(figures.frame_time.unwrap().mean, Nanos(3 * MS));
+        assert_eq!(figures.wakeup.unwrap().count, 351);
     }
 
-    /// The frame that is due at 40 stalls for 50 ms: of the slots at 60 and 80 the first gets no
-    /// frame, and the second one that is 10 ms late. Both have waited for it.
+    /// The frame due at 40 ms stalls for 50 ms. The slot at 60 ms gets no frame. The frame of the
+    /// slot at 80 ms is 10 ms late. Both slots waited for it.
     #[test]
     fn a_stall_counts_for_every_slot_that_it_delayed() {
-        let told = figures(
+        let figures = self::figures(
             20,
             &[
                 (0, 0, 3),
@@ -293,71 +294,75 @@ mod tests {
                 (100, 100, 103),
             ],
         );
-        assert_eq!((told.frames, told.wanted), (5, Some(6)));
-        assert_eq!((told.dropped, told.slept_through, told.overshot), (1, 0, 1));
-        let wait = told.wait.unwrap();
+        assert_eq!((figures.frames, figures.wanted), (5, Some(6)));
+        assert_eq!(
+            (figures.dropped, figures.slept_through, figures.overshot),
+            (1, 0, 1)
+        );
+        let wait = figures.wait.unwrap();
         assert_eq!((wait.count, wait.max), (6, Nanos(30 * MS)));
         assert_eq!(wait.mean, Nanos((30 + 10) * MS / 6));
-        let frame_time = told.frame_time.unwrap();
+        let frame_time = figures.frame_time.unwrap();
         assert_eq!(frame_time.mean, Nanos((3 + 3 + 50 + 33 + 13 + 3) * MS / 6));
-        // Without the waits, the stall would be one long frame of five.
-        assert_eq!(told.busy.unwrap().count, 5);
+        // Counted by busy time alone, the stall is one long frame of five.
+        assert_eq!(figures.busy.unwrap().count, 5);
         assert_eq!(
-            told.wakeup.unwrap().count,
+            figures.wakeup.unwrap().count,
             4,
             "the late frame did not sleep"
         );
     }
 
     #[test]
-    fn slots_that_were_slept_through_are_told_apart() {
-        let told = figures(20, &[(0, 0, 3), (20, 65, 68), (80, 84, 87)]);
-        assert_eq!((told.dropped, told.slept_through), (2, 2));
-        assert_eq!(told.overshot, 2);
-        assert_eq!(told.late, 1, "4 ms is not later than 4 ms");
-        assert_eq!(told.wakeup.unwrap().max, Nanos(45 * MS));
+    fn slots_slept_through_are_counted_separately() {
+        let figures = self::figures(20, &[(0, 0, 3), (20, 65, 68), (80, 84, 87)]);
+        assert_eq!((figures.dropped, figures.slept_through), (2, 2));
+        assert_eq!(figures.overshot, 2);
+        assert_eq!(figures.late, 1, "4 ms is not later than 4 ms");
+        assert_eq!(figures.wakeup.unwrap().max, Nanos(45 * MS));
     }
 
-    /// The first of four is in time, the second 5 ms late, the third stands for two slots.
+    /// Of four frames, the first is in time, the second is 5 ms late, and the third serves two
+    /// slots.
     #[test]
-    fn a_threshold_adds_the_steps_that_were_begun_later() {
+    fn a_threshold_adds_steps_that_began_later_than_it() {
         let frames = [(0, 0, 3), (20, 25, 28), (40, 65, 68), (80, 83, 85)];
-        let of = |overshot_from| {
-            let mut book = FrameStats::new(Terms {
+        let counts = |overshot_from| {
+            let mut stats = FrameStats::new(Terms {
                 overshot_from,
                 ..terms(20)
             });
             for (due, began, ended) in frames {
-                book.frame(Frame {
+                stats.frame(Frame {
                     due: Nanos(due * MS),
                     began: Nanos(began * MS),
                     ended: Nanos(ended * MS),
                     cpu: Nanos(MS),
                 });
             }
-            let told = book.close().figures().unwrap();
-            (told.overshot, told.late, told.late_from)
+            let figures = stats.close().figures().unwrap();
+            (figures.overshot, figures.late, figures.late_from)
         };
-        assert_eq!(of(None), (1, 2, Nanos(4 * MS)));
-        assert_eq!(of(Some(Nanos(2 * MS))), (4, 3, Nanos(2 * MS)));
-        assert_eq!(of(Some(Nanos(10 * MS))), (1, 1, Nanos(10 * MS)));
+        assert_eq!(counts(None), (1, 2, Nanos(4 * MS)));
+        assert_eq!(counts(Some(Nanos(2 * MS))), (4, 3, Nanos(2 * MS)));
+        assert_eq!(counts(Some(Nanos(10 * MS))), (1, 1, Nanos(10 * MS)));
     }
 
-    /// Each frame is due a period after the last began, and 1 ms late: after 20 of them a slot of
-    /// the grid is gone without any frame that was dropped.
+    /// Each frame is due one period after the previous start, and 1 ms late. After 20 frames, one
+    /// slot of the grid has passed without any dropped frame.
     #[test]
     fn a_loop_that_drifts_slips() {
         let frames: Vec<_> = (0..41)
             .map(|k| (k * 21, k * 21 + i64::from(k > 0), k * 21 + 4))
             .collect();
-        let told = figures(20, &frames);
-        assert_eq!((told.dropped, told.late, told.overshot), (0, 0, 2));
-        assert_eq!((told.wanted, told.slipped), (Some(43), Some(2)));
+        let figures = self::figures(20, &frames);
+        assert_eq!((figures.dropped, figures.late, figures.overshot), (0, 0, 2));
+        assert_eq!((figures.wanted, figures.slipped), (Some(43), Some(2)));
     }
 
     #[test]
     fn seconds_without_a_frame_count() {
-        let told = figures(
+        let figures = self::figures(
             500,
             &[
                 (0, 0, 1),
@@ -367,34 +372,34 @@ mod tests {
             ],
         );
         assert_eq!(
-            told.fps,
+            figures.fps,
             [(2, 1), (1, 1), (0, 2)].map(|(fps, seconds)| FpsSeconds { fps, seconds })
         );
     }
 
     #[test]
-    fn runs_of_one_loop_are_added_up() {
+    fn runs_of_the_same_loop_are_added_up() {
         let mut accounts = [0, 7_000].map(|begin| {
-            let mut book = FrameStats::new(terms(20));
+            let mut stats = FrameStats::new(terms(20));
             for k in 0..101 {
                 let due = Nanos((begin + k * 20) * MS);
-                book.frame(Frame {
+                stats.frame(Frame {
                     due,
                     began: due,
                     ended: due + Nanos(MS),
                     cpu: Nanos(MS),
                 });
             }
-            book.close()
+            stats.close()
         });
         let [one, two] = &mut accounts;
         one.merge(two);
-        let told = one.figures().unwrap();
+        let figures = one.figures().unwrap();
         assert_eq!(
-            (told.frames, told.wanted, told.slipped),
+            (figures.frames, figures.wanted, figures.slipped),
             (202, Some(202), Some(0))
         );
-        assert!((told.average_fps.unwrap() - 50.0).abs() < 1e-9);
+        assert!((figures.average_fps.unwrap() - 50.0).abs() < 1e-9);
         assert!(FrameStats::new(terms(20)).close().figures().is_none());
     }
 }

@@ -1,13 +1,14 @@
-//! Which of several ways to pace a loop to choose.
+//! Chooses among several ways to pace a loop.
 //!
-//! What differs by no more than chance makes it is the same. A turn is the unit of chance: what
-//! disturbs a machine goes on for seconds, so the frames of one turn do not speak independently, but
-//! the turns of one round come one after the other, and whatever slows down the machine slows down
-//! all of them. So two ways are compared by the differences within each round (a paired t test).
+//! A turn is one run of one way, and a round is one turn of each way. Differences that chance can
+//! explain do not count. The turn is the unit of the statistics: disturbances of a machine last for
+//! seconds, so frames within one turn are not independent. The turns of a round follow each other,
+//! and a slow phase of the machine affects all of them. Two ways are therefore compared by their
+//! differences within each round (a paired t test).
 //!
-//! Of k ways the best is best by luck in part. Each criterion looks at all k(k−1)/2 pairs, and a way
-//! is ruled out only where it differs from the best beyond what chance makes of *any* pair
-//! (Holm 1979): where nothing differs, a choice is made in at most [`FALSE_CHOICE`] of all
+//! The best of k ways is partly the luckiest. Each criterion looks at all k(k−1)/2 pairs. A way is
+//! ruled out only if it differs from the best by more than chance could make *any* pair differ
+//! (Holm 1979). If nothing differs, a choice is made in at most [`FALSE_CHOICE`] of all
 //! comparisons.
 
 mod paired;
@@ -17,21 +18,24 @@ use ticktax_model::pace::{Choice, Criterion, Distribution, PaceTurn, PaceVariant
 
 use self::paired::{Turn, difference};
 
-/// The probability, at most, of a choice among ways that do not differ.
+/// Maximum probability of a choice among ways that do not differ.
 const FALSE_CHOICE: f64 = 0.05;
-/// The criteria, in their order; each has its part of [`FALSE_CHOICE`].
+/// The criteria, in order. Each gets an equal part of [`FALSE_CHOICE`].
 const CRITERIA: [Criterion; 3] = [Criterion::LateFrames, Criterion::Lateness, Criterion::Cpu];
-/// CPU times that differ by less than a tenth, or by a thousandth of a CPU, are alike.
+/// CPU times within 10 % of each other, or within 0.1 % of a CPU, count as equal.
 const SAME_CPU: f64 = 1.1;
 const SAME_SHARE: f64 = 1e-3;
 
-/// The choice for each rate and work among `rows`.
+/// Chooses the best of `rows`, for each combination of rate and work.
 ///
-/// The criteria are asked one after the other, and each keeps those that are not worse than its
-/// best: fewest slots without a frame in time, the shortest waits (the highest quantile that every
-/// row can tell, [`common_quantile`]), the least CPU time. What the last leaves are as good as each
-/// other. A row without a frame is no choice; a group without any has none. Rows of fewer than two
-/// turns have nothing that chance could be told by, and are all alike.
+/// The criteria are applied in order, and each keeps the rows that are not worse than its best row:
+/// 1. fewest slots without a frame in time;
+/// 2. shortest waits, at the highest quantile known for every row ([`common_quantile`]);
+/// 3. least CPU time.
+///
+/// The rows that remain are equally good. A row without frames is never chosen, so a group without
+/// any frames has no choice. Rows with fewer than two turns give no estimate of chance and count as
+/// equal.
 pub fn choices(rows: &[PaceVariant]) -> Vec<Choice> {
     let q = common_quantile(rows);
     let mut groups: Vec<Choice> = Vec::new();
@@ -48,13 +52,13 @@ pub fn choices(rows: &[PaceVariant]) -> Vec<Choice> {
         }
     }
     for choice in &mut groups {
-        let mine = |&place: &usize| {
-            let row: &PaceVariant = &rows[place];
+        let belongs = |&index: &usize| {
+            let row: &PaceVariant = &rows[index];
             is_same(choice.rate, row.spec.rate)
                 && choice.work == row.spec.work
                 && row.figures.is_some()
         };
-        choice.best = (0..rows.len()).filter(mine).collect();
+        choice.best = (0..rows.len()).filter(belongs).collect();
         for criterion in CRITERIA {
             let before = choice.best.len();
             keep_best(&mut choice.best, rows, criterion, q);
@@ -70,29 +74,30 @@ fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
-/// The highest of the quantiles 0.99, 0.9 and 0.5 of the waits that every row with a frame has
-/// enough of them to tell; `None` where one has fewer than five.
+/// The highest of the quantiles 0.99, 0.9 and 0.5 that every row with frames has enough waits for.
+/// `None` if a row has fewer than five waits.
 pub fn common_quantile(rows: &[PaceVariant]) -> Option<f64> {
-    let told = |q: f64| {
+    let known = |q: f64| {
         rows.iter()
             .filter_map(wait)
             .all(|wait| wait.quantile(q).is_some())
     };
-    [0.99, 0.9, 0.5].into_iter().find(|&q| told(q))
+    [0.99, 0.9, 0.5].into_iter().find(|&q| known(q))
 }
 
 fn wait(row: &PaceVariant) -> Option<&Distribution> {
     row.figures.as_ref()?.wait.as_ref()
 }
 
-/// Leaves those that are as good as the best.
+/// Keeps the rows that are as good as the best.
 fn keep_best(places: &mut Vec<usize>, rows: &[PaceVariant], criterion: Criterion, q: Option<f64>) {
-    // The same for all, so that none is favoured: waits beyond the shortest of their quantiles.
-    let than = places.iter().map(|&place| lateness(&rows[place], q)).min();
+    // Waits are counted beyond the smallest of the rows' quantiles. This limit is the same for all,
+    // so it favours none.
+    let limit = places.iter().map(|&place| lateness(&rows[place], q)).min();
     let turn = |turn: &PaceTurn| match criterion {
         Criterion::LateFrames => Turn::of_count(turn.late, turn.wanted),
         Criterion::Lateness => turn.wait.as_ref().map_or(Turn::NONE, |wait| {
-            Turn::of_count(wait.beyond(than.unwrap_or_default()), wait.count)
+            Turn::of_count(wait.beyond(limit.unwrap_or_default()), wait.count)
         }),
         Criterion::Cpu => Turn::of_share(turn.cpu_time.share_of(turn.elapsed)),
     };
@@ -104,13 +109,13 @@ fn keep_best(places: &mut Vec<usize>, rows: &[PaceVariant], criterion: Criterion
     let best = turns
         .iter()
         .min_by(|a, b| cost(&a.1).total_cmp(&cost(&b.1)));
-    let Some((best, of_best)) = best.map(|(place, turns)| (*place, turns.clone())) else {
+    let Some((best, best_turns)) = best.map(|(place, turns)| (*place, turns.clone())) else {
         return;
     };
     let mut worse: Vec<(f64, usize)> = turns
         .iter()
         .filter(|(place, _)| criterion != Criterion::Cpu || takes_more(&rows[*place], &rows[best]))
-        .filter_map(|(place, turns)| Some((difference(turns, &of_best)?, *place)))
+        .filter_map(|(place, turns)| Some((difference(turns, &best_turns)?, *place)))
         .collect();
     worse.sort_by(|a, b| a.0.total_cmp(&b.0));
     let pairs = places.len() * places.len().saturating_sub(1) / 2;
@@ -123,7 +128,7 @@ fn keep_best(places: &mut Vec<usize>, rows: &[PaceVariant], criterion: Criterion
     places.retain(|place| worse[..ruled_out].iter().all(|(_, other)| other != place));
 }
 
-/// Whether a row takes so much more CPU time than another that it matters.
+/// Whether a row takes enough more CPU time than another to matter.
 fn takes_more(row: &PaceVariant, than: &PaceVariant) -> bool {
     let share = |row: &PaceVariant| row.cpu_time.share_of(row.elapsed);
     share(row) > (share(than) * SAME_CPU).max(share(than) + SAME_SHARE)

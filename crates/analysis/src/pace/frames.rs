@@ -1,9 +1,9 @@
-//! From a rhythm to frames: when each was due.
+//! Finds out when each frame of a rhythm was due.
 //!
-//! Only the loop knows when its frames are due, but a timer can be late and not early, so its
-//! earliest wakeups tell. A loop on a grid is due on the grid that its period and its earliest
-//! wakeups span; one that arms itself anew is due its shortest interval after the frame before. Of
-//! a delay that all wakeups share nothing can be seen.
+//! Only the loop knows when its frames are due. But a timer can only be late, never early, so the
+//! earliest wake-ups show it. A loop on a grid is due on the grid defined by its period and its
+//! earliest wake-ups. A loop that rearms its timer after each frame is due its shortest interval
+//! after the previous frame. A delay common to all wake-ups is invisible.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::Frame;
@@ -11,43 +11,45 @@ use ticktax_model::pace::Frame;
 use super::watch::Run;
 use crate::beats::Beat;
 
-/// Of a number of wakeups, this share is taken to have been in time.
+/// This share of wake-ups is assumed to have been in time.
 const EARLIEST: f64 = 0.1;
-/// Wakeups to each side that say where the grid lies there: it may be shifted by a restart, and
-/// drift by the error of its period.
+/// Number of wake-ups on each side that define the local grid. A restart can shift the grid, and an
+/// error of the period makes it drift.
 const NEIGHBOURS: usize = 16;
-/// How much before its slot a wakeup may come, in periods; later than a period less this, it
-/// counts for the next slot.
+/// A wake-up may come this much before its slot, in periods. A wake-up at most this much before the
+/// next slot counts for that slot.
 const EARLY: f64 = 0.25;
 
-/// The frames among `runs`, and the period that they are counted by. `looks` is as [`delays_add_up`] has it.
-pub(crate) fn frames(runs: &[Run], beat: &Beat, looks: Nanos) -> (Nanos, Vec<Frame>) {
-    if delays_add_up(runs, beat.period.value, looks) {
+/// The frames among `runs`, and the period that they are counted by. `nap` is explained at
+/// [`delays_add_up`].
+pub(crate) fn frames(runs: &[Run], beat: &Beat, nap: Nanos) -> (Nanos, Vec<Frame>) {
+    if delays_add_up(runs, beat.period.value, nap) {
         rearmed(runs, beat.period.value)
     } else {
         on_grid(runs, beat.period.value, beat.first)
     }
 }
 
-/// Intervals over which delays are watched adding up.
+/// Number of intervals over which delays may add up.
 const MANY: usize = 16;
 
-/// Frames from which on delays of up to a nap each, that add up, are told from those within one: they are spread over
-/// two naps by then.
+/// Minimum number of frames to distinguish delays that add up from delays within one nap. By then,
+/// delays of up to a nap each have spread over two naps.
 const POLLS: usize = 100;
 
-/// Whether each interval starts from the last wakeup, so that delays add up.
+/// Whether each interval starts from the last wake-up, so that delays add up.
 ///
-/// A beat knows [its rhythm](crate::beats::Beat::rhythm), but looks for any wandering at all, and
-/// wakeups on the strictest grid wander a little: whether the CPU sleeps deeply changes slowly.
-/// Here it matters whether all of a delay stays. If it does, the spread over 16 intervals is √16
-/// times that over one; on a grid it is the same. The border is in between, at 2. The spread is the
-/// middle one of the deviations, which stalls do not move.
+/// A beat has its own test ([rhythm](crate::beats::Beat::rhythm)), but that one finds any drift.
+/// Wake-ups on the strictest grid drift a little, because how deeply the CPU sleeps changes slowly.
+/// Here, the question is whether delays persist in full. If they do, the spread over 16 intervals
+/// is √16 times that over one interval; on a grid it is the same. The limit is between the two, at
+/// 2. The spread is the median absolute deviation, which stalls do not affect.
 ///
-/// A loop that naps until it is time is late by up to a nap, and by nearly as much as the time before where the period
-/// is nearly a whole number of naps: on a grid as well, such delays seem to grow. But there they keep within one nap,
-/// `looks`; 0 of a loop that sleeps until its frame is due.
-pub(crate) fn delays_add_up(runs: &[Run], period: f64, looks: Nanos) -> bool {
+/// A loop that naps until a frame is due is late by up to a nap. If its period is nearly a whole
+/// number of naps, consecutive delays are similar, so they seem to add up even on a grid. But on a
+/// grid they stay within one nap. `nap` is the length of a nap, or 0 for a loop that sleeps until
+/// its frame is due.
+pub(crate) fn delays_add_up(runs: &[Run], period: f64, nap: Nanos) -> bool {
     let mut residuals: Vec<f64> = Vec::with_capacity(runs.len());
     let mut last: Option<Nanos> = None;
     let mut off = 0.0;
@@ -66,8 +68,8 @@ pub(crate) fn delays_add_up(runs: &[Run], period: f64, looks: Nanos) -> bool {
         }
     }
     let many = MANY.min(residuals.len() / 4);
-    let polls = looks > Nanos::ZERO && residuals.len() >= POLLS;
-    if many < 2 || polls && keep_within(&residuals, looks.0 as f64) {
+    let naps = nap > Nanos::ZERO && residuals.len() >= POLLS;
+    if many < 2 || naps && keep_within(&residuals, nap.0 as f64) {
         return false;
     }
     let middle = |mut all: Vec<f64>| {
@@ -77,29 +79,29 @@ pub(crate) fn delays_add_up(runs: &[Run], period: f64, looks: Nanos) -> bool {
     let spread = |over: usize| {
         let pairs = residuals.iter().zip(&residuals[over..]);
         let grown: Vec<f64> = pairs.map(|(a, b)| b - a).collect();
-        // What all have grown by is the error of the period.
+        // A growth common to all comes from the error of the period.
         let usual = middle(grown.clone());
-        middle(grown.iter().map(|one| (one - usual).abs()).collect())
+        middle(grown.iter().map(|growth| (growth - usual).abs()).collect())
     };
     spread(many) > (many as f64).powf(0.25) * spread(1).max(1.0)
 }
 
-/// Whether four of five residuals are no further apart than `limit`, once the error of the period is taken out of
-/// them: the straight line that fits them best.
+/// Whether 80 % of the residuals lie within `limit` of each other, after subtracting the
+/// best-fitting straight line. That line is the error of the period.
 fn keep_within(residuals: &[f64], limit: f64) -> bool {
     let count = residuals.len() as f64;
     let middle = (count - 1.0) / 2.0;
     let mean = residuals.iter().sum::<f64>() / count;
-    let places = (0..residuals.len()).map(|place| place as f64 - middle);
+    let positions = (0..residuals.len()).map(|position| position as f64 - middle);
     let (mut along, mut square) = (0.0, 0.0);
-    for (place, residual) in places.clone().zip(residuals) {
-        along += place * (residual - mean);
-        square += place * place;
+    for (position, residual) in positions.clone().zip(residuals) {
+        along += position * (residual - mean);
+        square += position * position;
     }
     let slope = along / square;
-    let mut left: Vec<f64> = places
+    let mut left: Vec<f64> = positions
         .zip(residuals)
-        .map(|(place, residual)| residual - place * slope)
+        .map(|(position, residual)| residual - position * slope)
         .collect();
     left.sort_by(f64::total_cmp);
     let tenth = left.len() / 10;
@@ -115,22 +117,22 @@ fn frame(run: &Run, due: Nanos) -> Frame {
     }
 }
 
-/// A wakeup in its slot.
+/// A wake-up and its slot.
 struct Placed<'a> {
     run: &'a Run,
     slot: i64,
-    /// How long after the begin of the slot, as far as that is known before all are placed, ns.
+    /// Time since the start of the slot in ns, as far as known before all wake-ups are placed.
     after: f64,
 }
 
 fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
-    let whole = Nanos(rounded(period));
+    let whole_period = Nanos(rounded(period));
     let mut placed: Vec<Placed<'_>> = Vec::new();
     let mut phase = 0.0;
     for run in runs {
         let time = (run.woken - first).0 as f64;
         let slot = rounded(((time - phase) / period + EARLY).floor());
-        // One frame a slot: whatever else wakes the thread in it is none.
+        // There is one frame per slot. Further wake-ups in a slot are not frames.
         if placed.last().is_some_and(|last| last.slot >= slot) {
             continue;
         }
@@ -140,35 +142,36 @@ fn on_grid(runs: &[Run], period: f64, first: Nanos) -> (Nanos, Vec<Frame>) {
     }
     let mut frames = Vec::with_capacity(placed.len());
     let mut next_slot = None;
-    for (i, one) in placed.iter().enumerate() {
+    for (i, wakeup) in placed.iter().enumerate() {
         let to = (i + NEIGHBOURS + 1).min(placed.len());
         let phase = earliest(&placed[i.saturating_sub(NEIGHBOURS)..to]);
-        let due = first + Nanos(rounded(one.slot as f64 * period + phase));
-        // A frame that began late enough to serve a later slot leaves no other frame in that one.
-        let free = next_slot.unwrap_or(one.slot).min(one.slot);
-        let due = due.min(one.run.began) - Nanos((one.slot - free) * whole.0);
-        let frame = frame(one.run, due);
-        next_slot = Some(free + frame.dropped(whole) + 1);
+        let due = first + Nanos(rounded(wakeup.slot as f64 * period + phase));
+        // A frame that began so late that it serves a later slot too is the only frame of that
+        // slot.
+        let free = next_slot.unwrap_or(wakeup.slot).min(wakeup.slot);
+        let due = due.min(wakeup.run.began) - Nanos((wakeup.slot - free) * whole_period.0);
+        let frame = frame(wakeup.run, due);
+        next_slot = Some(free + frame.dropped(whole_period) + 1);
         frames.push(frame);
     }
-    (whole, frames)
+    (whole_period, frames)
 }
 
-/// Where in their slots the earliest of some wakeups lie, ns.
+/// Position of the earliest wake-ups within their slots, in ns.
 fn earliest(placed: &[Placed<'_>]) -> f64 {
-    let mut after: Vec<f64> = placed.iter().map(|one| one.after).collect();
+    let mut after: Vec<f64> = placed.iter().map(|wakeup| wakeup.after).collect();
     after.sort_by(f64::total_cmp);
     low(&after).unwrap_or(0.0)
 }
 
-/// The element of a sorted list that a tenth of the others are not above.
+/// The element that a tenth of a sorted list lies below.
 fn low<T: Copy>(sorted: &[T]) -> Option<T> {
     let place = rounded((sorted.len() as f64 * EARLIEST).floor());
     sorted.get(usize::try_from(place).unwrap_or(0)).copied()
 }
 
 fn rearmed(runs: &[Run], period: f64) -> (Nanos, Vec<Frame>) {
-    // Two wakeups closer than half a period are of one frame.
+    // Two wake-ups closer than half a period belong to the same frame.
     let apart = Nanos(rounded(period / 2.0));
     let mut starts: Vec<&Run> = Vec::new();
     for run in runs {
@@ -196,10 +199,10 @@ fn rearmed(runs: &[Run], period: f64) -> (Nanos, Vec<Frame>) {
 fn rounded(value: f64) -> i64 {
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a time of a recording, or a slot of it"
+        reason = "a time or slot number of a recording fits"
     )]
-    let whole = value.round() as i64;
-    whole
+    let rounded = value.round() as i64;
+    rounded
 }
 
 #[cfg(test)]
@@ -221,10 +224,10 @@ mod tests {
         woken.map(run).collect()
     }
 
-    /// Four seconds of a precise grid: after 16 slots the error of the period that was found in
-    /// them is more than the wakeups' own spread.
+    /// Four seconds of a precise grid. After 16 slots, the error of the estimated period exceeds
+    /// the spread of the wake-ups.
     #[test]
-    fn an_error_of_the_period_is_no_delay_that_stays() {
+    fn an_error_of_the_period_is_not_a_persistent_delay() {
         let late = [0, 700, 300, 1_100, 200, 900, 500];
         let slots = (0..80).zip(late.into_iter().cycle());
         let grid = runs(slots.map(|(k, late)| k * 20_000_000 + late));
@@ -233,11 +236,11 @@ mod tests {
         }
     }
 
-    /// Frames every 20 ms of loops that nap for 1.01 to 1.27 ms until it is time.
+    /// Frames every 20 ms of loops that nap for 1.01 to 1.27 ms until a frame is due.
     #[test]
-    fn delays_of_a_loop_that_naps_add_up_where_it_counts_from_the_frame_before() {
+    fn delays_of_a_napping_loop_add_up_if_it_counts_from_the_previous_frame() {
         let nap = 1_010_000;
-        for stays in [false, true] {
+        for rearms in [false, true] {
             let (mut at, mut due) = (0_i64, 0_i64);
             let mut state = 1_u64;
             let mut woken = Vec::new();
@@ -248,19 +251,19 @@ mod tests {
                 at += nap + i64::try_from(state >> 46).unwrap_or(0);
                 if at >= due {
                     woken.push(at);
-                    due = if stays { at } else { due } + 20_000_000;
+                    due = if rearms { at } else { due } + 20_000_000;
                 }
             }
             let frames = woken.len() as f64 - 1.0;
             let period = (woken[woken.len() - 1] - woken[0]) as f64 / frames;
-            let looks = Nanos(nap + 130_000);
-            let found = delays_add_up(&runs(woken.into_iter()), period, looks);
-            assert_eq!(found, stays);
+            let nap_length = Nanos(nap + 130_000);
+            let found = delays_add_up(&runs(woken.into_iter()), period, nap_length);
+            assert_eq!(found, rearms);
         }
     }
 
     #[test]
-    fn delays_that_stay_add_up_whatever_the_period_is_taken_for() {
+    fn persistent_delays_add_up_for_any_estimate_of_the_period() {
         let mut at = 0;
         let mut state = 1_u64;
         let rearmed = runs((0..400).map(|_| {

@@ -1,11 +1,11 @@
-//! Which of a loop's frames were late, and who cost it.
+//! Finds a loop's late frames and their causes.
 //!
-//! A frame is late that begins more than [`late_from`](ticktax_model::pace::late_from) after it was due. What its delay is made of lies
-//! between two moments: where the frame before was done in time, from when this one was due; where
-//! it was not, from when that one was due. Everything that kept the thread from running in between
-//! counts. Of what is left it was asleep where the frame before was done in time; where it was not, that frame's
-//! CPU time counts as far as it exceeds the median frame's, and the rest is unexplained. The frame counts for
-//! whatever took most.
+//! A frame is late if it begins more than [`late_from`](ticktax_model::pace::late_from) after it
+//! was due. Its delay is examined from the time it was due. If the previous frame overran, it is
+//! examined from the time that frame was due. Everything that kept the thread from running in that
+//! interval counts. If the previous frame ended in time, the rest of the interval was sleep. If it
+//! overran, its CPU time counts as far as it exceeds the median frame's, and the rest is
+//! unexplained. The late frame is attributed to the largest cause.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,29 +25,30 @@ use crate::ledger::Books;
 use crate::ran::Ran;
 use crate::victim::{Loss, beat_of, in_rhythm, timer_of};
 
-/// Frames that are told one by one.
+/// Maximum number of frames listed individually.
 const LATEST: usize = 10;
 
-/// Who or what: the kind of delay, and whose.
+/// A cause: the kind of delay and, if known, the name and kind of the culprit.
 type Key = (HoldUp, Option<(String, Kind)>);
 
-/// What is known of a source: the name by which it is counted, what it is, and its process.
+/// A source's name, kind and process id.
 pub(crate) type Named = (String, Kind, Option<i32>);
 
-/// What is known of the time that the hypervisor took from a loop's CPUs.
+/// Time that the hypervisor took from a loop's CPUs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outside {
-    /// Where what it took can be put beside the loop: a loop on several CPUs may have been on another.
+    /// The loop's CPU, if it ran on only one. Stolen time cannot be related to a loop that may have
+    /// been on another CPU.
     pub(crate) cpu: Option<Cpu>,
-    /// How many of the probe's empty gaps there may be something else in; `None` where that may be any
-    /// of them, or there is no hypervisor.
+    /// Number of the probe's empty gaps that may hold something else. `None` if it may be any of
+    /// them, or without a hypervisor.
     pub(crate) unseen: Option<usize>,
-    /// How much that was at most, in all; `None` where the hypervisor does not tell.
+    /// Upper limit of the stolen time in total; `None` if the hypervisor does not report it.
     stolen: Option<Nanos>,
 }
 
 impl Outside {
-    /// What rows say, of a thread that was kept on a CPU.
+    /// For a thread that was pinned to a CPU, based on rows only.
     pub(crate) fn of_cpu(cpu: Option<Cpu>) -> Self {
         Self {
             cpu,
@@ -55,7 +56,7 @@ impl Outside {
         }
     }
 
-    /// By the recording's header and books, of a loop that ran on `cpus`.
+    /// For a loop that ran on `cpus`, based on the recording's header and accounts.
     pub(crate) fn of(cpus: &CpuList, header: &Header, books: &Books) -> Self {
         let cpus: Vec<Cpu> = cpus.iter().collect();
         let cpu = match *cpus {
@@ -69,7 +70,7 @@ impl Outside {
             };
         }
         let proof = books.proofs.iter().find(|proof| Some(proof.cpu) == cpu);
-        // One that has never run may never run.
+        // A steal clock that never advanced might not be implemented.
         let tells = header.after.tells_steal();
         let stolen = |&cpu: &Cpu| {
             let clock = header.after.steal_since(&header.before, cpu)?;
@@ -90,7 +91,7 @@ impl Outside {
     }
 }
 
-/// What went into one late frame.
+/// The causes of one late frame.
 struct Delayed {
     frame: Frame,
     lost: u64,
@@ -98,9 +99,10 @@ struct Delayed {
     by: BTreeMap<Key, LostTo>,
 }
 
-/// What held up those of `frames`, which are in order, that began more than `late_from` after they were
-/// due. `losses` are their thread's, by begin, of which some are missing from a moment on where there were too many;
-/// `name` says what a source is called.
+/// Finds what delayed each of `frames` that began more than `late_from` after it was due. `terms`
+/// are the period and `late_from`. `frames` and `losses` must be in order of start, and `losses`
+/// belong to the same thread. If there were too many, losses are missing after `full_at`. `name`
+/// names the source of a loss.
 pub(crate) fn late_frames(
     frames: &[Frame],
     terms: (Nanos, Nanos),
@@ -123,7 +125,7 @@ pub(crate) fn late_frames(
         .collect();
     LateFrames {
         not_judged: unknown.len() as u64,
-        ..told(&delayed, begin)
+        ..summary(&delayed, begin)
     }
 }
 
@@ -140,15 +142,15 @@ fn delayed(
     let to = frame.began;
     let mut by: BTreeMap<Key, LostTo> = BTreeMap::new();
     let mut taken = Nanos::ZERO;
-    // A frame's CPU time has its page faults in it.
+    // CPU time of a frame includes its page faults.
     let mut on_cpu = Nanos::ZERO;
     let mut stolen_until = Nanos::ZERO;
-    // None is longer than it is, so the first that may reach in lies a while before.
+    // An earlier loss can extend into the interval, so start a few losses before it.
     let first = losses.partition_point(|loss| loss.start < from);
     let before_it = losses[..first].iter().rev().take(8).rev();
     for loss in before_it.chain(losses[first..].iter().take_while(|loss| loss.start < to)) {
         let (hold_up, named) = hold_up(loss, name(loss));
-        // The probe may have seen what rows say as well.
+        // The probe may have seen the same steal as the rows.
         let start = match hold_up {
             HoldUp::Steal => loss.start.max(stolen_until),
             _ => loss.start,
@@ -211,7 +213,7 @@ fn delayed(
     }
 }
 
-/// What kind of delay a loss to somebody of this name is, and whose where that says more.
+/// The kind of delay of a loss, and the culprit if it adds information.
 fn hold_up(loss: &Loss, named: Option<Named>) -> (HoldUp, Option<Named>) {
     match named.as_ref().map(|(_, kind, _)| *kind) {
         Some(Kind::Idle) if loss.moved => (HoldUp::Migration, None),
@@ -221,7 +223,7 @@ fn hold_up(loss: &Loss, named: Option<Named>) -> (HoldUp, Option<Named>) {
     }
 }
 
-fn told(delayed: &[Delayed], begin: Nanos) -> LateFrames {
+fn summary(delayed: &[Delayed], begin: Nanos) -> LateFrames {
     let mut causes: BTreeMap<&Key, LateCause> = BTreeMap::new();
     let mut kinds: BTreeMap<HoldUp, LateTime> = BTreeMap::new();
     for kind in HoldUp::ALL {
@@ -232,17 +234,17 @@ fn told(delayed: &[Delayed], begin: Nanos) -> LateFrames {
         };
         kinds.insert(kind, none);
     }
-    for one in delayed {
-        for ((kind, _), lost) in &one.by {
+    for late in delayed {
+        for ((kind, _), lost) in &late.by {
             if let Some(time) = kinds.get_mut(kind) {
                 time.time += lost.time;
             }
         }
-        if let Some(time) = kinds.get_mut(&one.main.0) {
+        if let Some(time) = kinds.get_mut(&late.main.0) {
             time.frames += 1;
         }
-        let cause = causes.entry(&one.main).or_insert_with(|| LateCause {
-            kind: one.main.0,
+        let cause = causes.entry(&late.main).or_insert_with(|| LateCause {
+            kind: late.main.0,
             by: None,
             frames: 0,
             lost: 0,
@@ -252,27 +254,27 @@ fn told(delayed: &[Delayed], begin: Nanos) -> LateFrames {
             policy: None,
         });
         cause.frames += 1;
-        cause.lost += one.lost;
-        cause.max = cause.max.max(one.frame.began - one.frame.due);
-        if let (Some(lost), Some(_)) = (one.by.get(&one.main), &one.main.1) {
+        cause.lost += late.lost;
+        cause.max = cause.max.max(late.frame.began - late.frame.due);
+        if let (Some(lost), Some(_)) = (late.by.get(&late.main), &late.main.1) {
             add(&mut cause.by, lost);
         }
     }
     let mut causes: Vec<LateCause> = causes.into_values().collect();
     causes.sort_by_key(|cause| (Reverse(cause.frames), Reverse(cause.max)));
     let mut order: Vec<&Delayed> = delayed.iter().collect();
-    order.sort_by_key(|one| Reverse(one.frame.began - one.frame.due));
+    order.sort_by_key(|late| Reverse(late.frame.began - late.frame.due));
     LateFrames {
         frames: delayed.len() as u64,
         not_judged: 0,
-        lost: delayed.iter().map(|one| one.lost).sum(),
+        lost: delayed.iter().map(|late| late.lost).sum(),
         causes,
         by_kind: kinds.into_values().collect(),
         stolen: None,
         latest: order
             .into_iter()
             .take(LATEST)
-            .map(|one| latest(one, begin))
+            .map(|late| latest(late, begin))
             .collect(),
     }
 }
@@ -291,24 +293,24 @@ fn add(sum: &mut Option<LostTo>, lost: &LostTo) {
     }
 }
 
-fn latest(one: &Delayed, begin: Nanos) -> LateFrame {
-    let others = one.by.iter().filter(|((_, whose), _)| whose.is_some());
+fn latest(late: &Delayed, begin: Nanos) -> LateFrame {
+    let others = late.by.iter().filter(|((_, whose), _)| whose.is_some());
     let mut lost_to: Vec<LostTo> = others.map(|(_, lost)| lost.clone()).collect();
     lost_to.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.name.cmp(&b.name)));
     LateFrame {
-        at: (one.frame.due - begin).max(Nanos::ZERO),
-        late: one.frame.began - one.frame.due,
-        lost: one.lost,
-        kind: one.main.0,
+        at: (late.frame.due - begin).max(Nanos::ZERO),
+        late: late.frame.began - late.frame.due,
+        lost: late.lost,
+        kind: late.main.0,
         lost_to,
     }
 }
 
-/// Leaves out the kinds that could not have been seen, and adds how much the hypervisor took in all.
+/// Removes kinds that could not have been seen, and adds the total stolen time.
 pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> LateFrames {
     let watched = |hooks: &[Hook]| hooks.iter().all(|hook| attached.contains(hook));
-    let could_be = |one: &LateTime| match one.kind {
-        _ if one.time > Nanos::ZERO => true,
+    let could_be = |late: &LateTime| match late.kind {
+        _ if late.time > Nanos::ZERO => true,
         HoldUp::Interrupts => watched(&[Hook::LocalTimer, Hook::IrqHandler]),
         HoldUp::PageFaults => watched(&[Hook::PageFault]),
         HoldUp::Reclaim => watched(&[Hook::DirectReclaim]),
@@ -322,8 +324,8 @@ pub(crate) fn seen(late: LateFrames, outside: &Outside, attached: &[Hook]) -> La
     }
 }
 
-/// Says of each cause that is one process in which period it runs, by which timer, and how it is
-/// scheduled. `behind` is who had the CPU while the program waited, the costliest first.
+/// Adds period, timer and scheduling policy to each cause that is a single process. `behind` lists
+/// what ran while the program waited, costliest first.
 pub(crate) fn link(
     late: &mut LateFrames,
     (behind, beats): (&[Interferer], &[BeatLine]),
@@ -333,7 +335,9 @@ pub(crate) fn link(
         let Some(&[pid]) = cause.by.as_ref().map(|by| &*by.pids) else {
             continue;
         };
-        let its = behind.iter().filter(|one| one.pid == Some(pid));
+        let its = behind
+            .iter()
+            .filter(|interferer| interferer.pid == Some(pid));
         let rhythm = in_rhythm(&its.collect::<Vec<&Interferer>>());
         cause.period = rhythm.map(|rhythm| rhythm.period);
         let beat = cause.period.and_then(|period| beat_of(beats, pid, period));
@@ -356,8 +360,8 @@ mod tests {
     const MS: i64 = 1_000_000;
     const NAMES: [&str; 2] = ["backupd", "cc1"];
 
-    /// Frames every 20 ms of 3 ms of work, but for those that are given as (number, began, ended, CPU
-    /// time), in ms since the number's slot.
+    /// Frames every 20 ms with 3 ms of work. Exceptions are given as (number, began, ended, CPU
+    /// time), in ms since the frame's slot.
     fn late(
         others: &[(i64, i64, i64, i64)],
         losses: &[(i64, i64, HoldUp, Option<u32>)],
@@ -398,17 +402,18 @@ mod tests {
         late_frames(&frames, terms, Nanos::ZERO, (&losses, None), &name)
     }
 
-    /// Frame 3 wakes 30 ms late, of which `backupd` had 22 ms and `cc1` 7; frame 9 sleeps 8 ms too long.
+    /// Frame 3 begins 30 ms late: `backupd` ran for 22 ms of that time, and `cc1` for 7 ms. Frame 9
+    /// sleeps 8 ms too long.
     #[test]
-    fn a_late_frame_counts_for_whoever_took_most_of_its_delay() {
+    fn a_late_frame_is_attributed_to_its_largest_cause() {
         use HoldUp::{OwnSleep, Waiting};
-        let told = late(
+        let late_frames = late(
             &[(3, 30, 33, 3), (9, 8, 11, 3)],
             &[(60, 67, Waiting, Some(1)), (67, 89, Waiting, Some(0))],
         );
-        assert_eq!((told.frames, told.lost), (2, 1));
-        let [first, second] = &*told.causes else {
-            panic!("{told:#?}");
+        assert_eq!((late_frames.frames, late_frames.lost), (2, 1));
+        let [first, second] = &*late_frames.causes else {
+            panic!("{late_frames:#?}");
         };
         let by = first.by.as_ref().unwrap();
         assert_eq!(
@@ -423,22 +428,22 @@ mod tests {
             (second.kind, second.frames, second.by.is_none()),
             (OwnSleep, 1, true)
         );
-        let names: Vec<&str> = told.latest[0]
+        let names: Vec<&str> = late_frames.latest[0]
             .lost_to
             .iter()
             .map(|lost| &*lost.name)
             .collect();
         assert_eq!(names, NAMES);
-        let interrupts = told
+        let interrupts = late_frames
             .by_kind
             .iter()
-            .find(|one| one.kind == HoldUp::Interrupts)
+            .find(|time| time.kind == HoldUp::Interrupts)
             .unwrap();
         assert_eq!((interrupts.time, interrupts.frames), (Nanos::ZERO, 0));
     }
 
-    /// Frame 5 takes 26 ms, of which 23 are its own work in one case, and page faults in the other: the
-    /// next one is late because of that.
+    /// Frame 5 takes 26 ms and makes the next one late. In one case 23 ms of that are its own work,
+    /// in the other page faults.
     #[test]
     fn a_frame_that_overran_makes_the_next_one_late() {
         let next = (6, 6, 9, 3);
@@ -457,9 +462,9 @@ mod tests {
     }
 
     #[test]
-    fn a_single_process_is_linked_with_how_it_is_scheduled() {
+    fn a_cause_that_is_a_single_process_gets_its_scheduling_policy() {
         let losses = [(60, 69, HoldUp::Waiting, Some(0))];
-        let mut told = late(&[(3, 9, 12, 3)], &losses);
+        let mut late_frames = late(&[(3, 9, 12, 3)], &losses);
         let policies = [ThreadPolicy {
             pid: 0,
             tid: 0,
@@ -468,18 +473,17 @@ mod tests {
         let mut ran = Ran::default();
         let source = ticktax_fixture::process(Owner::Program, "backupd", 0);
         ran.add(&source, Nanos(9 * MS));
-        link(&mut told, (&[], &[]), (&ran, &policies));
-        assert_eq!(told.causes[0].policy, Some(SpecialPolicy::Fifo(10)));
-        assert_eq!(told.causes[0].period, None);
-        // It is another thread that is real-time.
-        link(&mut told, (&[], &[]), (&Ran::default(), &policies));
-        assert_eq!(told.causes[0].policy, None);
+        link(&mut late_frames, (&[], &[]), (&ran, &policies));
+        assert_eq!(late_frames.causes[0].policy, Some(SpecialPolicy::Fifo(10)));
+        assert_eq!(late_frames.causes[0].period, None);
+        // The real-time thread is another one.
+        link(&mut late_frames, (&[], &[]), (&Ran::default(), &policies));
+        assert_eq!(late_frames.causes[0].policy, None);
     }
 
-    /// A frame in which nothing is known to have taken the time is nobody's fault, and a loop whose usual work is
-    /// longer than its period is late by that.
+    /// A frame whose time nothing explains is not blamed on the loop's own work.
     #[test]
-    fn what_is_not_known_is_not_the_loops_own_work() {
+    fn unknown_time_is_not_the_loops_own_work() {
         let next = (6, 6, 9, 3);
         let unseen = late(&[(5, 0, 26, 3), next], &[]);
         assert_eq!(unseen.causes[0].kind, HoldUp::Unexplained);
@@ -487,7 +491,7 @@ mod tests {
         assert_eq!(disk.causes[0].kind, HoldUp::Disk);
     }
 
-    /// Frame 9 came when there was no room any more for what delayed it.
+    /// The second frame began after the losses became incomplete.
     #[test]
     fn frames_whose_delays_were_not_kept_are_only_counted() {
         let frames = |began: i64| Frame {
@@ -499,7 +503,8 @@ mod tests {
         let frames = [frames(9), frames(12)];
         let terms = (Nanos(20 * MS), Nanos(4 * MS));
         let full_at = Some(Nanos(10 * MS));
-        let told = late_frames(&frames, terms, Nanos::ZERO, (&[], full_at), &|_| None);
-        assert_eq!((told.frames, told.not_judged), (1, 1));
+        let late_frames =
+            super::late_frames(&frames, terms, Nanos::ZERO, (&[], full_at), &|_| None);
+        assert_eq!((late_frames.frames, late_frames.not_judged), (1, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! The statement of a loop of our own, from its frames and what was read while it ran.
+//! The statement about ticktax's own loop, from its frames and the readings taken while it ran.
 
 use ticktax_model::machine::Machine;
 use ticktax_model::pace::{
@@ -14,7 +14,8 @@ use super::{Accounts, FrameStats, Terms};
 use crate::accounting::counting;
 
 impl FrameStats {
-    /// Nothing yet of a loop of our own with this `period`; `overshot_from` as in [`Terms`].
+    /// Statistics of one of ticktax's own loops with this `period`. `overshot_from` is explained at
+    /// [`Terms`].
     pub fn of_loop(period: Nanos, overshot_from: Option<Nanos>) -> Self {
         Self::new(Terms {
             period,
@@ -32,7 +33,7 @@ impl RowSink for FrameStats {
     }
 }
 
-/// What became of a loop that ticktax ran, by the `accounts` of its frames.
+/// The statement about a loop that ticktax ran, from the `accounts` of its frames.
 pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> PaceStatement {
     let machine = &header.machine;
     let figures = accounts.figures();
@@ -60,14 +61,14 @@ pub fn loop_statement(header: &Header, run: &LoopRun, accounts: &Accounts) -> Pa
     }
 }
 
-/// What the loop's rhythm makes of samples: only frames on a grid keep to phases of the tick, and
-/// only while the loop sleeps between them.
+/// The tick aliasing of the loop. Frames keep to phases of the tick only on a grid, and only if the
+/// loop sleeps between them.
 fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> Option<TickAlias> {
     let grid = report.spec.rule == PaceRule::Deadline && report.spec.sleep.sleeps();
     if !grid || sampled_at_tick(machine) != Some(true) {
         return None;
     }
-    // Where sleeps end on the tick, so does every frame's wait: there is one phase.
+    // If sleeps end on the tick, every frame begins at the same phase.
     if machine.high_resolution == Some(false) {
         return None;
     }
@@ -78,13 +79,13 @@ fn alias(report: &LoopReport, machine: &Machine, figures: Option<&Figures>) -> O
     keeps_to_phases(&alias, report.spec.work, figures).then_some(alias)
 }
 
-/// Whether frames began and ended as nearly in time as their phases are apart: nine of ten within a
-/// quarter of that.
+/// Whether frames kept to their phases: 90 % began and ended within a quarter of the distance
+/// between phases.
 fn keeps_to_phases(alias: &TickAlias, work: Nanos, figures: &Figures) -> bool {
     let max = Nanos(alias.tick.0 / i64::from(alias.frames.max(1)) / 4);
     let within = |times: &Option<Distribution>, min: Nanos| {
-        let ninth = times.as_ref().and_then(|times| times.quantile(0.9));
-        ninth.is_some_and(|time| time - min <= max)
+        let p90 = times.as_ref().and_then(|times| times.quantile(0.9));
+        p90.is_some_and(|time| time - min <= max)
     };
     let earliest = figures.wait.as_ref().map_or(Nanos::ZERO, |wait| wait.min);
     within(&figures.wait, earliest) && within(&figures.busy, work)

@@ -1,4 +1,4 @@
-//! The statement of another program's loop, from a recording in which its process was followed.
+//! The statement about another program's loop, from a recording that followed its process.
 
 use ticktax_model::Nanos;
 use ticktax_model::limitation::Limitation;
@@ -12,8 +12,8 @@ use super::tick::sampled_at_tick;
 use super::watch::{Process, Watched};
 
 impl Process {
-    /// What became of the process' frames, by all rows and the recording's header, and what held up
-    /// those that were `late`.
+    /// The statement about the process' frames, from all rows and the header. `late` lists late
+    /// frames and their causes.
     pub(crate) fn statement(&self, header: &Header, late: Option<LateFrames>) -> PaceStatement {
         let pid = self.pid();
         let victim = header.victim.as_ref();
@@ -34,7 +34,7 @@ impl Process {
                 readings: readings(header, &watched, end - begin),
                 cpus: watched.cpus,
                 sampled_at_tick: sampled_at_tick(&header.machine),
-                // When another program's frames are due is not known to the ns.
+                // Due times of another program's frames are not known to the nanosecond.
                 alias: None,
             },
             figures: watched.figures,
@@ -56,7 +56,7 @@ impl Process {
     }
 }
 
-/// What the recording could not see of the process' frames.
+/// Limitations of the recording that affect the frames.
 fn unseen(header: &Header) -> Vec<Limitation> {
     let lost = header.coverage.events_lost();
     let mut unseen = Vec::new();
@@ -86,7 +86,7 @@ fn unseen(header: &Header) -> Vec<Limitation> {
     unseen
 }
 
-/// The CPU time of the chosen thread by every clock.
+/// CPU time of the chosen thread, by each clock.
 fn readings(header: &Header, watched: &Watched, elapsed: Nanos) -> Vec<CpuReading> {
     let chosen = watched.chosen.and_then(|place| watched.threads.get(place));
     let Some(thread) = chosen else {
@@ -145,7 +145,7 @@ mod tests {
     const FRAMES: i64 = 200;
     const BEGIN: Nanos = Nanos::from_secs(1);
 
-    /// A process of one thread that works 2 ms of every 10.
+    /// A process with one thread that works for 2 ms out of every 10.
     fn watch() -> (Auditor, SourceTable) {
         let thread = |kind, detail: &str| Source {
             thread: Some(Thread {
@@ -238,7 +238,7 @@ mod tests {
         assert!(figures.frames > 190 && figures.dropped == 0, "{figures:?}");
         assert_eq!(figures.overshot_from, None);
         assert_eq!(figures.late_from, late_from(figures.period));
-        let told: Vec<(CpuClock, Nanos, Nanos)> = statement
+        let readings: Vec<(CpuClock, Nanos, Nanos)> = statement
             .cpu
             .readings
             .iter()
@@ -246,7 +246,7 @@ mod tests {
             .collect();
         let (used, two) = (Nanos::from_millis(400), Nanos::from_secs(2));
         assert_eq!(
-            told,
+            readings,
             [
                 (CpuClock::Runs, used, two),
                 (CpuClock::Stat, used, two),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_frames_depend_on_is_told_and_nothing_else() {
+    fn only_limitations_that_affect_frames_are_reported() {
         let mut header = header();
         header.machine.hz_configured = None;
         header.ended_early = Some(EndedEarly::ProgramEnded);
@@ -291,9 +291,10 @@ mod tests {
         );
     }
 
-    /// How many events a part lacks is not known: the number is the whole's, and said to be.
+    /// It is unknown how many events a part lacks, so the whole recording's number is given, and
+    /// marked as such.
     #[test]
-    fn a_part_says_that_its_numbers_are_of_the_whole() {
+    fn a_part_reports_the_lost_events_of_the_whole_recording() {
         let mut header = header();
         let part = Limitation::PartOfRecording {
             from: PERIOD,
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_was_not_read_has_no_reading_of_its_own() {
+    fn a_thread_without_counters_has_no_stat_reading() {
         let mut header = header();
         header.victim = None;
         let statement = statement(&header);

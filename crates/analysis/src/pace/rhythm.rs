@@ -1,4 +1,4 @@
-//! The rhythm of a thread: which of its runs are frames, and what period they have.
+//! Finds a thread's rhythm: which of its runs are frames, and their period.
 
 use std::cmp::Ordering;
 
@@ -10,16 +10,16 @@ use super::frames;
 use super::watch::Run;
 use crate::beats::{Beat, BeatCollector, FEWEST, Period, Rhythm, knowable};
 
-/// A run is long that takes this many times the CPU time of the usual one.
+/// A run with at least this many times the usual CPU time is long.
 const LONG: i64 = 8;
 
-/// Below this chance of being one, no rhythm is surer than another.
+/// Rhythms with a lower false-alarm probability than this count as equally certain.
 const CERTAIN: f64 = 1e-9;
 
-/// What was found in one thread.
+/// Rhythms found in one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// The strongest first.
+    /// Strongest first.
     pub(crate) beats: Vec<(FrameMark, Beat)>,
     pub(crate) long_from: Nanos,
     why: Option<String>,
@@ -33,7 +33,7 @@ impl Found {
                 rearmed: frames::delays_add_up(
                     &self.marked(*mark, runs),
                     beat.period.value,
-                    looks(*mark, runs),
+                    nap(*mark, runs),
                 ),
                 ..beat.periodicity()
             },
@@ -55,8 +55,9 @@ impl Found {
     }
 }
 
-/// How long a thread naps between two looks at the clock, usually, where only its long runs are frames; else 0.
-pub(crate) fn looks(mark: FrameMark, runs: &[Run]) -> Nanos {
+/// Usual nap of a thread between two looks at the clock, if only its long runs are frames;
+/// otherwise 0.
+pub(crate) fn nap(mark: FrameMark, runs: &[Run]) -> Nanos {
     if mark == FrameMark::Wakeups {
         return Nanos::ZERO;
     }
@@ -72,11 +73,11 @@ fn long(runs: &[Run], from: Nanos) -> Vec<Run> {
     runs.iter().copied().filter(|run| run.cpu >= from).collect()
 }
 
-/// Looks for what repeats in the wakeups of a thread that was watched from `begin` to `end`.
+/// Looks for periodic wake-ups of a thread that was watched from `begin` to `end`.
 ///
-/// A loop that naps and looks at the clock until it is time for a frame is woken far more often
-/// than it has frames. There the runs that do the work are the frames: those that take eight times
-/// the CPU time of the usual run, where together they take most of it.
+/// A loop that naps and looks at the clock until a frame is due wakes up far more often than it has
+/// frames. In such a loop, the runs that do the work are the frames. They take at least eight times
+/// the CPU time of the usual run, and together most of the thread's CPU time.
 pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: bool) -> Found {
     let mut cpu: Vec<Nanos> = runs.iter().map(|run| run.cpu).collect();
     cpu.sort_unstable();
@@ -87,9 +88,9 @@ pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: boo
         why: None,
     };
     let working = long(runs, found.long_from);
-    let of_working: Nanos = working.iter().map(|run| run.cpu).sum();
-    let of_all: Nanos = cpu.into_iter().sum();
-    if working.len() >= FEWEST && of_working.0 > of_all.0 / 2 {
+    let working_time: Nanos = working.iter().map(|run| run.cpu).sum();
+    let total_time: Nanos = cpu.into_iter().sum();
+    if working.len() >= FEWEST && working_time.0 > total_time.0 / 2 {
         found.add(FrameMark::LongRuns, &working, begin, end);
     }
     found.add(FrameMark::Wakeups, runs, begin, end);
@@ -109,8 +110,8 @@ pub(crate) fn find(runs: &[Run], begin: Nanos, end: Nanos, slept: bool, ran: boo
     found
 }
 
-/// Every wakeup of a thread that has no rhythm as a frame, in a loop that was asked for one each `period`;
-/// `None` of too few. Of such a beat none were seen.
+/// Treats every wake-up of a thread without a rhythm as a frame of a loop with the requested
+/// `period`. `None` if there are too few wake-ups. The resulting beat has `seen` = 0.
 pub(crate) fn asked_for(runs: &[Run], period: Nanos) -> Option<Found> {
     let first = runs.first().filter(|_| runs.len() >= FEWEST)?.woken;
     let beat = Beat {
@@ -148,7 +149,7 @@ impl Found {
             .extend(beats.into_iter().map(|beat| (mark, beat)));
     }
 
-    /// How sure the strongest is, and what share of the time it has.
+    /// False-alarm probability of the strongest rhythm, and its share of the time.
     fn strength(&self) -> (f64, f64) {
         let strongest = self.beats.first();
         strongest.map_or((f64::INFINITY, 0.0), |(_, beat)| {
@@ -157,8 +158,8 @@ impl Found {
     }
 }
 
-/// The surest rhythm first; of those beyond doubt, the one that has the most of the time: a thread
-/// that only looks after something beats as surely as the one that has the work.
+/// Orders by certainty. Rhythms beyond doubt are ordered by their share of the time: a thread that
+/// only checks something can be as regular as the one that does the work.
 pub(crate) fn by_strength(a: &Found, b: &Found) -> Ordering {
     let (a, b) = (a.strength(), b.strength());
     a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1))

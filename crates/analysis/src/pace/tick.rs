@@ -1,4 +1,4 @@
-//! What of a machine's tick matters to a paced loop.
+//! Properties of a machine's tick that matter to a paced loop.
 
 use ticktax_model::machine::Machine;
 use ticktax_model::{Cpu, CpuList};

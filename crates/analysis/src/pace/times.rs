@@ -1,29 +1,29 @@
-//! How times are distributed, and what a number of them can tell.
+//! Distributions of times, and the quantiles that their number supports.
 
 use ticktax_model::pace::{Bucket, Distribution, Quantile};
 use ticktax_model::{Histogram, Nanos};
 
-/// The quantiles that are told where there are enough times.
+/// Quantiles reported if there are enough times.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
-/// The probability with which a quantile must have a longer time among those that were seen.
+/// Required probability that at least one observed time exceeds the quantile.
 const CONFIDENCE: f64 = 0.95;
 
-/// Whether `count` times can tell the quantile `q`: with 95 % confidence at least one of them is
-/// longer than the true quantile, as `q^count` is the probability that none is. From 5 times on
-/// for the median, 29 for 0.9, 299 for 0.99, 2995 for 0.999.
+/// Whether `count` times are enough for the quantile `q`. At least one of them must exceed the true
+/// quantile with 95 % probability; the probability that none does is `q^count`. The minimum is 5
+/// for the median, 29 for 0.9, 299 for 0.99, and 2995 for 0.999.
 pub fn tellable(q: f64, count: u64) -> bool {
     count as f64 * q.ln() <= (1.0 - CONFIDENCE).ln()
 }
 
-/// Up to so many times are kept one by one, 512 KiB.
+/// Maximum number of times kept individually: 512 KiB.
 const KEPT: usize = 1 << 16;
 
-/// Times as they come, in bounded memory.
+/// Collects times in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
     histogram: Histogram,
-    /// All of them, as long as there is room.
+    /// All times, as long as there is room.
     kept: Vec<Nanos>,
     count: u64,
     sum: i128,
@@ -32,7 +32,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Takes a time; one below 0 counts as none at all.
+    /// Adds a time. A negative time counts as 0.
     pub(super) fn add(&mut self, time: Nanos) {
         let time = time.max(Nanos::ZERO);
         self.histogram.record(time);
@@ -58,7 +58,7 @@ impl Times {
         self.max = self.max.max(other.max);
     }
 
-    /// What they say; `None` where there is none.
+    /// The distribution; `None` without any time.
     pub(super) fn distribution(&self) -> Option<Distribution> {
         let min = self.min?;
         let mean = i64::try_from(self.sum / i128::from(self.count)).unwrap_or(i64::MAX);
@@ -76,24 +76,24 @@ impl Times {
                 value: value?.clamp(min, self.max),
             })
         };
-        let told = QUANTILES.iter().filter(|&&q| tellable(q, self.count));
+        let known = QUANTILES.iter().filter(|&&q| tellable(q, self.count));
         Some(Distribution {
             count: self.count,
             min,
             mean: Nanos(mean),
             max: self.max,
             exact,
-            quantiles: told.filter_map(quantile).collect(),
+            quantiles: known.filter_map(quantile).collect(),
             buckets: buckets(&self.histogram),
         })
     }
 }
 
-/// The buckets of a histogram that hold any time.
+/// The non-empty buckets of a histogram.
 pub(crate) fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     let counts = histogram.counts().iter().enumerate();
-    let any = counts.filter(|&(_, &count)| count > 0);
-    any.map(|(index, &count)| Bucket {
+    let used = counts.filter(|&(_, &count)| count > 0);
+    used.map(|(index, &count)| Bucket {
         from: Histogram::lower(index),
         below: Histogram::lower(index + 1),
         count,
@@ -101,12 +101,12 @@ pub(crate) fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     .collect()
 }
 
-/// The least of some sorted times that the share `q` of them does not exceed.
+/// The smallest of some sorted times such that at least the share `q` of them does not exceed it.
 fn of_sorted(sorted: &[Nanos], q: f64) -> Option<Nanos> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a share of a count"
+        reason = "a share of a count is a valid index"
     )]
     let rank = (q * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied()
@@ -126,51 +126,55 @@ mod tests {
     }
 
     #[test]
-    fn what_too_few_times_cannot_tell_is_left_out() {
+    fn quantiles_without_enough_times_are_left_out() {
         let mut times = Times::default();
         assert_eq!(times.distribution(), None);
         for ns in 1..=100 {
             times.add(Nanos(ns * 1_000));
         }
         times.add(Nanos(-3));
-        let told = times.distribution().unwrap();
+        let distribution = times.distribution().unwrap();
         assert_eq!(
-            (told.count, told.min, told.max.0),
+            (distribution.count, distribution.min, distribution.max.0),
             (101, Nanos::ZERO, 100_000)
         );
-        assert_eq!(told.mean, Nanos(50_000));
-        assert_eq!(told.quantile(0.9), Some(Nanos(90_000)));
-        assert!(told.exact && told.quantile(0.99).is_none());
+        assert_eq!(distribution.mean, Nanos(50_000));
+        assert_eq!(distribution.quantile(0.9), Some(Nanos(90_000)));
+        assert!(distribution.exact && distribution.quantile(0.99).is_none());
         assert_eq!(
-            told.buckets.iter().map(|bucket| bucket.count).sum::<u64>(),
+            distribution
+                .buckets
+                .iter()
+                .map(|bucket| bucket.count)
+                .sum::<u64>(),
             101
         );
     }
 
     #[test]
-    fn where_they_are_many_quantiles_are_as_good_as_their_buckets() {
+    fn with_many_times_quantiles_are_as_accurate_as_the_buckets() {
         let mut times = Times::default();
         for ns in 0..70_000 {
             times.add(Nanos(ns));
         }
-        let told = times.distribution().unwrap();
-        assert!(!told.exact);
-        let p90 = told.quantile(0.9).unwrap();
+        let distribution = times.distribution().unwrap();
+        assert!(!distribution.exact);
+        let p90 = distribution.quantile(0.9).unwrap();
         assert!((p90.0 - 63_000).abs() < 63_000 / 8, "{p90}");
     }
 
     #[test]
-    fn merging_is_adding_all() {
-        let (mut one, mut other, mut both) = (Times::default(), Times::default(), Times::default());
+    fn merging_equals_adding_all_times() {
+        let (mut one, mut other, mut all) = (Times::default(), Times::default(), Times::default());
         for ns in [5, 80, 2_000] {
             one.add(Nanos(ns));
-            both.add(Nanos(ns));
+            all.add(Nanos(ns));
         }
         for ns in [1, 90_000] {
             other.add(Nanos(ns));
-            both.add(Nanos(ns));
+            all.add(Nanos(ns));
         }
         one.merge(&other);
-        assert_eq!(one.distribution(), both.distribution());
+        assert_eq!(one.distribution(), all.distribution());
     }
 }

@@ -1,4 +1,4 @@
-//! The comparison of loops that ran by turns, from their frames and what was read while they ran.
+//! Compares loops that ran alternately, from their frames and the readings taken while they ran.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,20 @@ use ticktax_model::{Cpu, Nanos, SourceId, SourceTable};
 
 use super::{Accounts, FrameStats, Terms, choices, common_quantile};
 
-/// Takes the frames of loops that run by turns, and compares them.
+/// Collects the frames of loops that run alternately, and compares them.
 #[derive(Debug)]
 pub struct TurnStats {
     variants: Vec<(LoopSpec, Option<Accounts>)>,
     overshot_from: Option<Nanos>,
-    /// What became of the frames of each turn that is over and had some.
+    /// Figures of each completed turn that had frames.
     turns: BTreeMap<u64, Option<Figures>>,
-    /// The turn whose frames come, by their source, and what became of them.
+    /// The turn in progress: its frames' source, its number, and its statistics.
     current: Option<(SourceId, u64, FrameStats)>,
 }
 
 impl TurnStats {
-    /// Nothing yet of these variants, in the order of a round; `overshot_from` as in [`Terms`].
+    /// Starts with these variants, in the order of a round. `overshot_from` is explained at
+    /// [`Terms`].
     pub fn new(variants: &[LoopSpec], overshot_from: Option<Nanos>) -> Self {
         Self {
             variants: variants.iter().map(|spec| (*spec, None)).collect(),
@@ -33,13 +34,13 @@ impl TurnStats {
         }
     }
 
-    /// The place of the variant that runs in `turn`.
+    /// Index of the variant that runs in `turn`.
     fn variant_of(&self, turn: u64) -> Option<usize> {
-        let place = turn.checked_rem(self.variants.len() as u64)?;
-        usize::try_from(place).ok()
+        let index = turn.checked_rem(self.variants.len() as u64)?;
+        usize::try_from(index).ok()
     }
 
-    /// Adds the turn that is over to those of its variant.
+    /// Adds the completed turn to its variant.
     fn close_turn(&mut self) {
         let Some((_, turn, stats)) = self.current.take() else {
             return;
@@ -55,15 +56,15 @@ impl TurnStats {
         }
     }
 
-    /// What became of all turns, as `header` and `turns`, which is its own, tell them.
+    /// Comparison of all turns. `turns` must belong to the recording of `header`.
     pub fn finish(mut self, header: &Header, turns: &LoopTurns) -> PaceComparison {
         self.close_turn();
         let rows: Vec<PaceVariant> = self
             .variants
             .iter()
             .enumerate()
-            .map(|(place, (spec, accounts))| {
-                let runs = (0..).zip(&turns.runs).skip(place);
+            .map(|(index, (spec, accounts))| {
+                let runs = (0..).zip(&turns.runs).skip(index);
                 let runs = runs.step_by(self.variants.len());
                 let runs = runs.map(|(turn, run)| {
                     let figures = self.turns.get(&turn).and_then(Option::as_ref);
@@ -95,7 +96,11 @@ impl RowSink for TurnStats {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         let Row::Frame(frame) = row else { return };
         let source = frame.span.source;
-        if self.current.as_ref().is_none_or(|(of, ..)| *of != source) {
+        if self
+            .current
+            .as_ref()
+            .is_none_or(|(current, ..)| *current != source)
+        {
             self.close_turn();
             let turn = turn_of(sources.get(source));
             let Some((turn, variant)) = turn.and_then(|turn| Some((turn, self.variant_of(turn)?)))
@@ -115,7 +120,7 @@ impl RowSink for TurnStats {
     }
 }
 
-/// Why there were fewer turns than there were to be.
+/// The reason why there were fewer turns than planned.
 fn ended_early(header: &Header, turns: &LoopTurns) -> Option<PaceEnd> {
     let failure = turns.runs.last().and_then(|run| run.error.clone());
     match header.ended_early {
@@ -129,7 +134,7 @@ fn ended_early(header: &Header, turns: &LoopTurns) -> Option<PaceEnd> {
     }
 }
 
-/// What all turns of a variant came to.
+/// Sums up all turns of a variant.
 fn row<'a>(
     spec: &LoopSpec,
     accounts: Option<&Accounts>,
@@ -166,7 +171,7 @@ fn row<'a>(
     row
 }
 
-/// Adds a turn's reading to those of its clock.
+/// Adds a turn's reading to the sum of its clock.
 fn add(readings: &mut Vec<CpuReading>, reading: &CpuReading) {
     let mut known = readings.iter_mut();
     match known.find(|sum| sum.clock == reading.clock) {
@@ -223,10 +228,10 @@ mod tests {
         }
     }
 
-    /// Two variants, of which the second is late by 1 ms; three of four turns, the third without a
-    /// frame.
+    /// Two variants; the second is late by 1 ms. Three of four turns ran, and the third had no
+    /// frames.
     #[test]
-    fn frames_go_to_the_variant_whose_turn_it_was() {
+    fn frames_count_for_the_variant_that_ran() {
         let variants = vec![spec(SleepMethod::Nanosleep), spec(SleepMethod::Timerfd)];
         let mut stats = TurnStats::new(&variants, None);
         let mut sources = SourceTable::default();
@@ -257,7 +262,7 @@ mod tests {
             ..Header::new(World::Live, Level::Proc, "")
         };
         let comparison = stats.finish(&header, &turns);
-        let told: Vec<_> = comparison
+        let results: Vec<_> = comparison
             .rows
             .iter()
             .map(|row| {
@@ -267,8 +272,8 @@ mod tests {
             })
             .collect();
         let ms = Nanos::from_millis;
-        assert_eq!(told[0], (2, 10, Nanos::ZERO, ms(6)));
-        assert_eq!(told[1], (1, 10, ms(1), ms(3)));
+        assert_eq!(results[0], (2, 10, Nanos::ZERO, ms(6)));
+        assert_eq!(results[1], (1, 10, ms(1), ms(3)));
         assert_eq!(
             comparison.ended_early,
             Some(PaceEnd::InterruptedInTurn { turn: 3, turns: 4 })

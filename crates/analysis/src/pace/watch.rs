@@ -1,12 +1,12 @@
-//! Another program's loop: its threads' wakeups and runs, as the rows of a recording tell them.
+//! Another program's loop, seen through its threads' wake-ups and runs in a recording.
 //!
-//! A *run* is everything that a thread does from a wakeup until it sleeps, blocks or is throttled
-//! again; being preempted or interrupted does not end it. The thread's own wakeups are all that is
-//! looked at: nothing in the program is changed, and nothing is asked of it.
+//! A *run* is everything that a thread does from a wake-up until it sleeps, blocks or is throttled
+//! again. Preemption and interrupts do not end it. Only the threads' own wake-ups are used: the
+//! program is not changed and need not cooperate.
 //!
 //! # Memory
-//! At most [`MAX`] rows of the process are kept, 40 bytes each; what comes later is counted and
-//! told.
+//! At most [`MAX`] rows of the process are kept, 40 bytes each. If there are more, the time from
+//! which rows are missing is recorded.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use super::frames;
 use super::rhythm::{self, Found};
 use crate::timeline::{Event, EventKind, Occupant, ThreadId};
 
-/// The most rows that are kept: 40 MiB.
+/// Maximum number of rows kept: 40 MiB.
 const MAX: usize = 1 << 20;
 
-/// With less than this part of the process' CPU time, a thread's rhythm is not that of its frames: it only looks after
-/// something.
+/// A thread with less than this share of the process' CPU time is not the one that makes the
+/// frames; it only checks something.
 const FEW: f64 = 0.05;
 
-/// What is kept of the process.
+/// The rows kept of one process.
 #[derive(Debug)]
 pub(crate) struct Process {
     pid: i32,
@@ -35,69 +35,67 @@ pub(crate) struct Process {
     full_at: Option<Nanos>,
 }
 
-/// The rows of one thread.
 #[derive(Debug, Default)]
 struct Rows {
     name: String,
     on_cpu: Vec<Piece>,
-    /// When it slept, was blocked or throttled.
+    /// Intervals in which it slept, was blocked or was throttled.
     off: Vec<(Nanos, Nanos)>,
     cpus: Vec<Cpu>,
 }
 
-/// A time on a CPU without a break.
+/// An uninterrupted stay on a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) cpu: Cpu,
     pub(crate) start: Nanos,
     pub(crate) end: Nanos,
-    /// Without what interrupted it.
+    /// CPU time without interruptions.
     pub(crate) own: Nanos,
     pub(crate) after_idle: bool,
 }
 
-/// What a thread did from a wakeup until it slept again.
+/// Everything that a thread did from a wake-up until it slept again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// When it was woken.
+    /// Time of the wake-up.
     pub(crate) woken: Nanos,
-    /// When it first was on a CPU then.
+    /// When it first ran after the wake-up.
     pub(crate) began: Nanos,
     /// When it slept again.
     pub(crate) ended: Nanos,
-    /// CPU time meanwhile.
+    /// CPU time during the run.
     pub(crate) cpu: Nanos,
-    /// Where it began.
+    /// The CPU on which it began.
     pub(crate) on: Cpu,
-    /// Whether its CPU had idled until then.
+    /// Whether that CPU had been idle until then.
     pub(crate) ended_idle: bool,
 }
 
-/// What was found in a process.
+/// Threads, rhythms and frames found in a process.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// Its threads, the strongest rhythm first.
+    /// Its threads, strongest rhythm first.
     pub threads: Vec<ThreadReport>,
-    /// The thread whose rhythm is taken for the frames', by its place among them.
+    /// Index of the thread whose rhythm defines the frames.
     pub chosen: Option<usize>,
-    /// Where only long runs are frames, the CPU time from which on one is.
+    /// Minimum CPU time of a frame, if only long runs are frames.
     pub long_from: Option<Nanos>,
-    /// What became of the frames.
+    /// Figures of the frames; `None` without a rhythm.
     pub figures: Option<Figures>,
     /// The frames, in order.
     pub frames: Vec<Frame>,
-    /// Frames in the last full second.
+    /// Number of frames in the last full second.
     pub last_second: Option<u64>,
-    /// How often the chosen thread was woken.
+    /// Wake-ups of the chosen thread.
     pub wakeups: Option<Wakeups>,
     /// The CPUs that the chosen thread ran on.
     pub cpus: CpuList,
-    /// From when on nothing was kept, because there was too much.
+    /// Time from which no rows were kept, because there were too many.
     pub full_at: Option<Nanos>,
 }
 
 impl Process {
-    /// Nothing yet of process `pid`.
     pub(crate) fn new(pid: i32) -> Self {
         Self {
             pid,
@@ -107,19 +105,18 @@ impl Process {
         }
     }
 
-    /// The process.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// What was found in the process that a recording with this header is about; `None` where it is
-    /// about none.
+    /// Result for the recording's process; `None` if the recording did not follow one.
     pub(crate) fn watched(&self, header: &Header) -> Option<Watched> {
         let begin = header.followed_since()?;
         Some(self.judge(begin, header.end(), header.overshot_from))
     }
 
-    /// What the rows so far say, watched from `begin` to `end`; `overshot_from` as in [`Terms`].
+    /// Result of the rows so far, watched from `begin` to `end`. `overshot_from` is explained at
+    /// [`Terms`].
     pub(crate) fn judge(&self, begin: Nanos, end: Nanos, overshot_from: Option<Nanos>) -> Watched {
         let end = self.full_at.map_or(end, |full| full.min(end));
         let mut found: Vec<(i32, Vec<Run>, Found)> = self
@@ -134,7 +131,7 @@ impl Process {
         found.sort_by(|a, b| rhythm::by_strength(&a.2, &b.2).then(a.0.cmp(&b.0)));
         let all: Nanos = self.threads.values().map(Rows::cpu).sum();
         let has_work = |tid: &i32| self.threads[tid].cpu().share_of(all) >= FEW;
-        let idles = |tid: &i32| {
+        let why_not = |tid: &i32| {
             (!has_work(tid)).then(|| "it had little of the process' CPU time".to_owned())
         };
         let threads: Vec<ThreadReport> = found
@@ -146,7 +143,7 @@ impl Process {
                 ended_idle: runs.iter().filter(|run| run.ended_idle).count() as u64,
                 cpu: self.threads[tid].cpu(),
                 rhythms: found.reports(runs),
-                why_none: found.why_none().or_else(|| idles(tid)),
+                why_none: found.why_none().or_else(|| why_not(tid)),
             })
             .collect();
         let mut watched = Watched {
@@ -160,34 +157,34 @@ impl Process {
             cpus: CpuList::default(),
             full_at: self.full_at,
         };
-        let Some(place) = found.iter().position(|(tid, ..)| has_work(tid)) else {
+        let Some(index) = found.iter().position(|(tid, ..)| has_work(tid)) else {
             return watched;
         };
-        let (tid, runs, strongest) = &found[place];
+        let (tid, runs, strongest) = &found[index];
         let Some((mark, beat)) = strongest.beats.first() else {
             return watched;
         };
         let marked = strongest.marked(*mark, runs);
-        let (period, frames) = frames::frames(&marked, beat, rhythm::looks(*mark, runs));
-        let mut book = FrameStats::new(Terms {
+        let (period, frames) = frames::frames(&marked, beat, rhythm::nap(*mark, runs));
+        let mut stats = FrameStats::new(Terms {
             period,
             overshot_from,
             asked_for: false,
         });
         for &frame in &frames {
-            book.frame(frame);
+            stats.frame(frame);
         }
         watched.frames = frames;
-        watched.chosen = Some(place);
+        watched.chosen = Some(index);
         watched.long_from = (*mark == FrameMark::LongRuns).then_some(strongest.long_from);
-        watched.last_second = book.last_second();
-        watched.figures = book.close().figures();
+        watched.last_second = stats.last_second();
+        watched.figures = stats.close().figures();
         watched.cpus = self.threads[tid].cpus.iter().copied().collect();
         watched.wakeups = Some(Wakeups {
             elapsed: end - begin,
             count: runs.len() as u64,
             ended_idle: Some(ticktax_model::pace::EndedIdle {
-                count: watched.threads[place].ended_idle,
+                count: watched.threads[index].ended_idle,
                 own: true,
             }),
         });
@@ -218,12 +215,12 @@ impl Process {
                     rows.off.push((span.start, span.end()));
                 }
             }
-            // Sums have no place in time.
+            // Sums have no position in time.
             _ => {}
         }
     }
 
-    /// The rows of the thread, if it is the process' and there is room for one more.
+    /// The rows of the thread, if it belongs to the process and there is room for one more row.
     fn rows_of(&mut self, thread: ThreadId, event: &Event<'_>) -> Option<&mut Rows> {
         if thread.pid != self.pid {
             return None;
@@ -242,12 +239,12 @@ impl Process {
 }
 
 impl Watched {
-    /// What somebody who waits for the next frame needs to know; in words why there are none where that is so.
+    /// The data needed to wait for the next frame.
     ///
     /// # Errors
-    /// When no thread has a rhythm.
+    /// The reason why no thread has a rhythm.
     pub fn rhythm(&self) -> Result<FrameRhythm, String> {
-        let chosen = self.chosen.and_then(|place| self.threads.get(place));
+        let chosen = self.chosen.and_then(|index| self.threads.get(index));
         let found = chosen.and_then(|thread| Some((thread, thread.rhythms.first()?)));
         let last = self.frames.last();
         if let (Some((thread, rhythm)), Some(figures), Some(last)) = (found, &self.figures, last) {
@@ -280,8 +277,8 @@ impl Rows {
         self.on_cpu.iter().map(|piece| piece.own).sum()
     }
 
-    /// What the thread did between its sleeps. Before the first and after the last sleep that was
-    /// seen nothing is known of a run's begin or end.
+    /// The thread's runs between its sleeps. Before the first and after the last recorded sleep,
+    /// the limits of a run are unknown.
     fn runs(&self) -> Vec<Run> {
         let mut off = self.off.clone();
         off.sort_unstable();
@@ -291,7 +288,7 @@ impl Rows {
     }
 }
 
-/// What a thread did between each two of the times that it was off for: both in order.
+/// A thread's runs between consecutive intervals off the CPU. Both lists must be in order.
 pub(crate) fn runs_between(on: &[Piece], off: &[(Nanos, Nanos)]) -> Vec<Run> {
     let mut runs = Vec::with_capacity(off.len());
     let mut at = 0;

@@ -1,4 +1,5 @@
-//! What is asked of CPUs about packets: in whose time `NET_RX` ran, and who had the CPU in the step that took longest.
+//! Questions about CPUs while a packet was underway: where `NET_RX` ran, and who ran during the
+//! longest step.
 
 use std::collections::VecDeque;
 
@@ -10,119 +11,122 @@ use super::Arrival;
 use crate::timeline::{History, Piece};
 use crate::victim::MIN_IDLE;
 
-/// All there is to know of a packet's way.
+/// A completely followed packet.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Followed {
     pub(super) arrival: Arrival,
     pub(super) received_in: ReceivedIn,
-    /// Who had the CPU in the step that took longest, in order; empty where that was short, or is not known.
+    /// Occupants of the CPU during the longest step, in order. Empty if the step was short or they
+    /// are unknown.
     pub(super) by: Vec<(SourceId, Nanos)>,
 }
 
-/// A packet's way about which something is still to be asked.
+/// A packet's path with an open question.
 #[derive(Debug)]
 pub(super) struct Asked {
-    told: Told,
-    what: What,
+    followed: Followed,
+    stage: Stage,
 }
 
 #[derive(Debug)]
-enum What {
-    /// In whose time `NET_RX` ran, and who had its CPU before.
+enum Stage {
+    /// Where `NET_RX` ran, and who ran on its CPU before.
     Receiving,
-    /// Who had the CPU that the thread then ran on.
+    /// Occupants of the CPU on which the thread then ran.
     Waiting,
-    /// Who had the CPU that it came from, until then; and what is known of the rest.
+    /// Occupants, until the given time, of the CPU that the thread came from. The pieces are the
+    /// known rest of the wait.
     Before(Nanos, Vec<Piece>),
 }
 
-/// What comes of asking.
+/// Result of answering a question.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// All is known.
-    Told(Told),
-    /// Another CPU is to be asked.
+    /// Everything is known.
+    Done(Followed),
+    /// Another CPU must be asked.
     AskOn(Asked),
 }
 
 impl Asked {
     pub(super) fn new(arrival: Arrival) -> Self {
         Self {
-            told: Told {
+            followed: Followed {
                 arrival,
                 received_in: ReceivedIn::Unknown,
                 by: Vec::new(),
             },
-            what: What::Receiving,
+            stage: Stage::Receiving,
         }
     }
 
-    /// The place of the CPU that is asked, and until when it has to be known who had it.
+    /// Slot of the CPU in question, and the time until which its occupants must be known.
     fn place(&self) -> (usize, Nanos) {
-        let arrival = &self.told.arrival;
-        match &self.what {
-            What::Receiving => (arrival.way.slot, arrival.way.began + Nanos(1)),
-            What::Waiting => (arrival.ran_slot, arrival.ran),
-            What::Before(until, _) => (arrival.came_from.unwrap_or(arrival.ran_slot), *until),
+        let arrival = &self.followed.arrival;
+        match &self.stage {
+            Stage::Receiving => (arrival.way.slot, arrival.way.began + Nanos(1)),
+            Stage::Waiting => (arrival.ran_slot, arrival.ran),
+            Stage::Before(until, _) => (arrival.came_from.unwrap_or(arrival.ran_slot), *until),
         }
     }
 
-    /// All, once nothing more has to be asked; `history` is the past of the CPU that was asked.
+    /// Answers the question. `history` is the history of the CPU in question, if known.
     pub(super) fn answer(mut self, history: Option<&History>, sources: &SourceTable) -> Answer {
-        let arrival = self.told.arrival;
+        let arrival = self.followed.arrival;
         let did = |from: Nanos, to: Nanos| {
-            let of = |history: &History| history.did_within(&between(from, to, arrival.source));
-            history.map(of).unwrap_or_default()
+            let occupants =
+                |history: &History| history.did_within(&between(from, to, arrival.source));
+            history.map(occupants).unwrap_or_default()
         };
         let (longest, time) = arrival.longest();
-        match self.what {
-            What::Receiving => {
+        match self.stage {
+            Stage::Receiving => {
                 let way = &arrival.way;
                 let began = between(way.began, way.began + Nanos(1), way.softirq);
-                let had = history.and_then(|history| history.on_cpu_within(&began).next());
-                self.told.received_in = had.map_or(ReceivedIn::Unknown, |piece| {
+                let occupant = history.and_then(|history| history.on_cpu_within(&began).next());
+                self.followed.received_in = occupant.map_or(ReceivedIn::Unknown, |piece| {
                     received_in(piece.source, sources)
                 });
                 if time < PacketPaths::LOOKED_AT {
-                    return Answer::Told(self.told);
+                    return Answer::Done(self.followed);
                 }
                 match longest {
                     Step::Interrupt => {
                         let by = way.raised.map(|(_, by)| (by, time));
-                        self.told.by.extend(by);
+                        self.followed.by.extend(by);
                     }
                     Step::Raised => {
                         let raised = way.raised.map_or(way.began, |(at, _)| at);
-                        self.told.by = times(did(raised, way.began));
+                        self.followed.by = times(did(raised, way.began));
                     }
-                    Step::Receiving => self.told.by.push((way.softirq, time)),
+                    Step::Receiving => self.followed.by.push((way.softirq, time)),
                     Step::Woken => {
-                        self.what = What::Waiting;
+                        self.stage = Stage::Waiting;
                         return Answer::AskOn(self);
                     }
                 }
-                Answer::Told(self.told)
+                Answer::Done(self.followed)
             }
-            What::Waiting => {
+            Stage::Waiting => {
                 let pieces = did(arrival.way.woke, arrival.ran);
                 let idle = pieces.iter().rfind(|piece| {
                     let idles = sources.get(piece.source).kind == Kind::Idle;
                     idles && piece.end - piece.start >= MIN_IDLE
                 });
-                // A CPU that idles has nobody in its queue.
+                // The run queue of an idle CPU is empty, so the thread waited elsewhere before.
                 if let (Some(_), Some(until)) = (arrival.came_from, idle.map(|idle| idle.end)) {
                     let after = pieces.into_iter().filter(|piece| piece.start >= until);
-                    self.what = What::Before(until, after.collect());
+                    self.stage = Stage::Before(until, after.collect());
                     return Answer::AskOn(self);
                 }
-                self.told.by = times(pieces);
-                Answer::Told(self.told)
+                self.followed.by = times(pieces);
+                Answer::Done(self.followed)
             }
-            What::Before(until, after) => {
+            Stage::Before(until, after) => {
                 let mut pieces = did(arrival.way.woke, until);
                 pieces.extend(after);
-                self.told.by = times(pieces);
-                Answer::Told(self.told)
+                self.followed.by = times(pieces);
+                Answer::Done(self.followed)
             }
         }
     }
@@ -145,7 +149,7 @@ fn times(pieces: Vec<Piece>) -> Vec<(SourceId, Nanos)> {
         .collect()
 }
 
-/// Where a softirq ran that this source had the CPU of.
+/// Where a softirq ran while `source` was on the CPU.
 fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
     let source = sources.get(source);
     if source.owner == Owner::Kernel && source.kind == Kind::Task && is_ksoftirqd(&source.name) {
@@ -155,19 +159,19 @@ fn received_in(source: SourceId, sources: &SourceTable) -> ReceivedIn {
     }
 }
 
-/// What is asked of each CPU, in the order in which it was.
+/// Open questions per CPU, in the order in which they were asked.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// By the place of the CPU.
+    /// Indexed by CPU slot.
     cpus: Vec<VecDeque<Asked>>,
     count: usize,
 }
 
 impl Questions {
-    /// Of one CPU: one that does the same for long has no row meanwhile.
+    /// Maximum number per CPU. A CPU that keeps doing the same thing delivers no rows.
     const MAX: usize = 1 << 14;
 
-    /// Asks, or gives back what there is no room for.
+    /// Queues a question, or returns it if the queue is full.
     pub(super) fn ask(&mut self, asked: Asked) -> Option<Asked> {
         let (slot, _) = asked.place();
         if slot >= self.cpus.len() {
@@ -181,8 +185,8 @@ impl Questions {
         None
     }
 
-    /// The next that was asked of the CPU in `slot`, of which it is known who had it until `known`.
-    pub(super) fn of(&mut self, slot: usize, known: Nanos) -> Option<Asked> {
+    /// The next question about the CPU in `slot`, whose occupants are known until `known`.
+    pub(super) fn pop(&mut self, slot: usize, known: Nanos) -> Option<Asked> {
         if self.count == 0 {
             return None;
         }
@@ -192,7 +196,7 @@ impl Questions {
         Some(next)
     }
 
-    /// The place of a CPU of which something is asked.
+    /// Slot of a CPU with an open question.
     pub(super) fn any(&self) -> Option<usize> {
         self.cpus.iter().position(|asked| !asked.is_empty())
     }

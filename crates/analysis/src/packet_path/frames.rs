@@ -1,4 +1,4 @@
-//! What happens on one CPU: `NET_RX` is raised, runs, and wakes threads.
+//! Events on one CPU: `NET_RX` is raised, runs, and wakes threads.
 
 use std::collections::VecDeque;
 
@@ -6,29 +6,30 @@ use ticktax_model::{Kind, Nanos, SourceId, SourceTable, Span};
 
 use super::Way;
 
-/// `NET_RX` was raised.
+/// One raising of `NET_RX`.
 #[derive(Clone, Copy, Debug)]
 struct Raise {
     at: Nanos,
     by: SourceId,
-    /// When the interrupt began that did, once its row has come.
+    /// Start of the interrupt that raised it, once its row has arrived.
     interrupt: Option<Nanos>,
 }
 
-/// What one CPU is in the middle of.
+/// Unfinished events of one CPU.
 #[derive(Debug, Default)]
 pub(super) struct CpuFrames {
-    /// Since `NET_RX` last ran, in order; a few.
+    /// Raises since `NET_RX` last ran, in order. There are only a few.
     raises: VecDeque<Raise>,
-    /// Threads that were woken by a `NET_RX` whose row has not come.
+    /// Threads woken by a `NET_RX` whose row has not arrived.
     wakes: Vec<(Nanos, i32)>,
 }
 
 impl CpuFrames {
-    /// The kernel reports the first until it runs, so that there are two at most: the others are of rows that were
-    /// lost.
+    /// Maximum number of raises kept. The kernel reports only the first raise until the softirq
+    /// runs, so there should be two at most. More than two mean lost rows.
     const RAISES: usize = 4;
-    /// No softirq wakes so many: its row was lost.
+    /// Maximum number of wake-ups kept. No softirq wakes this many threads, so its row must have
+    /// been lost.
     const WAKES: usize = 1 << 16;
 
     pub(super) fn raised(&mut self, at: Nanos, by: SourceId) {
@@ -48,22 +49,22 @@ impl CpuFrames {
         }
     }
 
-    /// An interrupt of this name ended: it may have raised what was raised meanwhile.
+    /// Takes a completed interrupt named `name`. It may have raised a softirq while it ran.
     pub(super) fn interrupt(&mut self, span: &Span, name: &str, sources: &SourceTable) {
         for raise in self.raises.iter_mut().rev() {
             if raise.at < span.start {
                 return;
             }
             let by = sources.get(raise.by);
-            let is_it = by.kind == Kind::Irq && &*by.name == name;
-            if is_it && raise.at <= span.end() && raise.interrupt.is_none() {
+            let is_raiser = by.kind == Kind::Irq && &*by.name == name;
+            if is_raiser && raise.at <= span.end() && raise.interrupt.is_none() {
                 raise.interrupt = Some(span.start);
             }
         }
     }
 
-    /// `NET_RX` ended on this CPU, which is in `slot`: hands out the ways to each thread that it woke, and returns
-    /// those threads that were woken before it by one whose row is missing.
+    /// Takes a completed `NET_RX` on the CPU in `slot`. Passes the path to each thread that it woke
+    /// to `found`. Returns the threads woken by an earlier `NET_RX` whose row is missing.
     pub(super) fn softirq(
         &mut self,
         span: &Span,
@@ -94,7 +95,7 @@ impl CpuFrames {
         missing
     }
 
-    /// Threads that were woken by a `NET_RX` whose row never came.
+    /// Threads woken by a `NET_RX` whose row never arrived.
     pub(super) fn rest(&mut self) -> impl Iterator<Item = i32> + use<> {
         let rest = std::mem::take(&mut self.wakes);
         rest.into_iter().map(|(_, tid)| tid)

@@ -1,4 +1,4 @@
-//! What packets' ways have in common: lengths of the steps, who held them up, and the longest.
+//! Sums over followed packets: step durations, who delayed them, and the longest delays.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,40 +12,40 @@ use ticktax_model::packet_path::{
 use ticktax_model::recording::Header;
 use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable};
 
-use super::asking::Told;
+use super::asking::Followed;
 use crate::ledger::tally::LengthTally;
 use crate::victim::named;
 
-/// Threads that are told.
+/// Maximum number of threads reported.
 const THREADS: usize = 20;
-/// Ways that are told.
+/// Maximum number of kinds of path reported.
 const WAYS: usize = 20;
-/// Kinds of ways that are kept of a process.
+/// Maximum number of kinds of path kept per process.
 const WAYS_KEPT: usize = 256;
-/// Of each step, those that held it up.
+/// Maximum number of culprits reported per step.
 const HOLDERS: usize = 6;
-/// Long ways that are told.
+/// Maximum number of long delays reported.
 const LONGEST: usize = 10;
 
-/// What had `NET_RX` run: what it is, its name, and the function within.
+/// The source that raised `NET_RX`: kind, name, and function.
 type Raiser = (Kind, Arc<str>, Arc<str>);
 
-/// Everything, by process.
+/// Sums by process id.
 #[derive(Debug, Default)]
 pub(super) struct Sums(BTreeMap<Option<i32>, Process>);
 
-/// What there is of one process.
+/// Sums of one process.
 #[derive(Debug, Default)]
 struct Process {
     threads: BTreeMap<i32, Thread>,
     ways: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>,
     steps: [Held; Step::ALL.len()],
-    /// The longest first.
-    longest: Vec<Told>,
+    /// Longest first.
+    longest: Vec<Followed>,
     not_followed: NotFollowed,
 }
 
-/// How often a step was the longest by far, and who had the CPU then.
+/// Long delays in one step: their number, and the time of each source on the CPU during them.
 #[derive(Debug, Default)]
 struct Held {
     count: u64,
@@ -59,29 +59,29 @@ struct Thread {
     lengths: Lengths,
 }
 
-/// Lengths of ways, whole and by step.
+/// Durations of paths, in total and by step.
 #[derive(Debug, Default)]
 struct Lengths {
-    whole: LengthTally,
+    total: LengthTally,
     steps: [LengthTally; Step::ALL.len()],
 }
 
 impl Lengths {
     fn merge(&mut self, other: &Self) {
-        self.whole.merge(&other.whole);
+        self.total.merge(&other.total);
         for (step, more) in self.steps.iter_mut().zip(&other.steps) {
             step.merge(more);
         }
     }
 
-    fn told(&self) -> Vec<StepLength> {
+    fn to_steps(&self) -> Vec<StepLength> {
         let steps = Step::ALL.into_iter().zip(&self.steps);
         let steps = steps.filter(|(_, tally)| tally.tally.count > 0);
-        let told = steps.map(|(step, tally)| StepLength {
+        let lengths = steps.map(|(step, tally)| StepLength {
             step,
             length: tally.intervals(),
         });
-        told.collect()
+        lengths.collect()
     }
 }
 
@@ -90,19 +90,19 @@ fn add(tally: &mut LengthTally, time: Nanos) {
 }
 
 impl Sums {
-    /// A packet's thread was not seen to run.
+    /// Counts a packet whose thread was not seen to run.
     pub(super) fn not_run(&mut self, pid: Option<i32>) {
         self.0.entry(pid).or_default().not_followed.not_run += 1;
     }
 
-    /// The softirq that a packet's thread was woken in is missing.
+    /// Counts a packet whose `NET_RX` row is missing.
     pub(super) fn no_softirq(&mut self, pid: Option<i32>) {
         self.0.entry(pid).or_default().not_followed.no_softirq += 1;
     }
 
-    /// Takes a way of which everything is known.
-    pub(super) fn add(&mut self, told: Told, sources: &SourceTable) {
-        let arrival = &told.arrival;
+    /// Adds a completely followed packet.
+    pub(super) fn add(&mut self, followed: Followed, sources: &SourceTable) {
+        let arrival = &followed.arrival;
         let process = self.0.entry(Some(arrival.pid)).or_default();
         let thread = process.threads.entry(arrival.way.tid);
         let thread = thread.or_insert_with(|| Thread {
@@ -111,12 +111,12 @@ impl Sums {
             lengths: Lengths::default(),
         });
         thread.cpus.insert(arrival.ran_on);
-        add(&mut thread.lengths.whole, arrival.length());
+        add(&mut thread.lengths.total, arrival.length());
         for (step, time) in arrival.steps() {
             add(&mut thread.lengths.steps[step as usize], time);
         }
         let raiser = arrival.way.raised.map(|(_, by)| raiser(by, sources));
-        let mut way = (raiser, told.received_in);
+        let mut way = (raiser, followed.received_in);
         if process.ways.len() >= WAYS_KEPT && !process.ways.contains_key(&way) {
             way.0 = Some((Kind::Task, OTHERS.into(), "".into()));
         }
@@ -125,15 +125,15 @@ impl Sums {
         if time >= PacketPaths::LOOKED_AT {
             let held = &mut process.steps[step as usize];
             held.count += 1;
-            for &(by, time) in &told.by {
+            for &(by, time) in &followed.by {
                 *held.by.entry(by).or_default() += time;
             }
         }
-        keep(&mut process.longest, told);
+        keep(&mut process.longest, followed);
     }
 
-    /// What there is to tell of the processes that are wanted; `refused` packets woke threads for which there was
-    /// no room. `None` where that is nothing.
+    /// Statement about the wanted processes; `None` if it would be empty. `refused` packets woke
+    /// threads that could not be tracked.
     pub(super) fn finish(
         self,
         header: &Header,
@@ -163,14 +163,14 @@ impl Sums {
             process
                 .longest
                 .into_iter()
-                .for_each(|told| keep(&mut all.longest, told));
+                .for_each(|followed| keep(&mut all.longest, followed));
             all.not_followed.not_run += process.not_followed.not_run;
             all.not_followed.no_softirq += process.not_followed.no_softirq;
         }
-        // Whose they were is not known.
+        // The processes of refused packets are unknown.
         all.not_followed.no_room = if header.victim.is_none() { refused } else { 0 };
         let cpus = cpus(header);
-        let followed = lengths.whole.tally.count;
+        let followed = lengths.total.tally.count;
         let NotFollowed {
             not_run,
             no_softirq,
@@ -182,14 +182,17 @@ impl Sums {
             return None;
         }
         let (ways, ways_left_out) = ways(all.ways);
-        let (threads, threads_left_out) = told_threads(threads, &pids, sources);
+        let (threads, threads_left_out) = self::threads(threads, &pids, sources);
         let begin = header.begin().unwrap_or_default();
-        let longest = all.longest.iter().map(|told| delay(told, begin, sources));
+        let longest = all
+            .longest
+            .iter()
+            .map(|followed| delay(followed, begin, sources));
         Some(PacketPaths {
             wakeups,
             followed,
             not_followed: all.not_followed,
-            delay: lengths.whole.intervals(),
+            delay: lengths.total.intervals(),
             steps: steps(&lengths, all.steps, sources),
             ways,
             ways_left_out,
@@ -201,17 +204,17 @@ impl Sums {
     }
 }
 
-/// Keeps a way, where it is among the longest: of equals the first that came.
-fn keep(longest: &mut Vec<Told>, told: Told) {
-    let length = told.arrival.length();
+/// Keeps a packet if it is among the longest. Among equals, the earlier one stays first.
+fn keep(longest: &mut Vec<Followed>, followed: Followed) {
+    let length = followed.arrival.length();
     let place = longest.partition_point(|other| other.arrival.length() >= length);
     if place < LONGEST {
-        longest.insert(place, told);
+        longest.insert(place, followed);
         longest.truncate(LONGEST);
     }
 }
 
-/// What had `NET_RX` run; all threads of a program are one.
+/// The source that raised `NET_RX`. All threads of a program count as one.
 fn raiser(by: SourceId, sources: &SourceTable) -> Raiser {
     let source = sources.get(by);
     match &source.thread {
@@ -227,9 +230,9 @@ fn words((_, name, function): &Raiser) -> String {
     format!("{name} {function}")
 }
 
-/// The most frequent first, and how many are left out.
+/// Kinds of path, most frequent first, and the number left out.
 fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<PacketWay>, u64) {
-    let told = all
+    let ways = all
         .into_iter()
         .map(|((raiser, received_in), tally)| PacketWay {
             kind: raiser.as_ref().map(|raiser| raiser.0),
@@ -237,20 +240,20 @@ fn ways(all: BTreeMap<(Option<Raiser>, ReceivedIn), LengthTally>) -> (Vec<Packet
             received_in,
             delay: tally.intervals(),
         });
-    let mut told: Vec<PacketWay> = told.collect();
-    told.sort_by_key(|way| Reverse(way.delay.count));
-    let left_out = told.len().saturating_sub(WAYS) as u64;
-    told.truncate(WAYS);
-    (told, left_out)
+    let mut ways: Vec<PacketWay> = ways.collect();
+    ways.sort_by_key(|way| Reverse(way.delay.count));
+    let left_out = ways.len().saturating_sub(WAYS) as u64;
+    ways.truncate(WAYS);
+    (ways, left_out)
 }
 
-/// The thread with the longest delay first, and how many are left out.
-fn told_threads(
+/// Threads, longest delay first, and the number left out.
+fn threads(
     threads: Vec<(i32, Thread)>,
     pids: &BTreeMap<i32, i32>,
     sources: &SourceTable,
 ) -> (Vec<PacketThread>, u64) {
-    let told = threads.into_iter().map(|(tid, thread)| {
+    let reported = threads.into_iter().map(|(tid, thread)| {
         let source = sources.get(thread.source);
         let program = source.thread.as_ref().map(|thread| &thread.program);
         PacketThread {
@@ -259,18 +262,18 @@ fn told_threads(
             pid: pids.get(&tid).copied().unwrap_or_default(),
             tid,
             cpus: thread.cpus.iter().copied().collect(),
-            delay: thread.lengths.whole.intervals(),
-            steps: thread.lengths.told(),
+            delay: thread.lengths.total.intervals(),
+            steps: thread.lengths.to_steps(),
         }
     });
-    let mut told: Vec<PacketThread> = told.collect();
-    told.sort_by_key(|thread| (Reverse(thread.delay.max), thread.tid));
-    let left_out = told.len().saturating_sub(THREADS) as u64;
-    told.truncate(THREADS);
-    (told, left_out)
+    let mut reported: Vec<PacketThread> = reported.collect();
+    reported.sort_by_key(|thread| (Reverse(thread.delay.max), thread.tid));
+    let left_out = reported.len().saturating_sub(THREADS) as u64;
+    reported.truncate(THREADS);
+    (reported, left_out)
 }
 
-/// Who had the CPU, each program as one, the one with the most first.
+/// Time of each program on the CPU, largest first.
 fn holders(
     by: impl IntoIterator<Item = (SourceId, Nanos)>,
     sources: &SourceTable,
@@ -279,7 +282,7 @@ fn holders(
     for (source, time) in by {
         *sums.entry(named(source, sources)).or_default() += time;
     }
-    let told = sums
+    let holders = sums
         .into_iter()
         .map(|((name, kind, pid), time)| PacketHolder {
             name,
@@ -287,10 +290,10 @@ fn holders(
             pid,
             time,
         });
-    let mut told: Vec<PacketHolder> = told.collect();
-    told.sort_by_key(|holder| Reverse(holder.time));
-    told.truncate(HOLDERS);
-    told
+    let mut holders: Vec<PacketHolder> = holders.collect();
+    holders.sort_by_key(|holder| Reverse(holder.time));
+    holders.truncate(HOLDERS);
+    holders
 }
 
 fn steps(
@@ -298,9 +301,9 @@ fn steps(
     held: [Held; Step::ALL.len()],
     sources: &SourceTable,
 ) -> Vec<PacketStep> {
-    let all = lengths.told().into_iter();
+    let all = lengths.to_steps().into_iter();
     let mut held: Vec<Option<Held>> = held.into_iter().map(Some).collect();
-    let told = all.map(|StepLength { step, length }| {
+    let steps = all.map(|StepLength { step, length }| {
         let held = held[step as usize].take().unwrap_or_default();
         PacketStep {
             step,
@@ -309,11 +312,11 @@ fn steps(
             by: holders(held.by, sources),
         }
     });
-    told.collect()
+    steps.collect()
 }
 
-fn delay(told: &Told, begin: Nanos, sources: &SourceTable) -> PacketDelay {
-    let arrival = &told.arrival;
+fn delay(followed: &Followed, begin: Nanos, sources: &SourceTable) -> PacketDelay {
+    let arrival = &followed.arrival;
     let raised = arrival.way.raised;
     PacketDelay {
         thread: sources.get(arrival.source).name.to_string(),
@@ -324,23 +327,24 @@ fn delay(told: &Told, begin: Nanos, sources: &SourceTable) -> PacketDelay {
         cpu: arrival.way.cpu,
         ran_on: arrival.ran_on,
         raised_by: raised.map(|(_, by)| words(&raiser(by, sources))),
-        received_in: told.received_in,
+        received_in: followed.received_in,
         steps: arrival
             .steps()
             .map(|(step, time)| StepTime { step, time })
             .collect(),
         longest: arrival.longest().0,
-        by: holders(told.by.iter().copied(), sources),
+        by: holders(followed.by.iter().copied(), sources),
     }
 }
 
-/// What the kernel counted, of the CPUs that received anything.
+/// The kernel's counters for the CPUs that received packets.
 fn cpus(header: &Header) -> Vec<PacketCpu> {
-    let both = header.after.softnet.iter().filter_map(|(cpu, after)| {
+    let counted = header.after.softnet.iter().filter_map(|(cpu, after)| {
         let since = after.since(header.before.softnet.get(cpu)?);
         Some((Cpu(*cpu), since))
     });
-    both.filter(|(_, since)| since.processed > 0)
+    counted
+        .filter(|(_, since)| since.processed > 0)
         .map(|(cpu, since)| PacketCpu {
             cpu,
             processed: since.processed,

@@ -1,4 +1,4 @@
-//! The threads that packets wake: which run followed which wake-up.
+//! The threads that packets wake, and which run followed which wake-up.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -8,24 +8,24 @@ use ticktax_model::{Cpu, Nanos, SourceId, Span};
 use super::{Arrival, Way};
 use crate::timeline::ThreadId;
 
-/// By so much rows of another CPU may come late.
+/// Rows from other CPUs can arrive this much late.
 const SETTLED: Nanos = Nanos::from_millis(200);
-/// A thread that is woken from another CPU so long before it leaves its own, or less, may have been about to sleep.
+/// A thread woken from another CPU may have been about to sleep if it left its own CPU within this
+/// time.
 const LEAVING: Nanos = Nanos::from_micros(100);
-/// Threads that are kept apart.
+/// Maximum number of threads tracked.
 const THREADS: usize = 1_024;
-/// A thread that was woken again so long ago, and was not seen to run, runs where nobody watches.
+/// If a thread was woken again this long ago and was not seen to run, it runs on an unwatched CPU.
 const KEPT: Nanos = Nanos::from_secs(2);
 
-/// A wake-up of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Wake {
     at: Nanos,
-    /// By a packet, where it was.
+    /// The packet that caused it, if any.
     way: Option<Way>,
 }
 
-/// A thread had a CPU.
+/// A stay of a thread on a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     thread: ThreadId,
@@ -34,11 +34,11 @@ pub(super) struct Run {
     end: Nanos,
     slot: usize,
     cpu: Cpu,
-    /// It had it before, and goes on.
+    /// Whether the thread was already on the CPU before.
     continues: bool,
 }
 
-/// A run, in order of its end.
+/// A run, ordered by its end.
 #[derive(Debug)]
 struct Ended {
     run: Run,
@@ -74,34 +74,34 @@ impl Ord for Ended {
 #[derive(Debug, Default)]
 struct Receiver {
     pid: Option<i32>,
-    /// Packets that were to lead to runs which never came.
+    /// Packets whose run never came.
     lost: usize,
-    /// By time.
+    /// Sorted by time.
     wakes: VecDeque<Wake>,
-    /// The last run that was looked at.
+    /// The run processed last.
     last: Option<Run>,
 }
 
-/// All of them.
+/// All threads woken by packets.
 #[derive(Debug, Default)]
 pub(super) struct Receivers {
     threads: HashMap<i32, Receiver>,
-    /// Runs that were not looked at, by their end, and of equals in the order in which they came.
+    /// Runs to be processed, by end and then by arrival.
     runs: BinaryHeap<Reverse<Ended>>,
-    /// How many there were.
+    /// Number of runs so far.
     count: u64,
     refused: u64,
 }
 
 impl Receivers {
-    /// A packet wakes a thread of this number.
+    /// Starts tracking a thread that a packet wakes.
     pub(super) fn meet(&mut self, tid: i32) {
         if self.threads.len() < THREADS {
             self.threads.entry(tid).or_default();
         }
     }
 
-    /// A packet woke a thread.
+    /// Takes a wake-up by a packet.
     pub(super) fn woken(&mut self, way: Way) {
         match self.threads.get_mut(&way.tid) {
             Some(receiver) => receiver.woken(Wake {
@@ -112,14 +112,14 @@ impl Receivers {
         }
     }
 
-    /// Something else woke the thread of this number.
+    /// Takes a wake-up by something else.
     pub(super) fn woken_otherwise(&mut self, tid: i32, at: Nanos) {
         if let Some(receiver) = self.threads.get_mut(&tid) {
             receiver.woken(Wake { at, way: None });
         }
     }
 
-    /// A thread had the CPU in a place, which may be going on with what it did before.
+    /// Takes a thread's row. `continues` means that it was already on the CPU before.
     pub(super) fn ran(&mut self, thread: ThreadId, (span, slot, continues): (&Span, usize, bool)) {
         if self.threads.is_empty() || !self.threads.contains_key(&thread.tid) {
             return;
@@ -140,7 +140,7 @@ impl Receivers {
         }));
     }
 
-    /// The next run about which all rows have come by `now`.
+    /// The next run whose surrounding rows must all have arrived by `now`.
     pub(super) fn settled(&mut self, now: Nanos) -> Option<Run> {
         let Reverse(first) = self.runs.peek()?;
         if first.run.end >= now - SETTLED {
@@ -149,19 +149,21 @@ impl Receivers {
         self.runs.pop().map(|Reverse(ended)| ended.run)
     }
 
-    /// Tells of the packets that led to a run, and of those that were to lead to one before that is missing.
+    /// Passes the packets that led to `run` to `found`, and those whose own run is missing as
+    /// errors.
     pub(super) fn look_at(&mut self, run: Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         if let Some(receiver) = self.threads.get_mut(&run.thread.tid) {
             receiver.look_at(run, found);
         }
     }
 
-    /// The process of a thread, where one was seen.
+    /// The process of a thread, if known.
     pub(super) fn process(&self, tid: i32) -> Option<i32> {
         self.threads.get(&tid)?.pid
     }
 
-    /// Packets whose threads were not seen to run, by their process. All runs have been looked at.
+    /// One entry per packet whose thread was not seen to run: its process. Call it after all runs
+    /// are processed.
     pub(super) fn waiting(&mut self) -> Vec<Option<i32>> {
         let threads = self.threads.values_mut();
         let rest = threads.flat_map(|receiver| {
@@ -173,14 +175,14 @@ impl Receivers {
         rest.collect()
     }
 
-    /// Packets that woke threads for which there was no room.
+    /// Number of packets that woke threads beyond the maximum.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 }
 
 impl Receiver {
-    /// Takes a wake-up; times mostly come in order.
+    /// Takes a wake-up. Times mostly arrive in order.
     fn woken(&mut self, wake: Wake) {
         while self.wakes.len() > 1 && self.wakes[1].at < wake.at - KEPT {
             let first = self.wakes.pop_front();
@@ -196,7 +198,7 @@ impl Receiver {
     fn look_at(&mut self, run: Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         self.pid = Some(run.thread.pid);
         let run = match self.last {
-            // A page fault makes two rows of one run.
+            // A page fault splits one run into two rows.
             Some(last) if run.continues && last.end == run.start => Run {
                 start: last.start,
                 ..run
@@ -210,16 +212,16 @@ impl Receiver {
         self.last = Some(run);
     }
 
-    /// The thread got a CPU: the last wake-up before led to that.
+    /// Takes the start of a run. The last wake-up before it led to it.
     fn began(&mut self, run: &Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let before = self.wakes.partition_point(|wake| wake.at <= run.start);
         let wakes: Vec<Wake> = self.wakes.drain(..before).collect();
-        for (place, wake) in wakes.iter().enumerate() {
+        for (index, wake) in wakes.iter().enumerate() {
             let Some(way) = wake.way else { continue };
-            let is_last = place + 1 == wakes.len();
+            let is_last = index + 1 == wakes.len();
             let mid_run = self.last.filter(|last| wake.at < last.end);
             match mid_run {
-                // It was about to sleep, and did not, for something else woke it after that.
+                // The thread was about to sleep but kept running: another wake-up followed.
                 Some(last) if !is_last => found(Ok(last.goes_on(way))),
                 _ if is_last => found(Ok(run.begins(way, self.last))),
                 _ => found(Err(run.thread.pid)),
@@ -227,14 +229,14 @@ impl Receiver {
         }
     }
 
-    /// The thread kept its CPU: wake-ups meanwhile came before it slept, but for the last of them that may have
-    /// come while it was leaving.
+    /// Takes wake-ups during a run. They came before the thread slept. The last one may be an
+    /// exception, if it came while the thread was leaving the CPU.
     fn kept_on(&mut self, run: &Run, found: &mut impl FnMut(Result<Arrival, i32>)) {
         let mut leaving = None;
         while let Some(wake) = self.wakes.pop_front_if(|wake| wake.at < run.end) {
             let Some(way) = wake.way else { continue };
             if way.slot != run.slot && run.end - wake.at <= LEAVING {
-                // Only one can have been the last.
+                // Only one wake-up can be the last.
                 if let Some(before) = leaving.replace(way) {
                     found(Ok(run.goes_on(before)));
                 }
@@ -250,12 +252,12 @@ impl Receiver {
 }
 
 impl Run {
-    /// The thread had the CPU as it was woken, and kept it.
+    /// The arrival if the thread was running when it was woken, and kept running.
     fn goes_on(&self, way: Way) -> Arrival {
         self.at(way.woke, way, None)
     }
 
-    /// The thread got the CPU after it was woken.
+    /// The arrival if the thread started to run after the wake-up.
     fn begins(&self, way: Way, last: Option<Self>) -> Arrival {
         let came_from = last.map(|last| last.slot);
         self.at(self.start, way, came_from.filter(|&slot| slot != self.slot))

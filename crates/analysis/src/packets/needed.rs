@@ -1,31 +1,31 @@
-//! What stalls cost, and what buffer outlasts them.
+//! Expected loss of a stall, and the buffer size that avoids it.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::{Charge, Course, NeededBuffer, PacketLog};
 
 use super::replay::{CHARGED, is_too_slow, loses};
 
-/// A hundredth more than what was measured to be needed, and datagrams: neither reading nor sending is as regular as a
-/// rate.
+/// Safety margin on the measured need: 1 %, plus [`MORE_DATAGRAMS`]. Reading and sending are less
+/// regular than a constant rate.
 const MORE: f64 = 1.01;
 const MORE_DATAGRAMS: u64 = 8;
 
-/// Bytes that a socket can be given.
+/// Largest buffer that a socket can be given, in bytes.
 const MOST: u64 = 1 << 29;
 
-/// How many datagrams a stall of this length loses at a rate, where the buffer holds so many: max(0, r·S − B) + 1. The
-/// last 1 is the one that finds the buffer full first.
+/// Number of datagrams lost in a stall of length S at rate r with a buffer for B datagrams: max(0,
+/// r·S − B) + 1. The final 1 is the datagram that first finds the buffer full.
 pub(super) fn predicted(rate_hz: f64, stall: Nanos, capacity: u64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a rate and a time are not negative, and what is more than a count holds is its largest"
+        reason = "a rate and a time are not negative, and the cast saturates"
     )]
     let came = (rate_hz * stall.as_secs_f64()).floor() as u64;
     came.saturating_sub(capacity) + 1
 }
 
-/// Datagrams a second that were sent.
+/// Sending rate in datagrams per second.
 fn rate(course: &Course) -> f64 {
     let all: u64 = course.sent.iter().map(|&sent| u64::from(sent)).sum();
     let length = (end(course) - course.start).as_secs_f64();
@@ -40,11 +40,12 @@ fn end(course: &Course) -> Nanos {
     course.start + course.slot.times(course.sent.len() as f64)
 }
 
-/// The smallest buffer that would have lost nothing, with room for another pause while it is read; `None` where no loss
-/// was the buffer's, where the receiver was too slow for any, or where not all that came is known.
+/// The smallest buffer that would have lost nothing, with room for one more pause while it is read.
+/// `None` if the buffer caused no loss, if the receiver was too slow for any buffer, or if some
+/// arrivals are unknown.
 ///
-/// A larger buffer is read for longer after a stall, and what else holds up the receiver now and then may do so just
-/// then, in another run: the longest that it did without a loss is counted on top.
+/// A larger buffer takes longer to read after a stall. In another run, a further delay of the
+/// receiver may fall into that time. The longest pause without a loss is therefore added.
 pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
     let charge = log.buffer.charge?;
     let of_buffer = log.bursts.iter().any(|burst| burst.in_socket > 0);
@@ -60,12 +61,12 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
         let pauses = course.pauses.iter().map(|pause| pause.1 - pause.0);
         longest = longest.max(pauses.max().unwrap_or_default());
     }
-    // One that lost nothing and is longer than those that did was in calmer times.
+    // A lossless pause longer than the lossy ones happened while less was sent.
     let spare_pause = log.other_pause.min(longest);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "these are numbers of datagrams"
+        reason = "numbers of datagrams are not negative"
     )]
     let (smallest, spare_datagrams) = (
         (datagrams as f64 * MORE) as u64 + MORE_DATAGRAMS,
@@ -83,13 +84,20 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
     })
 }
 
-/// How many datagrams a buffer has to hold to lose none of the bursts of a course, by what they lost: with room for all
-/// of them no more could have waited than were in the full buffer and were lost, and what comes while a quarter of the
-/// larger buffer is read has to fit as well. When the lost ones were sent does not matter here.
+/// Number of datagrams that a buffer must hold to lose none of a course's bursts, judging by the
+/// losses. At most the full buffer plus the lost datagrams can have waited. Datagrams that arrive
+/// while a quarter of the larger buffer is read must fit too. The times at which the lost ones were
+/// sent do not matter here.
 fn filled(log: &PacketLog, course: &Course, capacity: u64) -> u64 {
     let within = course.start..end(course);
-    let bursts = log.bursts.iter().filter(|it| within.contains(&it.lost_at));
-    let lost = bursts.filter(|it| it.in_socket > 0).map(|it| it.lost).max();
+    let bursts = log
+        .bursts
+        .iter()
+        .filter(|burst| within.contains(&burst.lost_at));
+    let lost = bursts
+        .filter(|burst| burst.in_socket > 0)
+        .map(|burst| burst.lost)
+        .max();
     let Some(lost) = lost else {
         return 0;
     };
@@ -98,16 +106,17 @@ fn filled(log: &PacketLog, course: &Course, capacity: u64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it is a number of datagrams"
+        reason = "a number of datagrams is not negative"
     )]
     let waiting = waiting.ceil() as u64;
     waiting
 }
 
-/// How many datagrams a buffer has to hold to lose none of a course, where fewer than `enough` are not asked about.
+/// Number of datagrams, at least `enough`, that a buffer must hold to lose none of a course. `None`
+/// if it exceeds `most`.
 fn smallest(course: &Course, enough: u64, most: u64) -> Option<u64> {
     let loses = |capacity| loses(course, capacity);
-    // One that was held up as well has what it needed in this run.
+    // A receiver that also paused had what it needed in this run.
     if course.pauses.is_empty() && is_too_slow(course) {
         return None;
     }
@@ -129,10 +138,10 @@ fn smallest(course: &Course, enough: u64, most: u64) -> Option<u64> {
     Some(loses_none)
 }
 
-/// Bytes of a buffer that one datagram takes: what is left of the buffer when it is full counts as well.
+/// Bytes of a buffer per datagram, including the unused rest of a full buffer.
 fn each(bytes: u64, charge: Charge) -> u64 {
     let filled = bytes.checked_div(charge.datagrams).unwrap_or(0);
-    // Of a buffer of few datagrams what is left may be most of it.
+    // In a buffer of few datagrams the unused rest may be most of it.
     if charge.datagrams < 64 {
         charge.each_bytes.max(1)
     } else {

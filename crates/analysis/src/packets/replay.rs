@@ -1,19 +1,20 @@
-//! A receiver with another buffer that was sent what the real one was, and paused as it did.
+//! Replays what a receiver was sent, with its pauses, against a buffer of another size.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::Course;
 
-/// The part of a buffer that may have been read and still be charged: the kernel gives memory back a quarter of the
-/// buffer at a time, or when all that it had handed to the reader was read (`udp_rmem_release` in `net/ipv4/udp.c`).
+/// Up to 1/`CHARGED` of a buffer may be read but still charged. The kernel returns memory in units
+/// of a quarter of the buffer, or when everything handed to the reader was read (`udp_rmem_release`
+/// in `net/ipv4/udp.c`).
 pub(super) const CHARGED: u64 = 4;
 
-/// Whether a buffer that holds `capacity` datagrams loses any of a course.
+/// Whether a buffer for `capacity` datagrams would lose any of a course.
 pub(super) fn loses(course: &Course, capacity: u64) -> bool {
     let mut receiver = Receiver::new(course, capacity);
     sent(course).any(|at| !receiver.comes(at))
 }
 
-/// When each datagram of a course was sent: those of a slot evenly over it.
+/// Sending times of a course's datagrams, spread evenly over each slot.
 fn sent(course: &Course) -> impl Iterator<Item = Nanos> {
     let slots = (0_i64..).zip(&course.sent);
     slots.flat_map(move |(slot, &sent)| {
@@ -23,7 +24,7 @@ fn sent(course: &Course) -> impl Iterator<Item = Nanos> {
     })
 }
 
-/// Whether the receiver is slower than what comes for all the time that it has.
+/// Whether the receiver cannot keep up even in all of its unpaused time.
 pub(super) fn is_too_slow(course: &Course) -> bool {
     let all: i64 = course.sent.iter().map(|&sent| i64::from(sent)).sum();
     let length = course.slot.times(course.sent.len() as f64);
@@ -35,14 +36,15 @@ struct Receiver<'a> {
     pauses: &'a [(Nanos, Nanos)],
     read: Nanos,
     capacity: u64,
-    /// Datagrams that were read and are still charged, at most.
+    /// Maximum number of datagrams that are read but still charged.
     quarter: u64,
-    /// Datagrams that wait: those that the kernel has handed to the reader, and those that came since.
+    /// Waiting datagrams that the kernel has handed to the reader.
     handed: u64,
+    /// Waiting datagrams that arrived since.
     came: u64,
-    /// Those that were read and are still charged.
+    /// Datagrams that are read but still charged.
     charged: u64,
-    /// When it has read what it reads, or could begin to.
+    /// When the reader finishes its current datagram, or could start the next.
     free: Nanos,
 }
 
@@ -60,7 +62,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Puts a datagram into the buffer that comes then; false where it is full.
+    /// Adds a datagram that arrives at `at`; returns false if the buffer is full.
     fn comes(&mut self, at: Nanos) -> bool {
         self.read_until(at);
         let has_room = self.handed + self.came + self.charged < self.capacity;
@@ -68,7 +70,7 @@ impl<'a> Receiver<'a> {
         has_room
     }
 
-    /// Reads what waits until a time, one after the other.
+    /// Reads waiting datagrams, one after the other, until `at`.
     fn read_until(&mut self, at: Nanos) {
         while self.handed + self.came > 0 {
             let done = self.done();
@@ -81,14 +83,14 @@ impl<'a> Receiver<'a> {
         self.free = self.free.max(at);
     }
 
-    /// When the next is read; pauses that lie behind are forgotten.
+    /// When the next datagram is read. Past pauses are removed.
     fn done(&mut self) -> Nanos {
         let done = self.free + self.read;
         while let Some((&(start, end), later)) = self.pauses.split_first() {
             if end <= self.free {
                 self.pauses = later;
             } else if start < done {
-                // A pause ends when a datagram was read.
+                // A pause ends with the reading of a datagram.
                 return end.max(done);
             } else {
                 break;
@@ -119,7 +121,7 @@ mod tests {
     const US: i64 = 1_000;
     const MS: i64 = 1_000_000;
 
-    /// 40 datagrams a ms for 200 ms, read at so much each.
+    /// 40 datagrams per ms for 200 ms, each taking `read` ns to read.
     fn course(read: i64) -> Course {
         Course {
             start: Nanos(MS),
@@ -137,48 +139,49 @@ mod tests {
         lost
     }
 
-    /// A rate of 40 a ms, a stall of 17: 680 less what the buffer holds.
+    /// 40 per ms during a stall of 17 ms are 680 datagrams. The excess over the buffer's capacity
+    /// is lost.
     #[test]
-    fn a_reader_that_takes_no_time_loses_what_the_formula_says() {
-        let it = course(US);
+    fn a_fast_reader_loses_as_many_as_the_formula_says() {
+        let course = self::course(US);
         for capacity in [100_u64, 277, 600, 670] {
             let formula = 680 - capacity + 1;
-            // 1 µs each for a quarter of the buffer, at 40 a ms.
+            // Reading a quarter of the buffer at 1 µs each, while 40 per ms arrive.
             let more = capacity / 4 * 40 / 1_000;
-            let lost = sum(&it, capacity);
+            let lost = sum(&course, capacity);
             assert!(lost.abs_diff(formula + more) <= 2, "{capacity}: {lost}");
         }
-        assert_eq!(sum(&it, 700), 0);
+        assert_eq!(sum(&course, 700), 0);
     }
 
-    /// What comes while a quarter of the buffer is read has to fit as well: B ≥ P + ρ·B/4.
+    /// Datagrams that arrive while a quarter of the buffer is read must fit too: B ≥ P + ρ·B/4.
     #[test]
     fn a_busy_reader_needs_room_for_what_it_has_read() {
-        let it = course(20 * US);
-        let smallest = (600..1_200).find(|&capacity| sum(&it, capacity) == 0);
-        // 680 waited; the reader is busy for 0.8 of the time.
+        let course = self::course(20 * US);
+        let smallest = (600..1_200).find(|&capacity| sum(&course, capacity) == 0);
+        // 680 wait, and the reader is busy 80 % of the time.
         let expected = 680.0 / (1.0 - 0.8 / 4.0);
         let smallest = smallest.unwrap() as f64;
         assert!((smallest - expected).abs() < 6.0, "{smallest} {expected}");
     }
 
     #[test]
-    fn what_comes_at_once_is_lost_without_a_pause() {
-        let mut it = course(US);
-        it.pauses.clear();
-        assert_eq!(sum(&it, 10), 0);
-        it.sent[500] = 400;
-        // 100 µs of reading at 1 µs each while 400 come.
-        let lost = sum(&it, 100);
+    fn a_sudden_burst_is_lost_even_without_a_pause() {
+        let mut course = self::course(US);
+        course.pauses.clear();
+        assert_eq!(sum(&course, 10), 0);
+        course.sent[500] = 400;
+        // 400 arrive in 100 µs, during which 100 are read.
+        let lost = sum(&course, 100);
         assert!((200..=230).contains(&lost), "{lost}");
-        assert_eq!(sum(&it, 400), 0);
+        assert_eq!(sum(&course, 400), 0);
     }
 
     #[test]
-    fn a_reader_that_takes_longer_than_the_sender_is_too_slow() {
+    fn a_reader_slower_than_the_sender_is_too_slow() {
         assert!(!is_too_slow(&course(20 * US)));
         assert!(is_too_slow(&course(25 * US)));
-        // The pause is not its own slowness.
+        // Time in the pause does not count as slowness.
         assert!(is_too_slow(&course(24 * US)));
     }
 }

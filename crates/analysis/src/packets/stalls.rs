@@ -1,7 +1,7 @@
-//! What kept the receiving thread from running, and which of it belongs to a pause of its reads.
+//! Delays of the receiving thread, and which of them belong to a pause of its reads.
 //!
-//! A hold-up belongs to a pause where the two have time in common: the thread itself was off its CPU, or interrupted,
-//! while it read nothing. Nothing else is a cause, however near.
+//! A delay belongs to a pause if they overlap: the thread itself was off its CPU, or interrupted,
+//! while it read nothing. Nothing else counts as a cause, however close in time.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ use crate::pace::lateness::Outside;
 use crate::timeline::{Keep, Timeline};
 use crate::victim::{Loss, Victim, named};
 
-/// A pause that the receiver was held up for less of has another reason.
+/// Minimum share of a pause that delays must cover to count as its cause.
 const MOST: f64 = 0.5;
 
-/// Takes the rows of a session that follows the receiver.
+/// Takes the rows of a recording that follows the receiver.
 #[derive(Debug)]
 pub struct ReceiverWatch {
     timeline: Timeline,
     victim: Victim,
     thread: (i32, i32),
-    /// Whether it was seen to do anything.
+    /// Whether the thread was seen at all.
     seen: bool,
 }
 
 impl ReceiverWatch {
-    /// Of thread `tid` of process `pid`, which is followed since a moment.
+    /// Watches a thread, given as process id and thread id, from `since` on.
     pub fn new(thread: (i32, i32), since: Nanos) -> Self {
         let mut victim = Victim::new(since);
         victim.keep_losses(thread.0);
@@ -40,8 +40,8 @@ impl ReceiverWatch {
         }
     }
 
-    /// What kept it from running, once the session has ended. `cpu` is the one that it was kept on. `None` where it was
-    /// not seen at all: in a container it has other numbers than for the kernel.
+    /// The thread's delays, after the recording has ended. `cpu` is the CPU that it was pinned to.
+    /// `None` if the thread was never seen: in a container its ids differ from the kernel's.
     pub fn finish(mut self, sources: &SourceTable, cpu: Option<Cpu>) -> Option<HoldUps> {
         if !self.seen {
             return None;
@@ -64,48 +64,49 @@ impl RowSink for ReceiverWatch {
     fn row(&mut self, sources: &SourceTable, row: &Row) {
         if !self.seen {
             let thread = sources.get(row.span().source).thread.as_ref();
-            self.seen = thread.is_some_and(|it| (it.pid, it.tid) == self.thread);
+            self.seen = thread.is_some_and(|thread| (thread.pid, thread.tid) == self.thread);
         }
         let (event, history) = self.timeline.event(sources, row);
         self.victim.event(&event, history);
     }
 }
 
-/// A time in which a thread could not run, and why.
+/// An interval during which a thread could not run, with the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldUp {
-    /// From when to when.
+    /// Start and end.
     pub time: (Nanos, Nanos),
-    /// Who or what, without a time.
+    /// The cause; its `time` is not set.
     pub by: HeldBy,
 }
 
-/// All that kept a thread from running, in order.
+/// All delays of a thread, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldUps {
-    /// By begin.
+    /// Sorted by start.
     pub all: Vec<HeldUp>,
-    /// From when on some are missing, because there were too many.
+    /// Delays that end after this time may be missing, because there were too many.
     pub known_until: Option<Nanos>,
 }
 
 impl HoldUps {
-    /// What of it lies in a pause, which ends at `until` at the latest; `None` where that is less than half of it.
+    /// The stall during a pause that ends no later than `until`; `None` if delays cover less than
+    /// half of it.
     pub fn during(&self, pause: &Pause, until: Option<Nanos>) -> Option<Stall> {
         let end = until.map_or(pause.end, |until| until.min(pause.end));
         if self.known_until.is_some_and(|known| known < end) {
             return None;
         }
-        let within = self.all.iter().filter_map(|one| {
-            let (start, stop) = (one.time.0.max(pause.start), one.time.1.min(end));
-            (start < stop).then_some((start, stop, &one.by))
+        let within = self.all.iter().filter_map(|delay| {
+            let (start, stop) = (delay.time.0.max(pause.start), delay.time.1.min(end));
+            (start < stop).then_some((start, stop, &delay.by))
         });
         let mut first = None;
         let (mut covered, mut reached) = (Nanos::ZERO, pause.start);
         let mut by: BTreeMap<(HoldUp, &str, Kind), HeldBy> = BTreeMap::new();
         for (start, stop, held) in within {
             first.get_or_insert(start);
-            // Interrupts on top of somebody else are among that one's time.
+            // Interrupts within another delay are part of that delay's time.
             covered += (stop - start.max(reached)).max(Nanos::ZERO);
             reached = reached.max(stop);
             let key = (held.kind, &*held.name, held.source_kind);

@@ -57,7 +57,7 @@ fn held(kind: HoldUp, name: &str, pid: Option<i32>, (from, to): (i64, i64)) -> H
 
 const PAUSE: Nanos = Nanos(17 * MS + 20 * US);
 
-/// A buffer of 277 datagrams, and every 500 ms a pause of 17 ms at 60 000 a second.
+/// A buffer for 277 datagrams, and a pause of 17 ms every 500 ms at 60 000 datagrams per second.
 fn log(stalls: i64) -> PacketLog {
     let course = |number: i64| {
         let start = Nanos(number * 500 * MS);
@@ -131,19 +131,19 @@ fn header() -> Header {
 }
 
 #[test]
-fn the_formula_is_that_of_the_page() {
-    let of = |ms: i64, held| predicted(60_000.0, Nanos(ms * MS), held);
-    assert_eq!(of(17, 277), 744);
-    // A stall that the buffer outlasts to the last datagram loses the one after.
-    assert_eq!(of(17, 1_020), 1);
-    assert_eq!(of(0, 277), 1);
+fn the_predicted_loss_follows_the_documented_formula() {
+    let lost = |ms: i64, held| predicted(60_000.0, Nanos(ms * MS), held);
+    assert_eq!(lost(17, 277), 744);
+    // If a stall exactly fills the buffer, the next datagram is lost.
+    assert_eq!(lost(17, 1_020), 1);
+    assert_eq!(lost(0, 277), 1);
 }
 
 #[test]
-fn a_burst_is_joined_to_the_hold_up_that_its_pause_has_time_in_common_with() {
+fn a_burst_is_attributed_to_the_delay_that_overlaps_its_pause() {
     let hold_ups = HoldUps {
         all: vec![
-            // Just before the first pause, and just after it: neighbours, and no cause.
+            // Just before the first pause, and just after it: near, but not the cause.
             held(HoldUp::Waiting, "early", Some(1), (-10 * MS, 0)),
             held(HoldUp::Waiting, "backupd", Some(9), (20 * US, 16 * MS)),
             held(HoldUp::Waiting, "cc1", Some(3), (16 * MS, 17 * MS)),
@@ -152,10 +152,10 @@ fn a_burst_is_joined_to_the_hold_up_that_its_pause_has_time_in_common_with() {
         ],
         known_until: None,
     };
-    let it = packet_statement(&header(), &run(log(3)), Some(&hold_ups));
-    let bursts = it.bursts.unwrap();
+    let statement = packet_statement(&header(), &run(log(3)), Some(&hold_ups));
+    let bursts = statement.bursts.unwrap();
     for burst in &bursts {
-        // The buffer was empty as the pause began, and what it did not hold of what came was lost.
+        // The buffer was empty when the pause began. The excess over its capacity was lost.
         assert_eq!(
             (burst.sent_in_pause, burst.queued),
             (Some(1_020), Some(277))
@@ -171,10 +171,10 @@ fn a_burst_is_joined_to_the_hold_up_that_its_pause_has_time_in_common_with() {
         "{:?}",
         bursts[0]
     );
-    // The third burst had no hold-up: nobody is named, and nothing predicted.
+    // The third burst had no delay, so no cause is named and no loss predicted.
     assert_eq!((&bursts[2].stall, bursts[2].predicted), (&None, None));
-    let [first, second] = &*it.causes else {
-        panic!("{:#?}", it.causes);
+    let [first, second] = &*statement.causes else {
+        panic!("{:#?}", statement.causes);
     };
     assert_eq!((first.bursts, first.lost), (2, 1_488));
     let by = first.held_by.as_ref().unwrap();
@@ -183,12 +183,12 @@ fn a_burst_is_joined_to_the_hold_up_that_its_pause_has_time_in_common_with() {
 }
 
 #[test]
-fn a_hold_up_for_a_small_part_of_a_pause_is_no_cause() {
+fn a_delay_of_a_small_part_of_a_pause_is_not_its_cause() {
     let pause = Pause {
         end: Nanos(17 * MS),
         ..Pause::default()
     };
-    let of = |times: &[(i64, i64)]| {
+    let stall_with = |times: &[(i64, i64)]| {
         let all = times
             .iter()
             .map(|&time| held(HoldUp::Waiting, "x", Some(1), time));
@@ -198,17 +198,17 @@ fn a_hold_up_for_a_small_part_of_a_pause_is_no_cause() {
         };
         hold_ups.during(&pause, None)
     };
-    assert_eq!(of(&[(0, 3 * MS)]), None);
-    assert_eq!(of(&[(0, MS), (16 * MS, 17 * MS)]), None);
-    assert_eq!(of(&[(15 * MS, 17 * MS)]), None);
-    assert!(of(&[(0, 9 * MS), (9 * MS, 16 * MS)]).is_some());
-    // Two of one name at a time are no more than the time.
-    let stall = of(&[(0, 5 * MS), (0, 5 * MS), (1, 4 * MS)]);
+    assert_eq!(stall_with(&[(0, 3 * MS)]), None);
+    assert_eq!(stall_with(&[(0, MS), (16 * MS, 17 * MS)]), None);
+    assert_eq!(stall_with(&[(15 * MS, 17 * MS)]), None);
+    assert!(stall_with(&[(0, 9 * MS), (9 * MS, 16 * MS)]).is_some());
+    // Two simultaneous delays of one name count once.
+    let stall = stall_with(&[(0, 5 * MS), (0, 5 * MS), (1, 4 * MS)]);
     assert_eq!(stall, None);
 }
 
 #[test]
-fn what_came_after_there_was_no_room_is_not_judged() {
+fn a_pause_with_missing_delays_is_not_judged() {
     let pause = Pause {
         start: Nanos(10 * MS),
         end: Nanos(27 * MS),
@@ -220,81 +220,90 @@ fn what_came_after_there_was_no_room_is_not_judged() {
     };
     assert_eq!(hold_ups.during(&pause, None), None);
     hold_ups.known_until = Some(Nanos(30 * MS));
-    // Nothing was sent after 15 ms: the rest of the stall lost nothing.
+    // Nothing was sent after 25 ms, so the rest of the stall lost nothing.
     let stall = hold_ups.during(&pause, Some(Nanos(25 * MS))).unwrap();
     assert_eq!(stall.length, Nanos(15 * MS));
 }
 
 #[test]
-fn bursts_at_a_period_have_a_beat() {
-    let it = packet_statement(&header(), &run(log(20)), None);
-    let beat = it.beat.unwrap();
+fn periodic_bursts_have_a_beat() {
+    let statement = packet_statement(&header(), &run(log(20)), None);
+    let beat = statement.beat.unwrap();
     assert!((beat.period / 500e6 - 1.0).abs() < 1e-6, "{beat:?}");
-    assert!(it.bursts.unwrap().iter().all(|burst| burst.stall.is_none()));
+    assert!(
+        statement
+            .bursts
+            .unwrap()
+            .iter()
+            .all(|burst| burst.stall.is_none())
+    );
     assert_eq!(packet_statement(&header(), &run(log(3)), None).beat, None);
 }
 
-/// 1 022 came in a pause, and while the reader takes a quarter of the buffer at 1 µs each another 15 do.
+/// 1022 arrive in a pause. Another 15 arrive while a quarter of the buffer is read at 1 µs each.
 #[test]
-fn the_buffer_that_is_needed_holds_what_was_waiting_at_most() {
-    let of = |log: PacketLog| packet_statement(&header(), &run(log), None).needed;
-    let needed = of(log(3)).unwrap();
+fn the_needed_buffer_holds_the_maximum_that_waited() {
+    let needed_of = |log: PacketLog| packet_statement(&header(), &run(log), None).needed;
+    let needed = needed_of(log(3)).unwrap();
     assert!((1_037..1_065).contains(&needed.datagrams), "{needed:?}");
     assert!(needed.bytes >= needed.datagrams * 768 && needed.bytes == 2 * needed.ask_bytes);
-    // What came in another pause, which lost nothing, has room as well: at most in one as long as those that did.
-    let of_other = |ms| {
+    // Another pause without a loss gets room too, but no more than a pause with a loss.
+    let spare_of = |ms| {
         let mut other = log(3);
         other.other_pause = Nanos(ms * MS);
-        let it = of(other).unwrap();
-        assert_eq!(it.datagrams - it.spare_datagrams, needed.datagrams);
-        (it.spare_datagrams, it.spare_pause)
+        let with_spare = needed_of(other).unwrap();
+        assert_eq!(
+            with_spare.datagrams - with_spare.spare_datagrams,
+            needed.datagrams
+        );
+        (with_spare.spare_datagrams, with_spare.spare_pause)
     };
-    assert_eq!(of_other(2), (120, Nanos(2 * MS)));
-    assert_eq!(of_other(30), (1_021, PAUSE));
+    assert_eq!(spare_of(2), (120, Nanos(2 * MS)));
+    assert_eq!(spare_of(30), (1_021, PAUSE));
     assert_eq!(needed.spare_datagrams, 0);
-    // A reader that needs most of its time.
+    // The reader is busy most of the time.
     let mut slow = log(3);
     slow.courses[1].read = Nanos(15 * US);
-    let of_slow = of(slow).unwrap();
+    let of_slow = needed_of(slow).unwrap();
     assert!((1_310..1_350).contains(&of_slow.datagrams), "{of_slow:?}");
-    // The costliest counts, whichever that is.
+    // The course with the largest need decides.
     let mut longer = log(3);
     longer.courses[2].pauses[0].1 += Nanos(10 * MS);
-    let of_longer = of(longer).unwrap();
+    let of_longer = needed_of(longer).unwrap();
     assert!(
         (1_640..1_690).contains(&of_longer.datagrams),
         "{of_longer:?}"
     );
     let mut elsewhere = log(1);
     elsewhere.bursts[0].in_socket = 0;
-    assert_eq!(of(elsewhere), None);
+    assert_eq!(needed_of(elsewhere), None);
 }
 
 #[test]
-fn no_buffer_is_named_where_none_is_known_to_help() {
-    let of = |log: PacketLog| packet_statement(&header(), &run(log), None).needed;
+fn no_buffer_is_suggested_if_none_is_known_to_help() {
+    let needed_of = |log: PacketLog| packet_statement(&header(), &run(log), None).needed;
     let mut slow = log(1);
     slow.courses[0].read = Nanos(17 * US);
     slow.courses[0].pauses.clear();
-    assert_eq!(of(slow), None);
+    assert_eq!(needed_of(slow), None);
     let mut unknown = log(2);
     unknown.courses.pop();
     unknown.is_course_missing = true;
-    assert_eq!(of(unknown), None);
+    assert_eq!(needed_of(unknown), None);
 }
 
 #[test]
-fn a_buffer_that_was_not_filled_holds_what_waited_at_the_first_burst() {
+fn the_capacity_of_an_unfilled_buffer_is_what_waited_at_the_first_burst() {
     let mut log = log(2);
     log.buffer.charge = None;
-    let it = packet_statement(&header(), &run(log), None);
-    let charge = it.buffer.unwrap().charge.unwrap();
+    let statement = packet_statement(&header(), &run(log), None);
+    let charge = statement.buffer.unwrap().charge.unwrap();
     assert_eq!((charge.datagrams, charge.each_bytes), (277, 768));
     assert!(!charge.is_filled);
 }
 
 #[test]
-fn places_sum_to_the_gaps_whatever_the_counters_say() {
+fn places_add_up_to_the_lost_datagrams_for_any_counters() {
     let mut sender = end(End::Sender);
     sender.counters.send_drops = 20;
     sender.counters.device_drops_out = 7;
@@ -311,7 +320,7 @@ fn places_sum_to_the_gaps_whatever_the_counters_say() {
         never_read: 6,
         ..PacketLog::default()
     };
-    // Seven of them no counter tells.
+    // Seven of them are in no counter.
     let reason = |reason: &str, datagrams| DropReason {
         reason: reason.to_owned(),
         datagrams,
@@ -322,41 +331,46 @@ fn places_sum_to_the_gaps_whatever_the_counters_say() {
         reason("QDISC_DROP", 20),
         reason("NOT_SPECIFIED", 3),
     ];
-    let of = |lost: u64| {
-        let mut it = receiver.clone();
-        it.datagrams.as_mut().unwrap().arrived = 600_000 - lost;
-        places(Some(&sender), &it, Some(&log), &reasons).unwrap()
+    let places_of = |lost: u64| {
+        let mut receiver = receiver.clone();
+        receiver.datagrams.as_mut().unwrap().arrived = 600_000 - lost;
+        places(Some(&sender), &receiver, Some(&log), &reasons).unwrap()
     };
-    let sum = |it: &PacketPlaces| {
-        it.socket_buffer
-            + it.udp_memory
-            + it.never_read
-            + it.send_queue
-            + it.other_reason
-            + it.backlog
-            + it.ring
-            + it.device
-            + it.not_placed
+    let sum = |places: &PacketPlaces| {
+        places.socket_buffer
+            + places.udp_memory
+            + places.never_read
+            + places.send_queue
+            + places.other_reason
+            + places.backlog
+            + places.ring
+            + places.device
+            + places.not_placed
     };
-    let it = of(100);
+    let lost_100 = places_of(100);
     assert_eq!(
         (
-            it.socket_buffer,
-            it.udp_memory,
-            it.never_read,
-            it.send_queue
+            lost_100.socket_buffer,
+            lost_100.udp_memory,
+            lost_100.never_read,
+            lost_100.send_queue
         ),
         (40, 5, 6, 20)
     );
-    assert_eq!(it.other_reason, 7);
-    // What the backlog dropped is counted by the devices on both sides as well.
+    assert_eq!(lost_100.other_reason, 7);
+    // Both ends' devices also count packets dropped from the backlog.
     assert_eq!(
-        (it.backlog, it.ring, it.device, it.not_placed),
+        (
+            lost_100.backlog,
+            lost_100.ring,
+            lost_100.device,
+            lost_100.not_placed
+        ),
         (4, 2, 4, 12)
     );
     for lost in 0..200 {
-        let it = of(lost);
-        assert_eq!((it.lost, sum(&it)), (lost, lost));
+        let places = places_of(lost);
+        assert_eq!((places.lost, sum(&places)), (lost, lost));
     }
     receiver.datagrams.as_mut().unwrap().sent = None;
     assert_eq!(places(Some(&sender), &receiver, Some(&log), &[]), None);

@@ -1,4 +1,4 @@
-//! Making the bill out of what was counted.
+//! Computes the tick bill from the collected counts.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,6 @@ use super::{SECOND, TickAccumulator};
 use crate::beats::student;
 use crate::ledger::tally::{Tally, sort_parts};
 
-/// Boot parameters that concern the tick.
 const PARAMETERS: [&str; 11] = [
     "divider",
     "highres",
@@ -28,7 +27,7 @@ const PARAMETERS: [&str; 11] = [
     "tickless",
 ];
 
-/// Whole seconds that it takes to tell how much they differ.
+/// Minimum number of whole seconds for a confidence interval.
 const MIN_SECONDS: usize = 5;
 
 pub(super) fn make(
@@ -67,7 +66,8 @@ pub(super) fn make(
     })
 }
 
-/// The words of a kernel's command line that concern the tick, up to those that are for init.
+/// Words of the kernel command line that concern the tick, up to `--`, which starts the words for
+/// init.
 fn parameters(cmdline: &str) -> Vec<String> {
     let words = cmdline.split_ascii_whitespace();
     let of_kernel = words.take_while(|word| *word != "--");
@@ -78,7 +78,7 @@ fn parameters(cmdline: &str) -> Vec<String> {
     of_kernel.filter(concern).map(str::to_owned).collect()
 }
 
-/// A tick's length: by the kernel's configuration, or else by the fastest that was measured.
+/// The tick period: from the kernel's configuration or else from the highest measured frequency.
 fn period(book: &TickAccumulator, configured: Option<u32>) -> Option<Nanos> {
     let measured = book.cpus.iter().flatten().filter_map(|cpu| cpu.frequency());
     let hz = configured
@@ -112,12 +112,13 @@ fn cpu_ticks(
         _ => counts.map_or(0, |counts| counts.all),
     };
     let apart = matches!(basis, Basis::Spans | Basis::Interrupts);
-    let by = ledger
+    let ticks_by_occupation = ledger
         .zip(counts)
         .filter(|_| apart)
         .map(|(ledger, counts)| ledger.by_occupation(&counts));
     let with_time = |place: usize| {
-        by.map(|by| by[place])
+        ticks_by_occupation
+            .map(|ticks| ticks[place])
             .filter(|ticks| ticks.time > Nanos::ZERO)
     };
     let spans = ledger.filter(|_| basis == Basis::Spans);
@@ -166,7 +167,7 @@ fn cost(
     let functions: Nanos = within.iter().map(|part| part.time).sum();
     let around = match basis {
         Basis::Spans => lengths.tally.time - functions,
-        // Which interrupts had a tick in them is not known: those that had pay their share.
+        // It is unknown which interrupts contained a tick, so each one is charged the average.
         Basis::Sums => share(book.frames.tally, lengths.tally.count),
         Basis::Interrupts | Basis::Counters => lengths.tally.time,
     };
@@ -193,7 +194,7 @@ fn cost(
     })
 }
 
-/// The part of a tally's time that falls to `count` of its intervals.
+/// The share of a tally's time for `count` of its intervals.
 fn share(tally: Tally, count: u64) -> Nanos {
     let counted = i64::try_from(tally.count).unwrap_or(i64::MAX).max(1);
     let wanted = i64::try_from(count).unwrap_or(i64::MAX).min(counted);
@@ -209,8 +210,8 @@ fn seen_around(book: &TickAccumulator) -> Option<Around> {
     })
 }
 
-/// The time of ticks a second of the machine. The interval takes whole seconds of the recording for
-/// independent of each other.
+/// CPU time of ticks per second of elapsed time, over all CPUs. The confidence interval treats
+/// whole seconds of the recording as independent.
 fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> Estimate {
     let begin = header
         .books
@@ -231,7 +232,7 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
             plus_minus: None,
         };
     }
-    // The clock's seconds between the first and the last are whole ones on every CPU.
+    // From `first` until just before `last`, each second was recorded completely on every CPU.
     let first = header
         .books
         .iter()
@@ -263,7 +264,7 @@ fn cores(book: &TickAccumulator, time: Nanos, basis: Basis, header: &Header) -> 
     }
 }
 
-/// Half the 95 % interval of the mean.
+/// Half the 95 % confidence interval of the mean.
 fn margin(values: &[f64]) -> Option<f64> {
     if values.len() < MIN_SECONDS {
         return None;
@@ -274,15 +275,15 @@ fn margin(values: &[f64]) -> Option<f64> {
     Some(student(count - 1.0) * (squares / (count - 1.0) / count).sqrt())
 }
 
-/// Adds to the bill what it makes on a host of `guests` like this machine; `false` where the recording
-/// tells no cost.
+/// Adds the cost for a host with `guests` machines like this one to the bill. Returns `false` if
+/// the cost of this machine is unknown.
 pub fn add_fleet(bill: &mut TickBill, guests: u32) -> bool {
     bill.fleet = fleet(bill, guests);
     bill.fleet.is_some()
 }
 
-/// What the bill makes on a host of `guests` like this machine, all at the same work; `None` where
-/// the recording tells no cost. The interval is this one machine's, `guests` times: that the others
+/// The cost for a host with `guests` machines like this one, all with the same work; `None` if the
+/// cost is unknown. The confidence interval is this machine's times `guests`. That the others
 /// resemble it is assumed, not measured.
 pub fn fleet(bill: &TickBill, guests: u32) -> Option<Fleet> {
     let cores = bill.cost.as_ref()?.cores.times(f64::from(guests));

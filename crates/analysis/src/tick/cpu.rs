@@ -1,4 +1,4 @@
-//! What is kept for one CPU.
+//! Tick counts and times of one CPU.
 
 use ticktax_model::tick::{Frequency, Ticks};
 use ticktax_model::{Nanos, Owner, Span};
@@ -8,23 +8,21 @@ use super::pauses::Pauses;
 use crate::beats::student;
 use crate::timeline::Occupant;
 
-/// Intervals kept until the row that they lie in has come; a minute of 1000 Hz in one row. More
-/// are left out.
+/// Maximum number of intervals kept until their base row arrives. This covers a minute at 1000 Hz
+/// in one row. Further intervals are ignored.
 const MAX_OPEN: usize = 1 << 16;
 
-/// What held a CPU, as far as the tick asks.
+/// The kinds of CPU use that ticks are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occupation {
     /// A program, the kernel, or ticktax's own work.
     Busy,
-    /// A probe that spins or sleeps.
     Probe,
-    /// Nothing.
     Idle,
 }
 
 impl Occupation {
-    fn of(occupant: Occupant) -> Self {
+    fn from_occupant(occupant: Occupant) -> Self {
         match occupant {
             Occupant::Idle => Self::Idle,
             Occupant::Thread(thread) if thread.owner == Owner::Probe => Self::Probe,
@@ -33,14 +31,14 @@ impl Occupation {
     }
 }
 
-/// How often something came, by what the CPU was doing.
+/// Number of events, by what the CPU was doing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) all: u64,
     pub(super) busy: u64,
     pub(super) probed: u64,
     pub(super) idle: u64,
-    /// Since the last row of a thread or of idling.
+    /// Events since the last base row.
     pending: u64,
 }
 
@@ -60,7 +58,7 @@ impl Counts {
     }
 }
 
-/// Intervals from one tick to the next: their number, mean and scatter.
+/// Intervals between consecutive ticks: number, mean and sum of squared deviations.
 #[derive(Clone, Copy, Debug, Default)]
 struct Intervals {
     count: u64,
@@ -69,7 +67,7 @@ struct Intervals {
 }
 
 impl Intervals {
-    /// Welford's recurrence, which does not lose digits as a sum of squares would.
+    /// Welford's recurrence. It avoids the loss of precision of a sum of squares.
     fn add(&mut self, length: Nanos) {
         let length = length.0 as f64;
         self.count += 1;
@@ -79,7 +77,7 @@ impl Intervals {
     }
 
     fn frequency(&self) -> Option<Frequency> {
-        /// Fewer say little.
+        /// Fewer intervals give no useful frequency.
         const MIN: u64 = 10;
         if self.count < MIN || self.mean <= 0.0 {
             return None;
@@ -95,28 +93,29 @@ impl Intervals {
     }
 }
 
-/// The books of one CPU's ticks.
+/// Ticks of one CPU.
 #[derive(Debug, Default)]
 pub(super) struct CpuBook {
     pub(super) ticks: Counts,
-    /// Interrupts of the local timer, the tick among them.
+    /// Interrupts of the local timer, including the tick.
     pub(super) frames: Counts,
     busy_time: Nanos,
     probe_time: Nanos,
     idle_time: Nanos,
     intervals: Intervals,
     pub(super) pauses: Pauses,
-    /// The tick's function whose interrupt has not ended yet: its own time.
+    /// Own time of the tick function whose interrupt has not ended.
     open_tick: Option<Nanos>,
-    /// When the last tick began.
+    /// Start of the last tick.
     last_tick: Option<Nanos>,
-    /// Whether the CPU idled since, as far as the rows of threads and of idling have come.
+    /// Whether the CPU was idle since the last tick, according to the base rows so far.
     idled: bool,
-    /// Intervals between ticks since the last such row.
+    /// Intervals between ticks since the last base row.
     open_intervals: Vec<Nanos>,
-    /// Where a tick ended, with the softirqs after it: what begins soon after was raised by it.
+    /// End of the last tick or of the softirqs that followed it. A softirq that begins soon after
+    /// was raised by it.
     chain: Option<Nanos>,
-    /// Own time of functions in the softirq that has not ended yet.
+    /// Own time of functions in the softirq that has not ended.
     open_softirq: Nanos,
 }
 
@@ -126,7 +125,7 @@ impl CpuBook {
         *open += span.self_time;
     }
 
-    /// An interrupt of the local timer has ended: what it cost, where it was a tick.
+    /// Takes a completed interrupt of the local timer. Returns its cost if it was a tick.
     pub(super) fn frame(&mut self, span: &Span) -> Option<Nanos> {
         self.frames.add();
         self.chain = None;
@@ -144,7 +143,7 @@ impl CpuBook {
         self.open_softirq += span.self_time;
     }
 
-    /// A softirq has ended: what it cost, where a tick raised it.
+    /// Takes a completed softirq. Returns its cost if a tick raised it.
     pub(super) fn softirq(&mut self, span: &Span) -> Option<Nanos> {
         let functions = std::mem::take(&mut self.open_softirq);
         let end = self.chain?;
@@ -157,14 +156,14 @@ impl CpuBook {
     }
 
     pub(super) fn base(&mut self, occupant: Occupant, span: &Span) {
-        let occupation = Occupation::of(occupant);
+        let occupation = Occupation::from_occupant(occupant);
         let idles = occupation == Occupation::Idle;
         let ticked = self.ticks.pending > 0;
         self.ticks.settle(occupation);
         self.frames.settle(occupation);
-        for (place, length) in self.open_intervals.drain(..).enumerate() {
-            // The first one began before this row did.
-            if idles || (place == 0 && self.idled) {
+        for (index, length) in self.open_intervals.drain(..).enumerate() {
+            // The first interval began before this row.
+            if idles || (index == 0 && self.idled) {
                 self.pauses.add(length);
             } else {
                 self.intervals.add(length);
@@ -183,7 +182,7 @@ impl CpuBook {
         self.intervals.frequency()
     }
 
-    /// `counts` beside the times in which they came: while busy, probed, and idle.
+    /// Pairs `counts` with the times in which they occurred: busy, probed and idle.
     pub(super) fn by_occupation(&self, counts: &Counts) -> [Ticks; 3] {
         [
             (counts.busy, self.busy_time),

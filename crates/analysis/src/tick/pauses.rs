@@ -1,9 +1,9 @@
-//! Lengths of time from one tick to the next in which a CPU idled.
+//! Intervals between ticks during which a CPU was idle.
 
 use ticktax_model::{Histogram, Nanos};
 
-/// Counts and sums of lengths, by bucket of a [`Histogram`], so that they can be split at a length
-/// that is known only at the end.
+/// Count and total time per [`Histogram`] bucket. Buckets allow a split at a length that is known
+/// only at the end.
 #[derive(Clone, Debug)]
 pub(super) struct Pauses {
     buckets: Vec<(u64, Nanos)>,
@@ -18,17 +18,18 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// Takes note of one.
     pub(super) fn add(&mut self, length: Nanos) {
         let (count, time) = &mut self.buckets[Histogram::bucket(length)];
         *count += 1;
         *time += length;
     }
 
-    /// Pauses of about two ticks of `period` or more: how many, and how many ticks they saved.
+    /// Number of pauses of about two ticks of `period` or more, and number of ticks that they
+    /// saved.
     pub(super) fn saved(&self, period: Nanos) -> (u64, u64) {
-        // Two ticks in a row are seen some µs more or less than a period apart; a pause is two
-        // periods or more. Half-way between the two no bucket's edge is near either.
+        // The interval between consecutive ticks varies around the period by a few µs, and a pause
+        // is at least two periods long. The limit is halfway between the two, where no bucket edge
+        // is near either.
         let from = Histogram::bucket(Nanos(period.0 + period.0 / 2));
         let pauses = self.buckets[from..].iter();
         let (count, time) = pauses.fold((0, Nanos::ZERO), |sum, pause| {

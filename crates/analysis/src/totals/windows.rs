@@ -1,8 +1,8 @@
-//! Windows of a minute, and what they are put together to: ten minutes and an hour.
+//! Windows of one minute, which are merged into windows of ten minutes and an hour.
 //!
-//! Windows are as long as the clock says that never jumps; the clock on the wall only says when one begins.
-//! They end where the wall clock's minutes end, as it stood when the first began, or as near as the sums
-//! come: their exact length is told.
+//! Lengths are measured with the monotonic clock, which never jumps. The wall clock only dates a
+//! window's start. Windows end at full minutes of the wall clock, as read when the first window
+//! began, or at the nearest arrival of sums. Each window records its exact length.
 
 use std::collections::BTreeMap;
 
@@ -10,40 +10,39 @@ use ticktax_model::facts::{Window, WindowLength};
 use ticktax_model::totals::{AccountSums, IntervalSum};
 use ticktax_model::{Cpu, Nanos};
 
-/// The windows that are open, one of each length.
+/// The open windows, one per length.
 #[derive(Debug)]
 pub struct Windows {
     minute: Open,
-    /// Those that are made of minutes.
+    /// Windows that are merged from minutes.
     longer: [Open; 2],
-    /// By how much sooner than it is due a window may be closed.
+    /// A window may be closed this long before its due time.
     early: Nanos,
 }
 
-/// A window that is open.
 #[derive(Debug)]
 struct Open {
     kind: WindowLength,
     begin: Nanos,
     begin_unix_ms: i64,
-    /// When it is over.
+    /// Time of its planned end.
     due: Nanos,
     accounts: AccountSums,
     ticks: BTreeMap<Cpu, IntervalSum>,
 }
 
-/// A moment on both clocks.
+/// A point in time on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// On `CLOCK_MONOTONIC`.
     pub at: Nanos,
-    /// In ms since 1970 on the wall clock.
+    /// Milliseconds since 1970 on the wall clock.
     pub unix_ms: i64,
 }
 
 impl Windows {
-    /// Windows from `now` on. Sums come once in `every`: a window is closed by those that come nearest to
-    /// its end.
+    /// Opens windows at `now`. Sums arrive at intervals of `every`. A window is closed at the
+    /// arrival nearest to its end.
     pub fn new(now: Moment, every: Nanos) -> Self {
         let open = |kind| Open::new(kind, now);
         Self {
@@ -53,22 +52,22 @@ impl Windows {
         }
     }
 
-    /// The sums of the minute that is open.
+    /// The sums of the open minute.
     pub fn open(&mut self) -> &mut AccountSums {
         &mut self.minute.accounts
     }
 
-    /// The ticks of the minute that is open.
+    /// The ticks of the open minute.
     pub fn open_ticks(&mut self) -> &mut BTreeMap<Cpu, IntervalSum> {
         &mut self.minute.ticks
     }
 
-    /// Closes the windows that are over, the shortest first; to be called when sums have come.
+    /// Closes all windows that are due, shortest first. Call it whenever sums have arrived.
     pub fn advance(&mut self, now: Moment) -> Vec<Window> {
         self.close(now, self.early, false)
     }
 
-    /// Closes all windows, however short.
+    /// Closes all windows, even short ones.
     pub fn finish(&mut self, now: Moment) -> Vec<Window> {
         self.close(now, Nanos::ZERO, true)
     }
@@ -112,7 +111,7 @@ impl Open {
         }
     }
 
-    /// The window as it is, of which the next one begins.
+    /// Returns the current window and starts the next one at `now`.
     fn close(&mut self, now: Moment, early: Nanos) -> Window {
         while now.at + early >= self.due {
             self.due += self.kind.length();
@@ -137,7 +136,7 @@ mod tests {
 
     use super::{Moment, Windows};
 
-    /// So many ms after it began, at 12 s past a minute.
+    /// The time `ms` after the start, which was 12 s past a full minute.
     fn moment(ms: i64) -> Moment {
         Moment {
             at: Nanos::from_millis(5_000_000 + ms),
@@ -160,41 +159,43 @@ mod tests {
     fn minutes(closed: &[Window]) -> Vec<(i64, Nanos)> {
         let minutes = closed.iter();
         let minutes = minutes.filter(|window| window.kind == WindowLength::Minute);
-        minutes.map(|it| (it.begin_unix_ms, it.length)).collect()
+        minutes
+            .map(|window| (window.begin_unix_ms, window.length))
+            .collect()
     }
 
     #[test]
     fn windows_end_where_the_minutes_of_the_wall_clock_do() {
         let mut windows = windows();
         let closed: Vec<Window> = (1..=20)
-            .flat_map(|turn| windows.advance(moment(turn * 10_000)))
+            .flat_map(|step| windows.advance(moment(step * 10_000)))
             .collect();
         let first = 1_800_000_012_000;
-        let told = minutes(&closed);
-        assert_eq!(told[0], (first, Nanos::from_secs(50)));
-        assert_eq!(told[1], (first + 50_000, Nanos::from_secs(60)));
-        assert_eq!(told[2], (first + 110_000, Nanos::from_secs(60)));
+        let minutes = self::minutes(&closed);
+        assert_eq!(minutes[0], (first, Nanos::from_secs(50)));
+        assert_eq!(minutes[1], (first + 50_000, Nanos::from_secs(60)));
+        assert_eq!(minutes[2], (first + 110_000, Nanos::from_secs(60)));
     }
 
     #[test]
-    fn a_jump_of_the_wall_clock_changes_no_length() {
+    fn a_jump_of_the_wall_clock_does_not_change_lengths() {
         for jump in [-7_200_000, 86_400_000 * 3_650] {
             let mut windows = windows();
             let mut closed = Vec::new();
-            for turn in 1..=18 {
-                let mut now = moment(turn * 10_000);
-                now.unix_ms += if turn > 9 { jump } else { 0 };
+            for step in 1..=18 {
+                let mut now = moment(step * 10_000);
+                now.unix_ms += if step > 9 { jump } else { 0 };
                 closed.extend(windows.advance(now));
             }
-            let told = minutes(&closed);
-            let lengths: Vec<Nanos> = told.iter().map(|it| it.1).collect();
+            let minutes = self::minutes(&closed);
+            let lengths: Vec<Nanos> = minutes.iter().map(|minute| minute.1).collect();
             assert_eq!(lengths, [50, 60, 60].map(Nanos::from_secs));
-            assert_eq!(told[2].0, 1_800_000_122_000 + jump);
+            assert_eq!(minutes[2].0, 1_800_000_122_000 + jump);
         }
     }
 
     #[test]
-    fn what_is_open_at_the_end_is_closed_with_its_length() {
+    fn windows_open_at_the_end_are_closed_with_their_length() {
         let mut windows = windows();
         windows
             .open()
@@ -204,10 +205,12 @@ mod tests {
         let ticks = windows.open_ticks().entry(Cpu(0)).or_default();
         ticks.record(Nanos(2), Nanos(2));
         let closed = windows.finish(moment(3_000));
-        let told: Vec<(WindowLength, Nanos)> =
-            closed.iter().map(|it| (it.kind, it.length)).collect();
+        let lengths: Vec<(WindowLength, Nanos)> = closed
+            .iter()
+            .map(|window| (window.kind, window.length))
+            .collect();
         let length = Nanos::from_secs(3);
-        assert_eq!(told, WindowLength::ALL.map(|kind| (kind, length)));
+        assert_eq!(lengths, WindowLength::ALL.map(|kind| (kind, length)));
         assert!(
             closed
                 .iter()
@@ -222,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_put_together_is_what_all_of_it_would_have_been(
+        fn merged_windows_equal_the_sum_of_all_intervals(
             lengths in prop::collection::vec((1i64..20_000, 0i64..10_000_000_000), 1..400),
         ) {
             let mut windows = windows();
@@ -243,7 +246,7 @@ mod tests {
                     sum.merge(window);
                 }
                 prop_assert_eq!(&sum, &all);
-                // They follow each other without a gap, and none is over twice.
+                // Windows follow each other without gaps or overlaps.
                 let length: Nanos = of_kind().map(|window| window.length).sum();
                 prop_assert_eq!(length, Nanos::from_millis(at + 1));
             }

@@ -1,4 +1,4 @@
-//! The kernel's groups by session: which thread is in which.
+//! The kernel's scheduling groups by session (autogroup), per thread.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use ticktax_model::recording::{Header, World};
 
 use super::threads::ThreadRows;
 
-/// The group of the processes of which none is known.
+/// The group of processes whose real group is unknown.
 const UNKNOWN: Autogroup = Autogroup {
     number: u32::MAX,
     nice: 0,
 };
 
-/// Notes for each thread the group that it is in.
+/// Sets the group of each thread.
 pub(super) fn set(
     threads: &mut BTreeMap<i32, ThreadRows>,
     header: &Header,
@@ -29,7 +29,8 @@ pub(super) fn set(
         }
         return;
     };
-    let by_pid: BTreeMap<i32, Autogroup> = known.iter().map(|it| (it.pid, it.group)).collect();
+    let by_pid: BTreeMap<i32, Autogroup> =
+        known.iter().map(|known| (known.pid, known.group)).collect();
     let mut unknown = 0;
     if by_pid.is_empty() {
         return;

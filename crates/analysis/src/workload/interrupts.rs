@@ -1,4 +1,4 @@
-//! Interrupts: what came together, what it cost, and which of it was the tick.
+//! Interrupts: which rows belong together, how much they cost, and which were the tick.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,9 @@ use ticktax_model::{Cpu, Kind, Nanos, SourceId, SourceTable, Span};
 use crate::tick::RETURN;
 use crate::timeline::{Interrupt, Line, Part};
 
-/// How much later than a timer's function a thread may run that it woke.
+/// Maximum delay from a timer's function to the run of a thread that it woke.
 const WOKEN: Nanos = Nanos::from_micros(100);
 
-/// An interrupt's row.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     start: Nanos,
@@ -21,23 +20,22 @@ struct Piece {
     interrupt: Interrupt,
 }
 
-/// An interrupt, what ran in it, and the softirqs that it raised.
+/// An interrupt, everything that ran in it, and the softirqs that it raised.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     first: SourceId,
     end: Nanos,
     interrupt: Nanos,
     softirqs: Nanos,
-    what: What,
+    trigger: Trigger,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// The local timer's, and in it the tick's function.
+enum Trigger {
+    /// The local timer, with the tick's function.
     Tick,
-    /// The local timer's, with other functions only.
+    /// The local timer, with other functions only.
     Timer,
-    /// Anything else.
     Other,
 }
 
@@ -46,7 +44,7 @@ enum What {
 pub(super) struct Interrupts {
     pieces: Vec<Piece>,
     groups: Vec<Group>,
-    /// When timers that wake threads went off.
+    /// Intervals in which timers that can wake threads expired.
     wakes: Vec<(Nanos, Nanos)>,
     names: BTreeMap<SourceId, String>,
 }
@@ -62,22 +60,22 @@ impl Interrupts {
         });
     }
 
-    /// When timers went off, in order.
+    /// Intervals in which timers that can wake threads expired, in order.
     pub(super) fn wakes(&self) -> &[(Nanos, Nanos)] {
         &self.wakes
     }
 
-    /// Puts together what came together.
+    /// Groups rows that belong to the same interrupt.
     pub(super) fn group(&mut self, sources: &SourceTable) {
         let mut pieces = std::mem::take(&mut self.pieces);
-        // What is around others begins no later, and ends no sooner.
+        // An enclosing row begins no later and ends no earlier than the rows in it.
         pieces.sort_by_key(|piece| (piece.start, std::cmp::Reverse(piece.end)));
         let functions = pieces
             .iter()
             .any(|piece| piece.interrupt.is_local_timer() && piece.interrupt.part != Part::Frame);
         for piece in pieces {
             let softirq = piece.interrupt.kind == Kind::Softirq;
-            let what = what(piece.interrupt, functions);
+            let trigger = trigger(piece.interrupt, functions);
             if wakes(piece.interrupt, functions) {
                 self.wakes.push((piece.start, piece.end));
             }
@@ -93,13 +91,13 @@ impl Interrupts {
                     end: piece.end,
                     interrupt: Nanos::ZERO,
                     softirqs: Nanos::ZERO,
-                    what,
+                    trigger,
                 });
             }
             if let Some(group) = self.groups.last_mut() {
                 group.end = group.end.max(piece.end);
-                if what == What::Tick {
-                    group.what = What::Tick;
+                if trigger == Trigger::Tick {
+                    group.trigger = Trigger::Tick;
                 }
                 if softirq {
                     group.softirqs += piece.own;
@@ -110,10 +108,14 @@ impl Interrupts {
         }
     }
 
-    /// What came, by name, but for the local timer.
+    /// Interrupts by name, without the local timer.
     pub(super) fn loads(&self, cpu: Cpu) -> Vec<InterruptLoad> {
         let mut loads: BTreeMap<&str, InterruptLoad> = BTreeMap::new();
-        for group in self.groups.iter().filter(|group| group.what == What::Other) {
+        for group in self
+            .groups
+            .iter()
+            .filter(|group| group.trigger == Trigger::Other)
+        {
             let Some(name) = self.names.get(&group.first) else {
                 continue;
             };
@@ -128,17 +130,17 @@ impl Interrupts {
     }
 }
 
-/// What a row is; `functions` where the functions of the local timer's interrupt were seen, which
-/// is where there are high-resolution timers. Without, each of its interrupts is a tick.
-fn what(interrupt: Interrupt, functions: bool) -> What {
+/// The trigger of a row. `functions` means that functions of the local timer's interrupt were seen,
+/// so timers have high resolution. Without them, each local timer interrupt is a tick.
+fn trigger(interrupt: Interrupt, functions: bool) -> Trigger {
     match (interrupt.is_local_timer(), functions) {
-        (false, _) => What::Other,
-        (true, true) if !interrupt.is_tick() => What::Timer,
-        (true, _) => What::Tick,
+        (false, _) => Trigger::Other,
+        (true, true) if !interrupt.is_tick() => Trigger::Timer,
+        (true, _) => Trigger::Tick,
     }
 }
 
-/// Whether a row is of a timer that may wake a thread.
+/// Whether a row belongs to a timer that can wake a thread.
 fn wakes(interrupt: Interrupt, functions: bool) -> bool {
     match interrupt.line {
         Line::LocalTimer if functions => interrupt.part == Part::Function,
@@ -148,7 +150,7 @@ fn wakes(interrupt: Interrupt, functions: bool) -> bool {
     }
 }
 
-/// Whether a timer went off just before `woken`; `wakes` are in order.
+/// Whether a timer expired just before `woken`; `wakes` must be in order.
 pub(super) fn by_timer(wakes: &[(Nanos, Nanos)], woken: Nanos) -> bool {
     let before = wakes.partition_point(|wake| wake.0 <= woken);
     wakes[..before]
@@ -156,22 +158,22 @@ pub(super) fn by_timer(wakes: &[(Nanos, Nanos)], woken: Nanos) -> bool {
         .is_some_and(|wake| woken - wake.1 <= WOKEN)
 }
 
-/// What ticks cost on all CPUs, and the mean of the local timer's other interrupts.
+/// Tick costs over all CPUs, and the mean cost of the local timer's other interrupts.
 pub(super) fn timers<'a>(cpus: impl Iterator<Item = &'a Interrupts>) -> (TickLoad, Nanos) {
     let (mut tick, mut timers) = (TickLoad::default(), (0_i64, Nanos::ZERO));
     let (mut interrupt, mut softirqs) = (Nanos::ZERO, Nanos::ZERO);
     for group in cpus.flat_map(|cpu| &cpu.groups) {
-        match group.what {
-            What::Tick => {
+        match group.trigger {
+            Trigger::Tick => {
                 tick.count += 1;
                 interrupt += group.interrupt;
                 softirqs += group.softirqs;
             }
-            What::Timer => {
+            Trigger::Timer => {
                 timers.0 += 1;
                 timers.1 += group.interrupt + group.softirqs;
             }
-            What::Other => {}
+            Trigger::Other => {}
         }
     }
     let count = i64::try_from(tick.count).unwrap_or(i64::MAX).max(1);

@@ -1,4 +1,4 @@
-//! The program whose frames are asked about: its rhythm, its rule, its frames.
+//! The paced program: its rhythm, its pacing rule and its frames.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,18 @@ use crate::pace::rhythm::{self, Found};
 use crate::pace::watch::Run;
 use crate::pace::{FrameStats, Terms, frames};
 
-/// Threads that are searched for a rhythm where none is named: those that ran longest.
+/// Maximum number of threads searched for a rhythm, longest-running first.
 const SEARCHED: usize = 32;
-/// Programs that are named where there is none of the name.
+/// Number of programs listed if the requested name was not found.
 const NAMED: usize = 5;
 
-/// A thread with a rhythm.
 pub(super) struct Rhythmic {
     tid: i32,
     runs: Vec<Run>,
     found: Found,
 }
 
-/// What was made of it.
+/// A paced thread's work and figures.
 pub(super) struct Paced {
     pub(super) tid: i32,
     pub(super) load: PacedLoad,
@@ -33,7 +32,7 @@ pub(super) struct Paced {
     pub(super) wakeups: u64,
 }
 
-/// The thread with the surest rhythm among those that are asked about.
+/// The thread with the surest rhythm among the candidates.
 pub(super) fn find(
     threads: &BTreeMap<i32, ThreadRows>,
     (begin, end): (Nanos, Nanos),
@@ -45,8 +44,8 @@ pub(super) fn find(
         .collect();
     programs.sort_by_key(|(_, rows)| std::cmp::Reverse(rows.ran()));
     if let Some(name) = &asked.program {
-        let is_it = |rows: &ThreadRows| rows.name == *name || rows.program == *name;
-        if !programs.iter().any(|(_, rows)| is_it(rows)) {
+        let is_wanted = |rows: &ThreadRows| rows.name == *name || rows.program == *name;
+        if !programs.iter().any(|(_, rows)| is_wanted(rows)) {
             let mut names: Vec<String> = Vec::new();
             for (_, rows) in &programs {
                 if !names.contains(&rows.program) && names.len() < NAMED {
@@ -55,7 +54,7 @@ pub(super) fn find(
             }
             return Err(NoWorkload::NoProgram(names));
         }
-        programs.retain(|(_, rows)| is_it(rows));
+        programs.retain(|(_, rows)| is_wanted(rows));
     } else if programs.iter().any(|(_, rows)| rows.followed) {
         programs.retain(|(_, rows)| rows.followed);
     }
@@ -104,7 +103,7 @@ pub(super) fn find(
 }
 
 impl Asked {
-    /// Whether a rhythm has the period that was asked for, by and large; where none was, all have.
+    /// Whether a rhythm roughly has the requested period. True if none was requested.
     fn is_near(&self, found: &Found) -> bool {
         let ratio = |period: Nanos| found.beats[0].1.period.value / period.0 as f64;
         self.period
@@ -113,7 +112,7 @@ impl Asked {
 }
 
 impl Rhythmic {
-    /// Its frames as they were, and as work to be done again.
+    /// Its frames as they were, and as work to be repeated.
     pub(super) fn load(
         self,
         threads: &BTreeMap<i32, ThreadRows>,
@@ -145,19 +144,19 @@ impl Rhythmic {
                 rows.program
             ));
         }
-        let looks = rhythm::looks(*mark, &self.runs);
-        let (rule, period, judged) = judge(&marked, beat, looks, asked.period);
-        let mut book = FrameStats::new(Terms {
+        let nap = rhythm::nap(*mark, &self.runs);
+        let (rule, period, judged) = judge(&marked, beat, nap, asked.period);
+        let mut stats = FrameStats::new(Terms {
             period,
             overshot_from: None,
             asked_for: asked.period.is_some() && rule != PaceRule::Deadline,
         });
         for frame in &judged {
-            book.frame(*frame);
+            stats.frame(*frame);
         }
         Paced {
             tid: self.tid,
-            figures: book.close().figures(),
+            figures: stats.close().figures(),
             wakeups: self.runs.len() as u64,
             load: PacedLoad {
                 program: rows.program.clone(),
@@ -177,30 +176,33 @@ impl Rhythmic {
     }
 }
 
-/// By what rule frames are due, the period, and the frames by it.
+/// Decides the pacing rule and returns it with the period and the frames that follow from it.
 fn judge(
     runs: &[Run],
     beat: &Beat,
-    looks: Nanos,
+    nap: Nanos,
     asked: Option<Nanos>,
 ) -> (PaceRule, Nanos, Vec<Frame>) {
-    let (period, on_grid) = frames::frames(runs, beat, looks);
-    if !frames::delays_add_up(runs, beat.period.value, looks) {
+    let (period, on_grid) = frames::frames(runs, beat, nap);
+    if !frames::delays_add_up(runs, beat.period.value, nap) {
         return (PaceRule::Deadline, period, on_grid);
     }
-    // What stays the same from frame to frame: the time between their begins, or the sleep?
+    // Which is more constant between frames: the interval between their starts, or the sleep?
     let rule = if spread(&on_grid, |frame| frame.ended) < 0.5 * spread(&on_grid, |f| f.began) {
         PaceRule::Fixed
     } else {
         PaceRule::Remaining
     };
-    // Neither rule has a grid, so that the period has no say in it.
+    // Neither rule has a grid, so the period does not affect the origin.
     let from = |frame: &Frame| rule.origin(frame, period);
     let shortest = || {
         let pairs = on_grid.windows(2);
-        let mut apart: Vec<Nanos> = pairs.map(|pair| pair[1].began - from(&pair[0])).collect();
-        apart.sort_unstable();
-        apart.get(apart.len() / 10).copied().unwrap_or(period)
+        let mut distances: Vec<Nanos> = pairs.map(|pair| pair[1].began - from(&pair[0])).collect();
+        distances.sort_unstable();
+        distances
+            .get(distances.len() / 10)
+            .copied()
+            .unwrap_or(period)
     };
     let period = asked.unwrap_or_else(shortest).max(Nanos(1));
     let mut frames: Vec<Frame> = Vec::with_capacity(on_grid.len());
@@ -214,45 +216,52 @@ fn judge(
     (rule, period, frames)
 }
 
-/// How much the time from a moment of each frame to the next one's begin varies: the middle one of
-/// the deviations from the median, ns.
+/// Variation of the interval from a point of each frame to the start of the next: the median
+/// absolute deviation, in ns.
 fn spread(frames: &[Frame], from: impl Fn(&Frame) -> Nanos) -> f64 {
     let pairs = frames.windows(2);
-    let mut apart: Vec<i64> = pairs
+    let mut distances: Vec<i64> = pairs
         .map(|pair| (pair[1].began - from(&pair[0])).0)
         .collect();
     let middle = |values: &mut Vec<i64>| {
         values.sort_unstable();
         values.get(values.len() / 2).copied().unwrap_or_default()
     };
-    let median = middle(&mut apart);
-    let mut off: Vec<i64> = apart.iter().map(|apart| (apart - median).abs()).collect();
+    let median = middle(&mut distances);
+    let mut off: Vec<i64> = distances
+        .iter()
+        .map(|distance| (distance - median).abs())
+        .collect();
     middle(&mut off) as f64
 }
 
-/// Frames as work: with whatever else the thread did until the next, and how late it came on its
-/// CPU, waits behind others left out. `timer` is the interrupt that wakes it, which a model adds.
+/// Frames as work to be repeated. The work includes everything else that the thread did until the
+/// next frame. The delay until it ran excludes waits behind other threads. `timer` is the interrupt
+/// that wakes the thread; a model adds it again.
 fn paced_frames(frames: &[Frame], runs: &[Run], timer: Nanos) -> Vec<PacedFrame> {
-    // From being woken on an idle CPU to running, no other task has the CPU.
-    let alone = runs.iter().filter(|run| run.ended_idle);
-    let mut coming: Vec<Nanos> = alone.map(|run| run.began - run.woken).collect();
-    coming.sort_unstable();
-    let coming = coming.get(coming.len() / 2).copied().unwrap_or_default();
+    // Between a wake-up on an idle CPU and the run, no other task ran.
+    let undisturbed = runs.iter().filter(|run| run.ended_idle);
+    let mut latencies: Vec<Nanos> = undisturbed.map(|run| run.began - run.woken).collect();
+    latencies.sort_unstable();
+    let latency = latencies
+        .get(latencies.len() / 2)
+        .copied()
+        .unwrap_or_default();
     let late = |run: &Run, due: Nanos| {
-        let came = if run.ended_idle {
+        let arrival = if run.ended_idle {
             run.began
         } else {
-            run.began.min(run.woken + coming)
+            run.began.min(run.woken + latency)
         };
-        (came - due - timer).max(Nanos::ZERO)
+        (arrival - due - timer).max(Nanos::ZERO)
     };
     let mut paced = Vec::with_capacity(frames.len());
     let mut before: Option<&Frame> = None;
-    for (place, frame) in frames.iter().enumerate() {
+    for (index, frame) in frames.iter().enumerate() {
         let first = runs.partition_point(|run| run.began < frame.began);
-        let next = frames.get(place + 1).map_or(Nanos::MAX, |next| next.began);
-        let own = runs[first..].iter().take_while(|run| run.began < next);
-        let work = own.map(|run| run.cpu).sum();
+        let next = frames.get(index + 1).map_or(Nanos::MAX, |next| next.began);
+        let own_runs = runs[first..].iter().take_while(|run| run.began < next);
+        let work = own_runs.map(|run| run.cpu).sum();
         let slept = before.is_none_or(|before| before.ended <= frame.due);
         let run = runs.get(first).filter(|_| slept);
         paced.push(PacedFrame {

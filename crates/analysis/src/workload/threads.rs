@@ -1,4 +1,4 @@
-//! Threads: when each worked, when it waited, and which are too small to be kept apart.
+//! Threads: when each worked and waited, and which are too small to be listed separately.
 
 use std::collections::BTreeMap;
 
@@ -11,36 +11,35 @@ use super::SMALL;
 use super::interrupts::by_timer;
 use crate::pace::watch::{Piece, Run, runs_between};
 
-/// A thread that is kept apart has worked this often.
+/// Minimum number of bursts of a thread that is listed separately.
 const FEWEST: usize = 4;
-/// The most threads that are kept apart.
+/// Maximum number of threads listed separately.
 const MAX_APART: usize = 256;
-/// The longest wait for a CPU, by assumption.
+/// A thread off its CPU for longer than this is assumed to have slept.
 const LONGEST_WAIT: Nanos = Nanos::from_millis(500);
 
-/// The rows of one thread.
 #[derive(Debug, Default)]
 pub(super) struct ThreadRows {
     pub(super) name: String,
     pub(super) program: String,
     pub(super) pid: i32,
     pub(super) kernel: bool,
-    /// Whether its waits are rows.
+    /// Whether its waits are recorded as rows.
     pub(super) followed: bool,
-    /// When it was on a CPU, in order once [`settle`](Self::settle)d.
+    /// Its stays on CPUs, in order after [`settle`](Self::settle).
     pub(super) on: Vec<Piece>,
-    /// When it had nothing to do.
+    /// Intervals without work.
     pub(super) off: Vec<(Nanos, Nanos)>,
-    /// When it was woken, in any order.
+    /// Wake-up times, in any order.
     pub(super) woken: Vec<Nanos>,
-    /// How it was scheduled, where that was not by the ordinary rules.
+    /// Its scheduling policy, unless it was the ordinary one.
     pub(super) policy: Option<SpecialPolicy>,
-    /// The kernel's group by session that it was in.
+    /// Its autogroup: the kernel's scheduling group by session.
     pub(super) autogroup: Option<Autogroup>,
 }
 
 impl ThreadRows {
-    /// Takes the name of its last row on a CPU, or else of its first.
+    /// Sets the name from its latest row on a CPU or, before there is one, from its first row.
     pub(super) fn named(&mut self, source: &Source) {
         let Some(thread) = &source.thread else { return };
         if self.name.is_empty() || source.kind == Kind::Task {
@@ -53,12 +52,12 @@ impl ThreadRows {
         }
     }
 
-    /// Its time on CPUs, without interrupts.
+    /// Its CPU time without interrupts.
     pub(super) fn ran(&self) -> Nanos {
         self.on.iter().map(|piece| piece.own).sum()
     }
 
-    /// The CPU that it ran on, if it was a single one.
+    /// The CPU that it ran on, if it was always the same.
     pub(super) fn cpu(&self) -> Option<Cpu> {
         let first = self.on.first()?.cpu;
         self.on
@@ -67,14 +66,14 @@ impl ThreadRows {
             .then_some(first)
     }
 
-    /// What it did between its waits.
+    /// Its runs between waits.
     pub(super) fn runs(&self) -> Vec<Run> {
         runs_between(&self.on, &self.off)
     }
 
-    /// Puts its rows in order, and finds its waits where they were not seen: between two times on a
-    /// CPU where something woke it in between. Where wake-ups were not recorded at all (`edges`), where
-    /// that CPU idled in between; `idle` is by CPU, in order.
+    /// Sorts its rows. If its waits were not recorded, finds them: it slept between two stays on a
+    /// CPU if something woke it in between. Without any recorded wake-ups (`edges` is false), it
+    /// slept if the CPU was idle in between. `idle` holds the idle intervals by CPU, in order.
     pub(super) fn settle(
         &mut self,
         (begin, end): (Nanos, Nanos),
@@ -91,9 +90,9 @@ impl ThreadRows {
                     let woken = *self.woken[..before].last()?;
                     return (woken > from).then_some((from, woken));
                 }
-                let of_cpu = idle.get(pair[1].cpu.index())?;
-                let after = of_cpu.partition_point(|idle| idle.1 <= from);
-                let idled = of_cpu.get(after).is_some_and(|idle| idle.0 < to);
+                let cpu_idle = idle.get(pair[1].cpu.index())?;
+                let after = cpu_idle.partition_point(|idle| idle.1 <= from);
+                let idled = cpu_idle.get(after).is_some_and(|idle| idle.0 < to);
                 (idled && to > from || to - from > LONGEST_WAIT).then_some((from, to))
             });
             self.off = waits.collect();
@@ -102,7 +101,8 @@ impl ThreadRows {
         let (Some(first), Some(last)) = (self.on.first(), self.on.last()) else {
             return;
         };
-        // Before it first ran and after it last did, nothing else is known of it.
+        // Nothing is known about the times before its first run and after its last, so it is
+        // assumed to have slept.
         if self.off.first().is_none_or(|off| off.0 > first.start) {
             self.off.insert(0, (begin.min(first.start), first.start));
         }
@@ -112,7 +112,7 @@ impl ThreadRows {
     }
 }
 
-/// All threads but `taken` and those of no account, which are put together, one a CPU.
+/// All threads except `taken`. Small threads are merged, one per CPU.
 pub(super) fn loads(
     threads: &BTreeMap<i32, ThreadRows>,
     taken: Option<i32>,
@@ -130,9 +130,9 @@ pub(super) fn loads(
     let mut brief: Vec<(&ThreadRows, Vec<Run>)> = Vec::new();
     for (rows, ran) in others {
         let runs = rows.runs();
-        // One that works through is as large as can be.
-        let works_through = ran.share_of(end - begin) > 0.1;
-        if runs.len() < FEWEST && !works_through && !rows.kernel {
+        // A thread that runs almost continuously matters even with few runs.
+        let is_busy = ran.share_of(end - begin) > 0.1;
+        if runs.len() < FEWEST && !is_busy && !rows.kernel {
             brief.push((rows, runs));
             continue;
         }
@@ -177,9 +177,9 @@ fn bursts(runs: &[Run], begin: Nanos, timers: &[&[(Nanos, Nanos)]]) -> Vec<Burst
         .collect()
 }
 
-/// Threads that came and went, such as a compiler's: as many as were there at the same time are kept
-/// apart, and whoever comes after one has ended takes its place. One after the other on each CPU, they
-/// would make less of a crowd than they were.
+/// Merges short-lived threads, such as those of a compiler. There is one lane for each thread alive
+/// at the same time, and a new thread takes the lane of one that ended. Merging them per CPU
+/// instead would make them compete less than they did.
 fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) -> Vec<ThreadLoad> {
     struct Lane<'a> {
         until: Nanos,
@@ -214,7 +214,7 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
     lanes
         .into_iter()
         .map(|mut lane| {
-            // Drawn again and again, it is to be as rare as it was.
+            // A model repeats the bursts, so the lane must also contain its idle time at the end.
             lane.bursts.push(Burst {
                 away: (end - lane.until).max(Nanos::ZERO),
                 by_timer: false,
@@ -222,25 +222,25 @@ fn lanes(mut brief: Vec<(&ThreadRows, Vec<Run>)>, (begin, end): (Nanos, Nanos)) 
             });
             let cpu = lane.members[0].cpu();
             let policy = &lane.members[0].policy;
-            let alike = |one: &&ThreadRows| one.policy == *policy;
+            let same_policy = |member: &&ThreadRows| member.policy == *policy;
             let group = lane.members[0].autogroup;
-            let together = lane.members.iter().all(|one| one.autogroup == group);
+            let same_group = lane.members.iter().all(|member| member.autogroup == group);
             ThreadLoad {
                 name: match *lane.members {
-                    [one] => one.name.clone(),
+                    [single] => single.name.clone(),
                     ref all => format!("{} and {} more in turn", all[0].name, all.len() - 1),
                 },
                 kernel: false,
-                cpu: cpu.filter(|_| lane.members.iter().all(|one| one.cpu() == cpu)),
-                policy: policy.filter(|_| lane.members.iter().all(alike)),
-                autogroup: group.filter(|_| together),
+                cpu: cpu.filter(|_| lane.members.iter().all(|member| member.cpu() == cpu)),
+                policy: policy.filter(|_| lane.members.iter().all(same_policy)),
+                autogroup: group.filter(|_| same_group),
                 bursts: lane.bursts,
             }
         })
         .collect()
 }
 
-/// The threads of no account on one CPU, as one.
+/// Merges the small threads of one CPU.
 fn rest(cpu: Cpu, mut pieces: Vec<Piece>, begin: Nanos) -> ThreadLoad {
     pieces.sort_by_key(|piece| piece.start);
     let mut before = begin;
@@ -250,7 +250,7 @@ fn rest(cpu: Cpu, mut pieces: Vec<Piece>, begin: Nanos) -> ThreadLoad {
         Burst {
             away,
             by_timer: false,
-            // Of a row that an interrupt outlasts, less than nothing is left.
+            // The own time of a row that an interrupt outlasts is negative.
             work: piece.own.max(Nanos::ZERO),
         }
     });
@@ -275,7 +275,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// A thread that ran from one time to another, in ms.
+    /// A thread that ran during these intervals, in ms.
     fn thread(name: &str, cpu: u32, ran: &[(i64, i64)]) -> ThreadRows {
         let piece = |&(start, end): &(i64, i64)| Piece {
             cpu: Cpu(cpu),
@@ -291,14 +291,15 @@ mod tests {
         }
     }
 
-    const WHOLE: (Nanos, Nanos) = (Nanos(0), Nanos(1_000 * MS));
+    const RECORDING: (Nanos, Nanos) = (Nanos(0), Nanos(1_000 * MS));
 
-    /// On a CPU that never idles: it slept until it was woken at 50 ms, and was preempted at 70.
+    /// The CPU is never idle. The thread slept until it was woken at 50 ms, and was preempted at 70
+    /// ms.
     #[test]
-    fn a_thread_slept_until_it_was_woken() {
+    fn a_thread_sleeps_until_it_is_woken() {
         let mut rows = thread("x", 0, &[(10, 20), (60, 70), (90, 95)]);
         rows.woken = vec![Nanos(50 * MS), Nanos(5 * MS)];
-        rows.settle(WHOLE, true, &[]);
+        rows.settle(RECORDING, true, &[]);
         assert!(
             rows.off.contains(&(Nanos(20 * MS), Nanos(50 * MS))),
             "{:?}",
@@ -308,17 +309,17 @@ mod tests {
         assert_eq!(worked, [10, 15]);
     }
 
-    /// Three compilers, two at a time: two tasks compete, and not one, nor three.
+    /// Three compilers, two of them at the same time, must become two tasks.
     #[test]
-    fn threads_that_come_and_go_are_as_many_as_there_were() {
+    fn short_lived_threads_become_as_many_tasks_as_ran_at_the_same_time() {
         let lives = [(0, 80), (0, 90), (100, 180)];
         let mut threads: BTreeMap<i32, ThreadRows> = BTreeMap::new();
         for (tid, life) in (1..).zip(lives) {
             let mut rows = thread("cc1", 0, &[life]);
-            rows.settle(WHOLE, true, &[]);
+            rows.settle(RECORDING, true, &[]);
             threads.insert(tid, rows);
         }
-        let loads = loads(&threads, None, WHOLE, &[]);
+        let loads = loads(&threads, None, RECORDING, &[]);
         assert_eq!(loads.len(), 2, "{loads:?}");
         let work: Nanos = loads
             .iter()
@@ -331,7 +332,10 @@ mod tests {
                 .iter()
                 .map(|burst| (burst.away + burst.work).0)
                 .sum();
-            assert!((all - WHOLE.1.0).abs() < 10, "as rare as it was: {load:?}");
+            assert!(
+                (all - RECORDING.1.0).abs() < 10,
+                "the lane covers the whole recording: {load:?}"
+            );
         }
         assert_eq!(loads[0].cpu, Some(Cpu(0)));
     }

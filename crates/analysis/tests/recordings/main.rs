@@ -1,4 +1,4 @@
-//! Recordings made by hand, and what the analysis makes of them.
+//! Tests of the analysis on handmade recordings.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 

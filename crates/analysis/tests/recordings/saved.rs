@@ -1,5 +1,4 @@
 //! Saved recordings still give the figures of the version that made them.
-
 use std::fs;
 use std::path::PathBuf;
 
@@ -9,7 +8,8 @@ use ticktax_model::recording::{RowSink, World};
 use ticktax_model::statement::Statement;
 use ticktax_store::recording::RecordingReader;
 
-/// A recording of `crates/store/tests/fixtures/schema2`, and the figures of its version.
+/// A recording from `crates/store/tests/fixtures/schema2`, and the output of the program that made
+/// it.
 fn fixture(name: &str) -> (Statement, Value) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let mut recording = RecordingReader::open(folder.join(format!("{name}.parquet"))).unwrap();
@@ -21,16 +21,19 @@ fn fixture(name: &str) -> (Statement, Value) {
         .replay(&mut |sources, row| auditor.row(sources, row))
         .unwrap();
     let statement = auditor.finish(recording.header(), &sources, 1);
-    let told = fs::read(folder.join(format!("{name}.json"))).unwrap();
-    (statement, serde_json::from_slice(&told).unwrap())
+    let expected = fs::read(folder.join(format!("{name}.json"))).unwrap();
+    (statement, serde_json::from_slice(&expected).unwrap())
 }
 
 #[test]
-fn the_books_balance_with_the_same_sums() {
+fn the_accounts_balance_and_equal_those_of_the_old_version() {
     for name in ["spans", "sums", "simulated"] {
-        let (statement, told) = fixture(name);
+        let (statement, expected) = fixture(name);
         assert!(statement.balance.off.is_empty(), "{name}");
-        assert_eq!(statement.balance.elapsed.0, told["elapsed_ns"], "{name}");
+        assert_eq!(
+            statement.balance.elapsed.0, expected["elapsed_ns"],
+            "{name}"
+        );
         let accounts: Vec<Value> = statement
             .accounts
             .iter()
@@ -44,12 +47,12 @@ fn the_books_balance_with_the_same_sums() {
                 })
             })
             .collect();
-        assert_eq!(Value::from(accounts), told["accounts"], "{name}");
+        assert_eq!(Value::from(accounts), expected["accounts"], "{name}");
     }
 }
 
 #[test]
-fn the_statements_have_the_facts_of_the_headers() {
+fn header_fields_are_read() {
     let (spans, _) = fixture("spans");
     let command = spans.command.as_ref().unwrap();
     assert_eq!(command.argv, ["sleep", "0.01"]);

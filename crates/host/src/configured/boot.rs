@@ -1,10 +1,10 @@
-//! How the kernel was built, as far as boot parameters depend on it.
+//! Build options of the kernel that boot parameters depend on.
 
 use std::collections::BTreeMap;
 
 use super::super::facts::config_value;
 
-/// Options that say whether a parameter can have an effect.
+/// Options that decide whether a parameter can have an effect.
 const OPTIONS: [&str; 9] = [
     "CPU_ISOLATION",
     "HIGH_RES_TIMERS",

@@ -1,5 +1,5 @@
-//! What stands between an fsync and the disk: caches that are not flushed, and programs whose fsync
-//! does nothing.
+//! Obstacles between an fsync and the disk: write caches that are not flushed, and programs whose
+//! fsync does nothing.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -11,10 +11,11 @@ use super::reading::Reading;
 
 /// More disks than any machine has.
 const MAX_DISKS: usize = 4_096;
-/// The library that takes programs' fsync and does nothing.
-const TAKES_FSYNC: &str = "libeatmydata";
+/// The library that replaces fsync with a function that does nothing.
+const FSYNC_LIBRARY: &str = "libeatmydata";
 
-/// The caches of SCSI and ATA disks. Others do not tell what they are beside what the kernel takes them for.
+/// Write caches of SCSI and ATA disks. Other disks do not report their own cache type, only the
+/// kernel's view of it.
 pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
     let disks = reading.names("sys/block").into_iter().take(MAX_DISKS);
     let mut cache = |disk: String| {
@@ -30,7 +31,7 @@ pub(super) fn write_caches(reading: &mut Reading) -> Vec<WriteCache> {
     disks.filter_map(&mut cache).collect()
 }
 
-/// Programs that run with a library or an argument by which their fsync does nothing.
+/// Programs whose fsync does nothing, because of a library or an argument.
 pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
     let mut is_denied = false;
     let mut found = Vec::new();
@@ -47,7 +48,7 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
         };
         let program = String::from_utf8_lossy(file("comm").trim_ascii_end()).into_owned();
         let by = if is_preloaded(&file("environ")) {
-            // A static program has the wish, and not the library.
+            // A static program may have the variable without using the library.
             library(&file("maps"))
         } else {
             argument(&program, &file("cmdline"))
@@ -60,7 +61,7 @@ pub(super) fn fsync_off(reading: &mut Reading) -> Vec<FsyncOff> {
     found
 }
 
-/// A file of a process, up to 1 MiB; a process that has ended has none.
+/// A file of a process, up to 1 MiB.
 fn bytes(reading: &Reading, path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(reading.path(path))?;
@@ -68,24 +69,24 @@ fn bytes(reading: &Reading, path: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether an environment asks for the library.
+/// Whether an environment preloads the library.
 fn is_preloaded(environ: &[u8]) -> bool {
     let variables = environ.split(|&byte| byte == 0);
-    let mut preloads = variables.filter_map(|it| it.strip_prefix(b"LD_PRELOAD="));
-    preloads.any(|it| String::from_utf8_lossy(it).contains(TAKES_FSYNC))
+    let mut preloads = variables.filter_map(|variable| variable.strip_prefix(b"LD_PRELOAD="));
+    preloads.any(|libraries| String::from_utf8_lossy(libraries).contains(FSYNC_LIBRARY))
 }
 
-/// The library, where it is mapped.
+/// The library's path, if it is mapped.
 fn library(maps: &[u8]) -> Option<FsyncOffBy> {
     let maps = String::from_utf8_lossy(maps);
     let path = maps.lines().find_map(|line| {
         let path = &line[line.find('/')?..];
-        path.contains(TAKES_FSYNC).then(|| path.to_owned())
+        path.contains(FSYNC_LIBRARY).then(|| path.to_owned())
     });
     path.map(FsyncOffBy::Library)
 }
 
-/// The argument by which a database does without fsync.
+/// The argument that makes a database skip fsync.
 fn argument(program: &str, cmdline: &[u8]) -> Option<FsyncOffBy> {
     let text = String::from_utf8_lossy(cmdline);
     let arguments: Vec<&str> = text.split('\0').skip(1).collect();
@@ -93,21 +94,27 @@ fn argument(program: &str, cmdline: &[u8]) -> Option<FsyncOffBy> {
         "postgres" | "postmaster" => {
             let is_off = |setting: &str| {
                 let value = setting.strip_prefix("fsync=");
-                value.is_some_and(|it| matches!(it, "off" | "false" | "no" | "0"))
+                value.is_some_and(|value| matches!(value, "off" | "false" | "no" | "0"))
             };
-            let of_pair = arguments
+            let pair = arguments
                 .windows(2)
-                .find(|it| it[0] == "-c" && is_off(it[1]));
-            let joined = |it: &&str| {
-                let setting = it.strip_prefix("--").or_else(|| it.strip_prefix("-c"));
-                **it == *"-F" || setting.is_some_and(is_off)
+                .find(|pair| pair[0] == "-c" && is_off(pair[1]));
+            let joined = |argument: &&str| {
+                let setting = argument
+                    .strip_prefix("--")
+                    .or_else(|| argument.strip_prefix("-c"));
+                **argument == *"-F" || setting.is_some_and(is_off)
             };
-            let pair = of_pair.map(|it| it.join(" "));
-            pair.or_else(|| Some((*arguments.iter().find(|it| joined(it))?).to_owned()))
+            let pair = pair.map(|pair| pair.join(" "));
+            pair.or_else(|| Some((*arguments.iter().find(|argument| joined(argument))?).to_owned()))
         }
         "mysqld" | "mariadbd" => {
-            let nosync = |it: &&&str| it.replace('_', "-") == "--innodb-flush-method=nosync";
-            arguments.iter().find(nosync).map(|it| (*it).to_owned())
+            let nosync =
+                |argument: &&&str| argument.replace('_', "-") == "--innodb-flush-method=nosync";
+            arguments
+                .iter()
+                .find(nosync)
+                .map(|argument| (*argument).to_owned())
         }
         _ => None,
     };
@@ -121,22 +128,25 @@ mod tests {
     use super::{argument, is_preloaded, library};
 
     #[test]
-    fn databases_say_it_in_their_arguments() {
-        let of = |program, cmdline: &str| argument(program, cmdline.as_bytes());
-        let said = |text: &str| Some(FsyncOffBy::Argument(text.to_owned()));
-        assert_eq!(of("postgres", "postgres\0-D\0/x\0-F\0"), said("-F"));
-        assert_eq!(of("postgres", "p\0-c\0fsync=off\0"), said("-c fsync=off"));
-        assert_eq!(of("postgres", "p\0-cfsync=no\0"), said("-cfsync=no"));
-        assert_eq!(of("postgres", "p\0--fsync=0\0"), said("--fsync=0"));
-        assert_eq!(of("postgres", "p\0-c\0fsync=on\0"), None);
-        assert_eq!(of("postgres", "-F\0"), None);
-        assert_eq!(of("sort", "sort\0-F\0"), None);
+    fn databases_disable_fsync_with_arguments() {
+        let found = |program, cmdline: &str| argument(program, cmdline.as_bytes());
+        let expected = |text: &str| Some(FsyncOffBy::Argument(text.to_owned()));
+        assert_eq!(found("postgres", "postgres\0-D\0/x\0-F\0"), expected("-F"));
+        assert_eq!(
+            found("postgres", "p\0-c\0fsync=off\0"),
+            expected("-c fsync=off")
+        );
+        assert_eq!(found("postgres", "p\0-cfsync=no\0"), expected("-cfsync=no"));
+        assert_eq!(found("postgres", "p\0--fsync=0\0"), expected("--fsync=0"));
+        assert_eq!(found("postgres", "p\0-c\0fsync=on\0"), None);
+        assert_eq!(found("postgres", "-F\0"), None);
+        assert_eq!(found("sort", "sort\0-F\0"), None);
         let method = "--innodb_flush_method=nosync";
-        assert_eq!(of("mysqld", &format!("m\0{method}\0")), said(method));
+        assert_eq!(found("mysqld", &format!("m\0{method}\0")), expected(method));
     }
 
     #[test]
-    fn a_preloaded_library_is_believed_where_it_is_mapped() {
+    fn a_preloaded_library_counts_only_if_it_is_mapped() {
         assert!(is_preloaded(b"A=b\0LD_PRELOAD=/x/libeatmydata.so\0"));
         assert!(!is_preloaded(
             b"OLD_PRELOAD=libeatmydata.so\0C=LD_PRELOAD\0"

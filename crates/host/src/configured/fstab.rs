@@ -1,4 +1,4 @@
-//! `fstab`, beside what is mounted.
+//! Compares `fstab` with the actual mounts.
 
 use std::collections::BTreeSet;
 
@@ -9,26 +9,26 @@ use super::reading::Reading;
 /// More lines than any machine has.
 const MAX_LINES: usize = 4_096;
 
-/// How many mounts without a line are kept.
+/// Maximum number of unlisted mounts kept.
 const MAX_OTHERS: usize = 64;
 
-/// File systems of which an option decides what an fsync is worth.
+/// File systems with an option that decides what an fsync guarantees.
 const KEEP_DATA: [&str; 8] = [
     "btrfs", "ext2", "ext3", "ext4", "f2fs", "nfs", "nfs4", "overlay",
 ];
 
-/// The lines of `fstab` with what is mounted there, and mounts that no line is about.
+/// The lines of `fstab` with the actual mount of each, and the mounts without a line.
 pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     let fstab = reading.text("etc/fstab").unwrap_or_default();
     let Some(mounts) = reading.text("proc/mounts") else {
-        // Without it, everything would seem to be missing.
+        // Without it, all mounts would seem to be missing.
         return (Vec::new(), Vec::new());
     };
     let mounts: Vec<[String; 4]> = mounts.lines().filter_map(fields).collect();
     let lines: Vec<[String; 4]> = fstab.lines().filter_map(fields).take(MAX_LINES).collect();
     let others = others(reading, &mounts, &lines);
     let line = |[device, place, kind, options]: [String; 4]| {
-        // Of two at one place the later one is on top.
+        // If two are mounted at one place, the later one is on top.
         let mut above = mounts.iter().rev();
         let mounted = above.find(|mount| same_place(&mount[1], &place));
         FstabLine {
@@ -42,13 +42,13 @@ pub(super) fn read(reading: &mut Reading) -> (Vec<FstabLine>, Vec<OtherMount>) {
     (lines.into_iter().map(line).collect(), others)
 }
 
-/// Mounts that keep data without a line: one of each device, kind and set of options.
+/// Unlisted mounts that keep data: one for each device, type and set of options.
 fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) -> Vec<OtherMount> {
     let mut seen = BTreeSet::new();
     let mut others = Vec::new();
     let is_listed = |place: &str| lines.iter().any(|line| same_place(&line[1], place));
     let listed = mounts.iter().filter(|mount| is_listed(&mount[1]));
-    // A view of what a line is about is no other file system.
+    // Another view of a listed file system is not a separate one.
     let devices: BTreeSet<&String> = listed.map(|mount| &mount[0]).collect();
     let unlisted = mounts.iter().filter(|[device, place, kind, _]| {
         let is_view = kind != "overlay" && devices.contains(device);
@@ -59,7 +59,7 @@ fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) 
             break;
         }
         let mut mounted = mounted_as(reading, mount);
-        // The folders of an overlay, which a machine with containers has hundreds of.
+        // Ignore the folders of overlays: a machine with containers has hundreds of them.
         mounted.options.retain(|option| !option.contains("dir="));
         let key = (
             mounted.device.clone(),
@@ -76,7 +76,7 @@ fn others(reading: &mut Reading, mounts: &[[String; 4]], lines: &[[String; 4]]) 
 
 fn mounted_as(reading: &mut Reading, [device, _, kind, options]: &[String; 4]) -> Mounted {
     let mut options = list(options);
-    options.extend(told_elsewhere(reading, device, kind));
+    options.extend(default_options(reading, device, kind));
     Mounted {
         device: device.clone(),
         kind: kind.clone(),
@@ -84,15 +84,15 @@ fn mounted_as(reading: &mut Reading, [device, _, kind, options]: &[String; 4]) -
     }
 }
 
-/// The options that ext file systems leave out of the list of mounts because they are the default,
-/// such as `data=ordered`.
-fn told_elsewhere(reading: &mut Reading, device: &str, kind: &str) -> Vec<String> {
+/// The options that ext file systems omit from the list of mounts because they are defaults, such
+/// as `data=ordered`.
+fn default_options(reading: &mut Reading, device: &str, kind: &str) -> Vec<String> {
     let name = device.rsplit('/').next().unwrap_or_default();
     if name.is_empty() || !matches!(kind, "ext2" | "ext3" | "ext4") {
         return Vec::new();
     }
     let mut folder = |driver: &str| reading.text(&format!("proc/fs/{driver}/{name}/options"));
-    // Since 4.3 one driver runs all three, and tells them in its own folder.
+    // Since 4.3 a single driver handles all three, with its own folder.
     let options = folder(kind).or_else(|| folder("ext4")).unwrap_or_default();
     options
         .lines()
@@ -101,7 +101,7 @@ fn told_elsewhere(reading: &mut Reading, device: &str, kind: &str) -> Vec<String
         .collect()
 }
 
-/// The first four fields of a line; `None` of a comment, or where there are fewer.
+/// The first four fields of a line; `None` for comments and short lines.
 fn fields(line: &str) -> Option<[String; 4]> {
     let line = line.trim_start();
     if line.starts_with('#') {
@@ -129,7 +129,7 @@ fn same_place(a: &str, b: &str) -> bool {
     trimmed(a) == trimmed(b)
 }
 
-/// A field with its escapes, such as `\040` for a space, resolved.
+/// Resolves a field's escapes, such as `\040` for a space.
 fn unescaped(field: &str) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
@@ -149,7 +149,7 @@ mod tests {
     use super::{fields, same_place, unescaped};
 
     #[test]
-    fn lines_are_read_as_mount_reads_them() {
+    fn lines_are_parsed_like_mount_does() {
         assert_eq!(unescaped(r"/mnt/a\040b\q\04"), r"/mnt/a b\q\04");
         assert_eq!(unescaped(r"\777"), r"\777");
         assert!(fields("# /dev/sda1 / ext4 defaults 0 1").is_none());

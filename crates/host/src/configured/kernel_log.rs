@@ -1,4 +1,4 @@
-//! What the kernel said of its parameters and clocks, in `/dev/kmsg`.
+//! Kernel messages about parameters and clocks, from `/dev/kmsg`.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
@@ -11,15 +11,15 @@ use super::reading::Reading;
 
 const LOG: &str = "dev/kmsg";
 
-/// The most that is read: some times the largest buffer that kernels have by default.
+/// Maximum number of bytes read: several times the largest default buffer.
 const MAX: usize = 8 << 20;
 
-/// Messages about clocks that are kept.
+/// Maximum number of clock messages kept.
 const MAX_MESSAGES: usize = 8;
 
 pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
     let path = reading.path(LOG);
-    // At its end a reader would wait for the next message.
+    // Otherwise a read at the end would wait for the next message.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -34,13 +34,13 @@ pub(super) fn read(reading: &mut Reading) -> Option<KernelLog> {
         }
     };
     let mut log = Vec::new();
-    // A record a read; 8 KiB is the longest there is.
+    // Each read returns one record of at most 8 KiB.
     let mut record = [0; 8192];
     while log.len() < MAX {
         match file.read(&mut record) {
             Ok(0) => break,
             Ok(length) => log.extend_from_slice(&record[..length]),
-            // The record was overwritten meanwhile, or a signal came.
+            // The record was overwritten in the meantime, or a signal arrived.
             Err(error)
                 if error.kind() == ErrorKind::Interrupted
                     || error.raw_os_error() == Some(libc::EPIPE) => {}
@@ -62,7 +62,8 @@ fn parse(log: &str) -> KernelLog {
         };
         let mut head = head.split(',');
         let (priority, number) = (head.next(), head.next());
-        // The facility, above the lowest three bits, is 0 for the kernel; a program may write, too.
+        // The facility, above the lowest three bits, is 0 for the kernel. Programs can write to the
+        // log too.
         let by_kernel = priority
             .and_then(|text| text.parse::<u32>().ok())
             .is_some_and(|p| p < 8);
@@ -83,7 +84,7 @@ fn parse(log: &str) -> KernelLog {
     facts
 }
 
-/// Whether a message says that a clock was given up.
+/// Whether a message says that a clock was abandoned.
 fn is_about_a_clock(message: &str) -> bool {
     const SIGNS: [&str; 4] = [
         "Marking TSC unstable",
@@ -99,7 +100,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn only_the_kernel_is_believed() {
+    fn messages_from_programs_are_ignored() {
         let log = "5,0,0,-;Linux version 6.1\n\
                    5,1,0,-;Unknown kernel command line parameters \"divider=10 foo\", will be passed to user space.\n \
                    SUBSYSTEM=x\n\

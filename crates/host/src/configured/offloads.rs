@@ -1,6 +1,7 @@
-//! Work that network devices could take off the CPUs, and do not.
+//! Work that network devices could take off the CPUs but do not.
 //!
-//! It is asked as `ethtool -k` asks (`<linux/genetlink.h>`, `<linux/ethtool_netlink.h>`).
+//! Uses the same netlink interface as `ethtool -k` (`<linux/genetlink.h>`,
+//! `<linux/ethtool_netlink.h>`).
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use ticktax_model::configured::{DeviceOffloads, Offload};
 use super::reading::Reading;
 use crate::netlink::{Body, Netlink, attribute, attributes, half};
 
-// Of generic netlink itself: its families.
+// Generic netlink's own protocol, which lists its families.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -19,7 +20,7 @@ const FAMILY_NAME: u16 = 2;
 const GET_FEATURES: u8 = 11;
 const HEADER: u16 = 1;
 const HEADER_NAME: u16 = 2;
-/// What can be changed, with a value for each; what is in effect, as a list.
+/// The changeable features, as bits with values, and the active features, as a list.
 const FEATURES_HARDWARE: u16 = 2;
 const FEATURES_ACTIVE: u16 = 4;
 const SET_BITS: u16 = 3;
@@ -27,15 +28,16 @@ const SET_BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 
-/// Bytes of `struct genlmsghdr`.
+/// Size of `struct genlmsghdr`.
 const HEAD: usize = 4;
 
-/// The device that has no wire.
+/// The loopback device.
 const LOOPBACK: &str = "lo";
 
-/// The devices of this process' network namespace that could do more than they do. Empty where the kernel does not tell.
+/// The devices in this process's network namespace with disabled offloads. Empty if the kernel does
+/// not report them.
 pub(super) fn off(reading: &Reading) -> Vec<DeviceOffloads> {
-    // The kernel that is asked is this machine's.
+    // Netlink describes the running kernel only.
     if reading.path("") != Path::new("/") {
         return Vec::new();
     }
@@ -45,12 +47,15 @@ pub(super) fn off(reading: &Reading) -> Vec<DeviceOffloads> {
 fn listed() -> nix::Result<Vec<DeviceOffloads>> {
     let netlink = Netlink::open(SockProtocol::NetlinkGeneric)?;
     let families = netlink.list(CONTROL, &request(GET_FAMILY))?;
-    let Some(family) = families.iter().find_map(|it| family(it, "ethtool")) else {
+    let Some(family) = families
+        .iter()
+        .find_map(|message| family(message, "ethtool"))
+    else {
         return Ok(Vec::new());
     };
     let devices = netlink.list(family, &request(GET_FEATURES))?;
-    let devices = devices.iter().filter_map(|it| device(it));
-    Ok(devices.filter(|it| !it.off.is_empty()).collect())
+    let devices = devices.iter().filter_map(|message| device(message));
+    Ok(devices.filter(|device| !device.off.is_empty()).collect())
 }
 
 fn request(command: u8) -> Body {
@@ -60,11 +65,11 @@ fn request(command: u8) -> Body {
 /// The number of a family, if it has this name.
 fn family(message: &[u8], name: &str) -> Option<u16> {
     let about = message.get(HEAD..)?;
-    let is_it = text(attribute(about, FAMILY_NAME)?) == name;
-    half(attribute(about, FAMILY_ID)?, 0).filter(|_| is_it)
+    let has_name = text(attribute(about, FAMILY_NAME)?) == name;
+    half(attribute(about, FAMILY_ID)?, 0).filter(|_| has_name)
 }
 
-/// What a device could do and does not.
+/// A device with its disabled offloads.
 fn device(message: &[u8]) -> Option<DeviceOffloads> {
     let about = message.get(HEAD..)?;
     let name = text(attribute(attribute(about, HEADER)?, HEADER_NAME)?);
@@ -72,19 +77,19 @@ fn device(message: &[u8]) -> Option<DeviceOffloads> {
         return None;
     }
     let hardware = attribute(about, FEATURES_HARDWARE)?;
-    // A list has no values: what is in it is on.
-    let could: Vec<&str> = bits(hardware)
+    // A list has no values: every feature in it is on.
+    let available: Vec<&str> = bits(hardware)
         .filter(|bit| bit.1)
         .map(|bit| bit.0)
         .collect();
     let active = attribute(about, FEATURES_ACTIVE)?;
-    let does: Vec<&str> = bits(active).map(|bit| bit.0).collect();
+    let active: Vec<&str> = bits(active).map(|bit| bit.0).collect();
     let has = |list: &[&str], offload: Offload| {
         let features = offload.features();
         list.iter().any(|feature| features.contains(feature))
     };
     let all = Offload::ALL.into_iter();
-    let off = all.filter(|&it| has(&could, it) && !has(&does, it));
+    let off = all.filter(|&offload| has(&available, offload) && !has(&active, offload));
     Some(DeviceOffloads {
         device: name.to_owned(),
         off: off.collect(),
@@ -101,7 +106,7 @@ fn bits(set: &[u8]) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// A text up to the 0 that ends it; what is none has no letters.
+/// A text up to its terminating 0; empty if it is not valid UTF-8.
 fn text(bytes: &[u8]) -> &str {
     let length = bytes.iter().position(|&byte| byte == 0);
     let bytes = &bytes[..length.unwrap_or(bytes.len())];
@@ -130,15 +135,15 @@ mod tests {
         Body::default().nested(SET_BITS, &all)
     }
 
-    fn message(name: &str, could: &[&str], does: &[&str]) -> Vec<u8> {
+    fn message(name: &str, available: &[&str], active: &[&str]) -> Vec<u8> {
         let about = Body::default()
             .nested(HEADER, &Body::default().text(HEADER_NAME, name))
-            .nested(FEATURES_HARDWARE, &bits(could, true))
-            .nested(FEATURES_ACTIVE, &bits(does, false));
+            .nested(FEATURES_HARDWARE, &bits(available, true))
+            .nested(FEATURES_ACTIVE, &bits(active, false));
         [request(0).0, about.0].concat()
     }
 
-    const COULD: &[&str] = &[
+    const AVAILABLE: &[&str] = &[
         "rx-gro",
         "tx-checksum-ipv4",
         "tx-checksum-ip-generic",
@@ -147,32 +152,32 @@ mod tests {
     ];
 
     #[test]
-    fn what_could_be_on_and_is_not_is_off() {
-        let does = &["tx-checksum-ipv4", "tx-generic-segmentation"];
-        let found = device(&message("eth0", COULD, does)).unwrap();
+    fn available_but_inactive_offloads_are_off() {
+        let active = &["tx-checksum-ipv4", "tx-generic-segmentation"];
+        let found = device(&message("eth0", AVAILABLE, active)).unwrap();
         assert_eq!(found.device, "eth0");
         // One kind of checksum is enough.
         assert_eq!(found.off, [Offload::Segmentation, Offload::GenericReceive]);
         assert!(
-            device(&message("eth0", COULD, COULD))
+            device(&message("eth0", AVAILABLE, AVAILABLE))
                 .unwrap()
                 .off
                 .is_empty()
         );
-        assert!(device(&message("lo", COULD, &[])).is_none());
+        assert!(device(&message("lo", AVAILABLE, &[])).is_none());
     }
 
     #[test]
-    fn what_is_cut_off_is_no_device() {
-        let message = message("eth0", COULD, COULD);
+    fn a_truncated_message_has_no_wrong_device() {
+        let message = message("eth0", AVAILABLE, AVAILABLE);
         for length in 0..message.len() {
             let found = device(&message[..length]);
-            assert!(found.is_none_or(|it| it.device == "eth0"));
+            assert!(found.is_none_or(|found| found.device == "eth0"));
         }
     }
 
     #[test]
-    fn a_family_is_known_by_its_name() {
+    fn a_family_is_found_by_its_name() {
         let about = Body::default()
             .put(FAMILY_ID, &21_u16.to_ne_bytes())
             .text(FAMILY_NAME, "ethtool");

@@ -1,4 +1,4 @@
-//! Policies of frequency and of sleep, and where interrupts go.
+//! Frequency and sleep policies, and interrupt affinities.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -10,7 +10,8 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// Open files that are looked at to find who holds one: of some ten thousand programs.
+/// Maximum number of open files checked to find a device's holder; enough for about ten thousand
+/// programs.
 const MAX_FILES: usize = 50_000;
 
 pub(super) fn frequency(reading: &mut Reading) -> Vec<FrequencyPolicy> {
@@ -36,12 +37,12 @@ pub(super) fn frequency(reading: &mut Reading) -> Vec<FrequencyPolicy> {
     policies.filter_map(&mut read).collect()
 }
 
-/// Reads the limit from the device: opening it for reading asks for no limit of its own.
+/// Reads the limit from the device. Opening it for reading does not request a limit.
 pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     const DEVICE: &str = "dev/cpu_dma_latency";
     let path = reading.path(DEVICE);
     let mut bytes = [0; 4];
-    // Whatever is in the device's place must not hold the audit up.
+    // Non-blocking, in case something else has taken the device's place.
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -63,7 +64,7 @@ pub(super) fn wake_latency(reading: &mut Reading) -> Option<WakeLatency> {
     })
 }
 
-/// The programs that have `device` open, as far as this process may look into them.
+/// The programs that have `device` open, as far as this process may see them.
 fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     let mut holders = Vec::new();
     let mut looked = 0;
@@ -96,10 +97,12 @@ fn holders(reading: &mut Reading, device: &str) -> Vec<String> {
     holders
 }
 
-/// Of more interrupts than this, where each goes is read only where it is sure to matter: two files each.
+/// Above this number, affinities are read only if they are sure to matter, because each needs two
+/// files.
 const FEW_INTERRUPTS: usize = 256;
 
-/// The CPUs that each device interrupt goes to; none where there are many, unless `even_many`.
+/// The CPUs that each device interrupt is sent to. Empty if there are many interrupts, unless
+/// `even_many`.
 pub(super) fn interrupt_cpus(reading: &mut Reading, even_many: bool) -> BTreeMap<String, String> {
     let mut cpus = BTreeMap::new();
     let numbers = reading.names("proc/irq");

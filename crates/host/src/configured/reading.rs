@@ -1,4 +1,4 @@
-//! Reading files of unknown size and content, and keeping account of those that may not be read.
+//! Reads files of unknown size and content, and keeps a list of those that cannot be read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use ticktax_model::limitation::{Limitation, Unreadable};
 
-/// The most of a file that is read. Files of settings are some kB long.
+/// Maximum number of bytes read per file. Settings files have a few kB.
 const MAX: u64 = 1 << 20;
 
-/// What the system said, without its number.
+/// The system's reason, without the error number.
 fn failed(error: &std::io::Error) -> Unreadable {
     Unreadable::Failed(error.kind().to_string())
 }
@@ -19,31 +19,31 @@ fn failed(error: &std::io::Error) -> Unreadable {
 #[derive(Debug)]
 pub(super) struct Reading {
     root: PathBuf,
-    /// Why something could not be read → what.
+    /// Paths that could not be read, by reason.
     unread: BTreeMap<Unreadable, Vec<String>>,
 }
 
 impl Reading {
-    pub(super) fn of(root: &Path) -> Self {
+    pub(super) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
             unread: BTreeMap::new(),
         }
     }
 
-    /// A path of the machine as one of this process.
+    /// A path of the machine as a path of this process.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
-    /// A file's text as far as it is one: what is no UTF-8 is replaced, and what is longer than
-    /// 1 MiB is left out and said. `None` where there is no such file, or it may not be read.
+    /// A file's text. Invalid UTF-8 is replaced, and text beyond 1 MiB is dropped and reported.
+    /// `None` if the file does not exist or cannot be read.
     pub(super) fn text(&mut self, path: &str) -> Option<String> {
         let file = self.open(path)?;
         let mut bytes = Vec::new();
         if let Err(error) = file.take(MAX + 1).read_to_end(&mut bytes) {
-            // A parameter whose reading fails (write-only, or of hardware that is not there) is
-            // no setting that could be compared.
+            // A parameter that cannot be read (write-only, or for absent hardware) is not a setting
+            // to compare.
             if !path.starts_with("proc/sys/") {
                 self.missed(path, failed(&error));
             }
@@ -57,7 +57,7 @@ impl Reading {
     }
 
     fn open(&mut self, path: &str) -> Option<File> {
-        // Anything but a file, such as a pipe without a writer, could block the audit.
+        // Anything except a regular file, such as a pipe without a writer, could block the audit.
         let full = self.path(path);
         let opened = fs::metadata(&full).and_then(|data| {
             if data.is_file() {
@@ -80,9 +80,9 @@ impl Reading {
         }
     }
 
-    /// The names in a folder, in order; none where there is no such folder, or too many.
+    /// The sorted names in a folder. Empty if it does not exist or cannot be read.
     pub(super) fn names(&mut self, path: &str) -> Vec<String> {
-        /// More than any folder of settings has.
+        /// More than any settings folder has.
         const MAX_NAMES: usize = 65_536;
         let entries = match fs::read_dir(self.path(path)) {
             Ok(entries) => entries,
@@ -101,14 +101,14 @@ impl Reading {
         names
     }
 
-    /// Takes note of what could not be read.
+    /// Notes that a path could not be read.
     pub(super) fn missed(&mut self, path: &str, why: Unreadable) {
         self.unread.entry(why).or_default().push(format!("/{path}"));
     }
 
-    /// What could not be read, a line for each reason.
+    /// The unreadable paths, one limitation for each reason.
     pub(super) fn unread(self) -> Vec<Limitation> {
-        /// Paths that a line names.
+        /// Maximum number of paths listed per limitation.
         const NAMED: usize = 4;
         let line = |(reason, mut paths): (Unreadable, Vec<String>)| {
             paths.dedup();

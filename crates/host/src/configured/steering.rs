@@ -1,14 +1,14 @@
-//! Which CPUs packets are handed to.
+//! Receive packet steering: the CPUs that queues pass their packets to.
 
 use ticktax_model::configured::SteeredQueue;
 use ticktax_model::{Cpu, CpuList};
 
 use super::reading::Reading;
 
-/// Queues that are looked at: a device may have one for each CPU.
+/// Maximum number of queues checked. A device may have one per CPU.
 const MAX_QUEUES: usize = 4_096;
 
-/// The receive queues whose packets are handed to other CPUs.
+/// The receive queues that pass packets to other CPUs.
 pub(super) fn queues(reading: &mut Reading) -> Vec<SteeredQueue> {
     const FOLDER: &str = "sys/class/net";
     let mut found = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn queues(reading: &mut Reading) -> Vec<SteeredQueue> {
     found
 }
 
-/// Reads a set of CPUs as the kernel prints one: words of 32 bits in hexadecimal, the highest first.
+/// Parses a CPU mask as printed by the kernel: 32-bit words in hexadecimal, highest first.
 fn mask(text: &str) -> Option<CpuList> {
     let words: Option<Vec<u32>> = text
         .split(',')

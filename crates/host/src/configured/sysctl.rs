@@ -1,10 +1,9 @@
-//! `sysctl.conf` and `sysctl.d`, as the loaders of systemd and of procps read them.
+//! Reads `sysctl.conf` and `sysctl.d` like the loaders of systemd and procps.
 //!
-//! Of two files of one name, the one in the folder that comes first counts, and one that is a link
-//! to `/dev/null` hides the others. All files together are read in the order of their names; the
-//! last setting wins, and one that names its key exactly wins over one by a pattern. Whether
-//! `/etc/sysctl.conf` is read at all, and that it then comes last, depends on the loader, so the
-//! value without it is kept beside the one with it.
+//! Of two files with the same name, the one in the first folder counts; a link to `/dev/null` hides
+//! the others. All files are read in the order of their names. The last setting wins, and an exact
+//! key wins over a pattern. Loaders differ in whether they read `/etc/sysctl.conf`, and then read
+//! it last. The value without that file is therefore kept in addition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,7 +16,7 @@ use ticktax_model::limitation::Unreadable;
 
 use super::reading::Reading;
 
-/// In the order of precedence.
+/// In order of precedence.
 const FOLDERS: [&str; 5] = [
     "etc/sysctl.d",
     "run/sysctl.d",
@@ -28,15 +27,15 @@ const FOLDERS: [&str; 5] = [
 
 const FILE: &str = "etc/sysctl.conf";
 
-/// The most settings that are kept: some times what the largest machines have.
+/// Maximum number of settings kept: several times what the largest machines have.
 const MAX: usize = 4_096;
 
-/// A line that sets something.
+/// A line with a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
-    /// The parameter's path below `/proc/sys`; it may be a pattern.
+    /// The parameter's path below `/proc/sys`, possibly a pattern.
     path: String,
-    /// `None`: patterns leave this parameter alone.
+    /// With `None`, patterns do not apply to this parameter.
     value: Option<String>,
     place: String,
 }
@@ -80,7 +79,7 @@ fn files(reading: &mut Reading) -> Vec<String> {
             }
         }
     }
-    // The common link of that name to `sysctl.conf`, which is read by itself.
+    // `sysctl.d` often has a link to `sysctl.conf`, which is read separately.
     let linked = |path: &String| {
         let target = fs::read_link(reading.path(path)).unwrap_or_default();
         target.ends_with("sysctl.conf") || target.as_os_str() == "/dev/null"
@@ -100,7 +99,7 @@ fn parse(file: &str, text: &str) -> Vec<Line> {
             Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
             None => (line, None),
         };
-        // A dash in front: no complaint where it cannot be set, and alone: not by pattern.
+        // A leading dash suppresses errors. Without a value it excludes the key from patterns.
         let excluded = name.strip_prefix('-');
         if value.is_none() && excluded.is_none() {
             return None;
@@ -111,8 +110,8 @@ fn parse(file: &str, text: &str) -> Vec<Line> {
     numbered.filter_map(line).collect()
 }
 
-/// The path of a key. Where a slash comes before the first dot, slashes separate and dots are part
-/// of the names; otherwise the other way round.
+/// The path of a key. If a slash comes before the first dot, slashes separate and dots are part of
+/// the names; otherwise dots separate.
 fn path_of(key: &str) -> Option<String> {
     let first = key.find(['.', '/'])?;
     let path = if key.as_bytes()[first] == b'/' {
@@ -129,25 +128,25 @@ fn path_of(key: &str) -> Option<String> {
     let path = path
         .strip_prefix("proc/sys/")
         .map_or(path.clone(), str::to_owned);
-    let sound = path.len() < 256
+    let is_valid = path.len() < 256
         && !path.chars().any(char::is_control)
         && path
             .split('/')
             .all(|part| !part.is_empty() && part != ".." && part != ".");
-    sound.then_some(path)
+    is_valid.then_some(path)
 }
 
 /// The key of a path, as `sysctl` prints it.
 fn dotted(path: &str) -> String {
-    let turned = path.chars().map(|c| match c {
+    let swapped = path.chars().map(|c| match c {
         '/' => '.',
         '.' => '/',
         other => other,
     });
-    turned.collect()
+    swapped.collect()
 }
 
-/// The value of each parameter that wins, and where it stands.
+/// The winning value of each parameter, and its place.
 fn winners(reading: &mut Reading, lines: &[Line]) -> BTreeMap<String, (String, String)> {
     let exact: BTreeSet<&str> = lines
         .iter()
@@ -177,7 +176,7 @@ fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// The parameters that a pattern stands for.
+/// The parameters that match a pattern.
 fn matching(reading: &mut Reading, pattern: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for part in pattern.split('/') {
@@ -208,42 +207,42 @@ fn matching(reading: &mut Reading, pattern: &str) -> Vec<String> {
     found
 }
 
-/// Whether a name fits a shell's pattern of `*` and `?`. One with brackets fits nothing here: no
-/// finding is better than a wrong one.
+/// Whether a name matches a shell pattern of `*` and `?`. A pattern with brackets matches nothing
+/// here: a missing finding is better than a wrong one.
 fn fits(name: &str, pattern: &str) -> bool {
     if pattern.contains('[') {
         return false;
     }
     let (name, pattern): (Vec<char>, Vec<char>) =
         (name.chars().collect(), pattern.chars().collect());
-    // Where the last star stands, and how much of the name it has taken so far.
-    let (mut at, mut of, mut star) = (0, 0, None);
+    // The last star's position, and how much of the name it has matched so far.
+    let (mut at, mut next, mut star) = (0, 0, None);
     while at < name.len() {
-        match pattern.get(of) {
+        match pattern.get(next) {
             Some('*') => {
-                star = Some((of, at));
-                of += 1;
+                star = Some((next, at));
+                next += 1;
             }
             Some(&c) if c == '?' || c == name[at] => {
                 at += 1;
-                of += 1;
+                next += 1;
             }
             _ => match star {
                 Some((place, taken)) => {
                     star = Some((place, taken + 1));
-                    of = place + 1;
+                    next = place + 1;
                     at = taken + 1;
                 }
                 None => return false,
             },
         }
     }
-    pattern[of..].iter().all(|&c| c == '*')
+    pattern[next..].iter().all(|&c| c == '*')
 }
 
-/// The value in force of a parameter that there is, and that can be both read and set.
+/// The current value of a parameter, if it exists and can be both read and set.
 fn live(reading: &mut Reading, path: &str) -> Option<String> {
-    // Reading this one makes every CPU do something.
+    // Reading this one makes every CPU do work.
     if path == "vm/stat_refresh" {
         return None;
     }
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_as_the_loaders_do() {
+    fn lines_are_parsed_like_the_loaders_do() {
         let text =
             "# a = 1\n; b = 1\n  kernel.x=2\n-net.y = a b \n-net.z\nnonsense\n\u{0}.x = 1\n=\n";
         let lines = parse("f", text);
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_fit_as_in_a_shell() {
+    fn patterns_match_as_in_a_shell() {
         for (name, pattern, expected) in [
             ("eth0", "*", true),
             ("eth0", "eth?", true),

@@ -1,4 +1,4 @@
-//! What the kernel's timers say of themselves in `/proc/timer_list`.
+//! Reads the state of the kernel's timers from `/proc/timer_list`.
 
 use ticktax_model::configured::TimerList;
 
@@ -9,15 +9,15 @@ pub(super) fn read(reading: &mut Reading) -> Option<TimerList> {
 }
 
 fn parse(text: &str) -> TimerList {
-    // Such lines come once for each CPU.
+    // These lines occur once per CPU.
     let all = |name: &str| {
         let values = text.lines().filter_map(|line| {
             let (key, value) = line.split_once(':')?;
             (key.trim() == name).then(|| value.trim() != "0")
         });
-        values.reduce(|all, one| all && one)
+        values.reduce(|all, value| all && value)
     };
-    // Recent kernels have a flag; earlier ones a mode, which is 0 where the tick may not stop.
+    // Recent kernels have a flag. Earlier ones have a mode, which is 0 if the tick cannot stop.
     let mode = text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == ".nohz_mode").then(|| value.trim().to_owned())
@@ -42,7 +42,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn a_cpu_without_is_enough_to_say_no() {
+    fn one_cpu_without_high_resolution_is_enough() {
         let text = "cpu: 0\n  .hres_active    : 1\n  .nohz           : 1\ncpu: 1\n  .hres_active : 0\n  \
                     .nohz : 1\nTick Device: mode:     1\nClock Event Device: lapic-deadline\n";
         let list = parse(text);

@@ -1,6 +1,6 @@
-//! What the kernel says of UDP sockets beyond `/proc/net/udp`: how large their buffers are, and what is charged to them.
+//! Buffer sizes and charged memory of UDP sockets, which `/proc/net/udp` lacks.
 //!
-//! It is asked as `ss` asks (`<linux/sock_diag.h>`, `<linux/inet_diag.h>`).
+//! Uses the same netlink interface as `ss` (`<linux/sock_diag.h>`, `<linux/inet_diag.h>`).
 
 use std::collections::BTreeMap;
 
@@ -18,27 +18,27 @@ const UDP: u8 = 17;
 const MEMORY: u16 = 7;
 const ASK_MEMORY: u8 = 1 << (MEMORY - 1);
 
-/// Bytes of `struct inet_diag_req_v2`, of which all but the first eight say nothing here.
+/// Size of `struct inet_diag_req_v2`. Only the first eight bytes matter here.
 const REQUEST: usize = 56;
-/// Bytes of `struct inet_diag_msg`, which ends with the socket's number.
+/// Size of `struct inet_diag_msg`, which ends with the socket's inode number.
 const MESSAGE: usize = 72;
 const AT_INODE: usize = 68;
 
-/// Words of the attribute (`SK_MEMINFO_…`), by place.
+/// Indexes of words in the attribute (`SK_MEMINFO_…`).
 const CHARGED: usize = 0;
 const BUFFER: usize = 1;
 
-/// The receiving side of a socket's memory, in bytes.
+/// The receive side of a socket's memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// How much it may be charged for, `SO_RCVBUF` doubled.
+    /// The limit: `SO_RCVBUF` doubled.
     pub(super) buffer: u64,
-    /// What it is charged for: what waits, and what was read of late.
+    /// Memory charged to the socket: queued data and recently read data.
     pub(super) charged: u64,
 }
 
-/// The memory of each UDP socket of this process' network namespace, by the socket's number. Empty where the kernel does
-/// not tell.
+/// The memory of each UDP socket in this process's network namespace, by inode number. Empty if the
+/// kernel does not report it.
 pub(super) fn memory() -> BTreeMap<u64, Memory> {
     listed().unwrap_or_default()
 }
@@ -48,11 +48,11 @@ fn listed() -> nix::Result<BTreeMap<u64, Memory>> {
     let netlink = Netlink::open(SockProtocol::NetlinkSockDiag)?;
     for family in [IPV4, IPV6] {
         let mut request = vec![family, UDP, ASK_MEMORY, 0];
-        // In any state.
+        // Sockets in any state.
         request.extend_from_slice(&u32::MAX.to_ne_bytes());
         request.resize(REQUEST, 0);
         match netlink.list(BY_FAMILY, &Body(request)) {
-            Ok(sockets) => found.extend(sockets.iter().filter_map(|it| socket(it))),
+            Ok(sockets) => found.extend(sockets.iter().filter_map(|message| socket(message))),
             // A kernel without IPv6.
             Err(Errno::ENOENT) => {}
             Err(error) => return Err(error),
@@ -83,7 +83,7 @@ mod tests {
     use super::{AT_INODE, Body, MEMORY, MESSAGE, Memory, memory, socket};
 
     #[test]
-    fn a_sockets_buffer_is_what_it_says_itself() {
+    fn a_sockets_buffer_agrees_with_getsockopt() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         setsockopt(&receiver, sockopt::RcvBuf, &30_000).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -97,13 +97,13 @@ mod tests {
             return;
         }
         let own = found[&inode];
-        let says = getsockopt(&receiver, sockopt::RcvBuf).unwrap();
-        assert_eq!(own.buffer, says as u64);
+        let expected = getsockopt(&receiver, sockopt::RcvBuf).unwrap();
+        assert_eq!(own.buffer, expected as u64);
         assert!((100..10_000).contains(&own.charged), "{own:?}");
     }
 
     #[test]
-    fn what_is_cut_off_is_no_socket() {
+    fn a_truncated_message_is_rejected() {
         let mut words = [0_u8; 36];
         words[..4].copy_from_slice(&1_280_u32.to_ne_bytes());
         words[4..8].copy_from_slice(&212_992_u32.to_ne_bytes());

@@ -1,9 +1,10 @@
-//! The end of a journal, and lines that cannot be read.
+//! The end of a journal, and unreadable lines.
 //!
-//! A killed run can leave half a line, and a failing disk can damage the last ones. Both lie behind
-//! the last readable line: they are copied to a file next to the journal and cut off. Unreadable
-//! lines *between* readable ones are a different matter. Nobody knows which settings they named, so
-//! the journal stays unchanged until a person has looked at it.
+//! A killed run can leave half a line, and a failing disk can damage the last lines. Both lie after
+//! the last readable line. They are copied to a file next to the journal and cut off.
+//!
+//! Unreadable lines *between* readable ones may name settings that are now unknown. The journal
+//! then stays unchanged until a person has inspected it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -12,21 +13,21 @@ use ticktax_store::disk::{self, Folder};
 
 use super::{Contents, Record};
 
-/// Bytes of a file that are searched for the end of its first line.
+/// Number of bytes searched for the end of a file's first line.
 pub(super) const LONGEST_FIRST: u64 = 1 << 16;
-/// Digits of a line's checksum.
+/// Number of digits of a line's checksum.
 const CHECKSUM: usize = 8;
-/// Beginning of every first line after its checksum.
+/// Text after the checksum in every first line.
 const BEGINNING: &[u8] = b" {\"began\":{";
-/// Number of copies that are kept next to a journal. The oldest goes first.
+/// Number of copies kept next to a journal. The oldest is deleted first.
 const COPIES: u32 = 4;
 
-/// A journal's bytes, taken apart.
+/// Result of parsing a journal.
 pub(super) struct Parsed {
     pub(super) contents: Contents,
     /// Length up to the end of the last readable line.
     pub(super) readable: usize,
-    /// Unreadable lines before that.
+    /// Number of unreadable lines before that.
     pub(super) between: u64,
 }
 
@@ -45,15 +46,15 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed {
             parsed.readable = length;
             parsed.between = *damaged;
         } else if line.ends_with(b"\n") {
-            // A line without its end was not on the disk before its writer was killed: nothing is
-            // lost with it.
+            // A line without a newline was not on disk when its writer was killed, so nothing is
+            // lost.
             *damaged += 1;
         }
     }
     parsed
 }
 
-/// Whether a file with this first line is a journal. Of half a line, the beginning decides.
+/// Whether a file with this first line is a journal. For a partial line, its beginning decides.
 pub(super) fn begins_journal(first: &[u8]) -> bool {
     let is_record = || matches!(disk::read_checked_line(first), Some(Record::Began { .. }));
     let is_half = || {
@@ -82,7 +83,7 @@ pub(super) fn copy(folder: &Folder, journal: &OsStr, bytes: &[u8]) -> io::Result
     let newest = name(1);
     let mut file = folder.create_new(&newest, 0o600)?;
     if let Err(error) = file.write_all(bytes).and_then(|()| file.sync_all()) {
-        // Half a copy would be taken for a whole one.
+        // A partial copy would be mistaken for a complete one.
         let _ = folder.remove(&newest);
         return Err(error);
     }
@@ -98,7 +99,7 @@ mod tests {
     use crate::journal::Record;
 
     #[test]
-    fn a_journal_is_known_by_its_first_line() {
+    fn a_journal_is_recognized_by_its_first_line() {
         let began = Record::Began {
             boot: "x".to_owned(),
             by: String::new(),
@@ -107,7 +108,7 @@ mod tests {
         let line = checked_line(&began).unwrap();
         assert!(begins_journal(&line));
         assert!(begins_journal(b""));
-        // As half a write leaves it.
+        // The state after half a write.
         assert!(begins_journal(&line[..line.len() / 2]));
         let mut damaged = line.clone();
         damaged[line.len() / 2] ^= 1;

@@ -1,4 +1,4 @@
-//! Parameters that the kernel was started with, as the command line has them.
+//! Boot parameters, as found on the kernel's command line.
 
 use ticktax_model::machine::{kernel_words, parameter};
 
@@ -24,7 +24,7 @@ mod tests {
     use crate::fixture::Machine;
 
     #[test]
-    fn a_parameter_has_a_value_or_is_given_or_not() {
+    fn parameters_are_read_as_value_given_or_not_given() {
         let machine = Machine::new();
         machine.put(
             "proc/cmdline",

@@ -1,5 +1,5 @@
-//! A file that lists words, the one in force in brackets: `always [madvise] never`, or, of the scheduler's
-//! preemption, `none voluntary (full)`.
+//! A file that lists words, with the active one in brackets: `always [madvise] never`, or, for the
+//! scheduler's preemption, `none voluntary (full)`.
 
 use crate::error::Trouble;
 use crate::system::System;
@@ -17,7 +17,7 @@ pub(super) fn read(system: &System, path: &str) -> Result<String, Trouble> {
         .ok_or_else(|| Trouble::new(format!("/{path} does not say which word is in force")))
 }
 
-/// The words; none where the file cannot be read.
+/// The words to choose from; empty if the file cannot be read.
 pub(super) fn offered(system: &System, path: &str) -> Vec<String> {
     let text = system.text(path).unwrap_or_default();
     let words = text.split_ascii_whitespace();
@@ -32,7 +32,7 @@ mod tests {
     use crate::fixture::Machine;
 
     #[test]
-    fn the_word_in_brackets_is_in_force() {
+    fn the_word_in_brackets_is_active() {
         let machine = Machine::new();
         for (text, chosen, words) in [
             ("always [madvise] never\n", Some("madvise"), 3),

@@ -1,11 +1,11 @@
-//! A limit of dirty memory: a share of it in one file, or bytes in another. Writing either sets the other
-//! to 0, and 0 bytes cannot be written, so neither file can be put back by itself.
+//! A limit on dirty memory: a percentage in one file, or bytes in another. Writing either sets the
+//! other to 0. Since 0 bytes cannot be written, the two files cannot be restored independently.
 
 use crate::error::Trouble;
 use crate::system::System;
 use crate::values::Form;
 
-/// What the kernel takes for two pages at least.
+/// The kernel requires at least two pages.
 const MIN_BYTES: u64 = 8_192;
 const MAX_BYTES: u64 = 1 << 50;
 
@@ -47,7 +47,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn a_limit_is_a_share_or_bytes() {
+    fn a_limit_is_a_percentage_or_bytes() {
         for (text, read) in [
             ("20%", Some("20%")),
             ("020%", Some("20%")),

@@ -1,4 +1,4 @@
-//! A file that holds the value and takes it.
+//! A file that holds the value of a setting.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use crate::error::Trouble;
 use crate::system::System;
 use crate::target::Target;
 
-/// The file's text. A file of a cgroup, `{}/NAME`, is opened through the handle of its folder.
+/// Reads the file of a target. A cgroup's file, `{}/NAME`, is opened through the handle of its
+/// folder.
 pub(super) fn read_of(system: &System, target: &Target, path: &str) -> Result<String, Trouble> {
     match in_cgroup(target, path) {
         Some(file) => file.read(system),
@@ -15,7 +16,7 @@ pub(super) fn read_of(system: &System, target: &Target, path: &str) -> Result<St
     }
 }
 
-/// Writes the file of a target, the same way.
+/// Writes the file of a target, opened in the same way.
 pub(super) fn write_of(
     system: &System,
     target: &Target,
@@ -28,7 +29,7 @@ pub(super) fn write_of(
     }
 }
 
-/// Whether the file is there.
+/// Whether the file exists.
 pub(super) fn is_there(system: &System, target: &Target, path: &str) -> bool {
     match in_cgroup(target, path) {
         Some(file) => Cgroup::open(system, file.folder).is_ok_and(|group| group.has(file.name)),
@@ -46,7 +47,6 @@ pub(super) fn write(system: &System, path: &str, value: &str) -> Result<(), Trou
     written.map_err(|error| Trouble::of_file(path, &error))
 }
 
-/// A file of a cgroup.
 struct CgroupFile<'a> {
     folder: &'a Path,
     name: &'a str,
@@ -71,7 +71,7 @@ impl CgroupFile<'_> {
         written.map_err(|error| Trouble::of_file(&self.path(), &error))
     }
 
-    /// Its path for messages, which begin it with a slash.
+    /// Its path for messages, without the leading slash that they add.
     fn path(&self) -> String {
         let path = self.folder.join(self.name).display().to_string();
         path.trim_start_matches('/').to_owned()

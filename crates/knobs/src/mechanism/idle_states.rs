@@ -1,4 +1,4 @@
-//! The idle states of a CPU that are switched off: a file each.
+//! The disabled idle states of a CPU: one file per state.
 
 use ticktax_model::{Cpu, CpuList};
 
@@ -7,9 +7,9 @@ use crate::system::System;
 use crate::target::Target;
 use crate::values::Form;
 
-/// The folder of a CPU's states.
+/// Folder of a CPU's states.
 pub(super) const FOLDER: &str = "sys/devices/system/cpu/cpu{}/cpuidle";
-/// The word for no state.
+/// Value that stands for no state.
 const NONE: &str = "none";
 
 pub(crate) const FORM: Form = Form {
@@ -27,7 +27,7 @@ fn parse(text: &str) -> Result<String, String> {
     }
 }
 
-/// The states of a CPU, by number.
+/// Numbers of a CPU's states, sorted.
 fn states(system: &System, folder: &str) -> Result<Vec<u32>, Trouble> {
     let names = system.names(folder).into_iter();
     let numbers = names.filter_map(|name| name.strip_prefix("state")?.parse().ok());
@@ -86,7 +86,7 @@ mod tests {
     use crate::target::Target;
 
     #[test]
-    fn states_are_switched_by_number() {
+    fn idle_states_are_disabled_by_number() {
         let machine = Machine::new();
         let file = |state: u32| format!("sys/devices/system/cpu/cpu1/cpuidle/state{state}/disable");
         let cpu = Target::Cpu(1);

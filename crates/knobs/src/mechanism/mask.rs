@@ -1,4 +1,4 @@
-//! A file that holds CPUs as a bit mask: words of 32 bits in hexadecimal, the highest CPUs first.
+//! A file that holds CPUs as a bit mask: 32-bit words in hexadecimal, highest CPUs first.
 
 use ticktax_model::{Cpu, CpuList};
 
@@ -48,7 +48,7 @@ mod tests {
     use super::{cpus, mask};
 
     #[test]
-    fn masks_and_lists_say_the_same() {
+    fn masks_and_lists_convert_both_ways() {
         for (text, list) in [
             ("3", "0-1"),
             ("00000000,00000005", "0,2"),

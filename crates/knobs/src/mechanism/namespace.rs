@@ -1,5 +1,5 @@
-//! A file that is another one in each network namespace: a thread that has entered the namespace
-//! reads and writes it.
+//! A file that differs in each network namespace. A thread inside the namespace reads and writes
+//! it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,7 +27,8 @@ pub(super) fn write(
     within(system, target, || super::file::write(system, path, value))
 }
 
-/// Does it in the namespace: a thread of its own enters, and ends, so that nothing else is there.
+/// Runs `act` in the namespace. A separate thread enters it and then ends, so that other threads
+/// stay where they are.
 fn within<T: Send>(
     system: &System,
     target: &Target,
@@ -36,7 +37,7 @@ fn within<T: Send>(
     let Target::Net(place) = target else {
         return Err(Trouble::new(format!("{target} is no network namespace")));
     };
-    // Whoever is there already needs no right to enter.
+    // A thread that is already inside needs no privilege to enter.
     if target.presence(system) == Target::Net("/proc/self/ns/net".into()).presence(system) {
         return act();
     }
@@ -67,8 +68,8 @@ fn enter(place: &Path) -> Result<(), Trouble> {
         .map_err(|errno| cannot(Trouble::of_call(errno).to_string()))
 }
 
-/// Opens a file of a namespace. Opening some devices and pipes has effects, so a handle that only
-/// stands for the file shows first that it is on the file system of namespaces.
+/// Opens a file of a namespace. Opening some devices and pipes has side effects. So an `O_PATH`
+/// handle is checked first, to see that the file is on the namespaces' file system.
 fn open(place: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH);
@@ -90,10 +91,10 @@ mod tests {
     use super::open;
 
     #[test]
-    fn only_a_file_of_a_namespace_is_opened() {
+    fn only_namespace_files_are_opened() {
         open(Path::new("/proc/self/ns/net")).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        // A pipe that nobody writes to would block the caller forever.
+        // Opening a pipe without a writer would block the caller forever.
         let pipe = folder.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         for path in [&*pipe, folder.path(), Path::new("/proc/version")] {

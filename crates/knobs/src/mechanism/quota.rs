@@ -8,12 +8,12 @@ use crate::values::Form;
 const V2: &str = "{}/cpu.max";
 const V1_QUOTA: &str = "{}/cpu.cfs_quota_us";
 const V1_PERIOD: &str = "{}/cpu.cfs_period_us";
-/// What the kernel has where nobody sets another, in µs.
+/// The kernel's default period, in µs.
 const DEFAULT_PERIOD: u64 = 100_000;
-/// What the kernel allows, in µs.
+/// Periods that the kernel accepts, in µs.
 const PERIODS: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 const MIN_QUOTA: u64 = 1_000;
-/// The largest that the kernel takes is longer, and depends on its version.
+/// The kernel's own limit is longer and depends on its version.
 const MAX_QUOTA: u64 = 1 << 40;
 const NONE: &str = "max";
 
@@ -31,7 +31,7 @@ fn parse(text: &str) -> Result<String, String> {
     let is_quota = quota == NONE
         || quota
             .parse()
-            .is_ok_and(|it: u64| (MIN_QUOTA..=MAX_QUOTA).contains(&it));
+            .is_ok_and(|quota: u64| (MIN_QUOTA..=MAX_QUOTA).contains(&quota));
     if !is_quota || !PERIODS.contains(&period) {
         return Err(wrong());
     }
@@ -61,7 +61,7 @@ pub(super) fn write(system: &System, target: &Target, value: &str) -> Result<(),
     if is_v2(system, target) {
         return write(V2, &format!("{quota} {period}"));
     }
-    // Without a limit meanwhile: the old quota in the new period may be more than the parent allows.
+    // Remove the limit first: the old quota in the new period may exceed the parent's limit.
     write(V1_QUOTA, "-1")?;
     write(V1_PERIOD, period)?;
     if quota == NONE {
@@ -77,7 +77,7 @@ mod tests {
     use crate::target::Target;
 
     #[test]
-    fn a_quota_has_a_period() {
+    fn quotas_have_a_period() {
         for (text, value) in [
             ("50000/100000", Some("50000/100000")),
             ("50000", Some("50000/100000")),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_read_what_was_written() {
+    fn written_quotas_are_read_back_in_both_versions() {
         let machine = Machine::new();
         machine.put("cg/v2/cpu.max", "max 100000\n");
         machine.put("cg/v1/cpu.cfs_quota_us", "-1\n");

@@ -1,4 +1,4 @@
-//! How a task is scheduled: its policy with its priority, its nice value, and its slice.
+//! A task's scheduling: its policy with priority, its nice value, and its slice.
 
 use nix::errno::Errno;
 
@@ -18,7 +18,7 @@ const RESET_ON_FORK: u64 = 1;
 const RESET_WORD: &str = "reset-on-fork";
 const SLICE_WORD: &str = "slice=";
 const DEFAULT: &str = "default";
-/// What the kernel holds slices to, in ns.
+/// Slices that the kernel accepts, in ns.
 const SLICES: std::ops::RangeInclusive<u64> = 100_000..=100_000_000;
 
 pub(crate) const POLICY: Form = Form {
@@ -46,7 +46,7 @@ fn parse_slice(text: &str) -> Result<String, String> {
     allowed.ok_or_else(wrong)
 }
 
-/// What a policy in words asks for.
+/// Parses a policy's text.
 fn read_policy(text: &str) -> Option<SchedAttr> {
     let mut parts = text.split(',');
     let policy = parts.next()?;
@@ -58,7 +58,10 @@ fn read_policy(text: &str) -> Option<SchedAttr> {
     match (name, priority) {
         ("fifo" | "rr", Some(priority)) => {
             attr.policy = if name == "rr" { SCHED_RR } else { SCHED_FIFO };
-            attr.priority = priority.parse().ok().filter(|it| (1..=99).contains(it))?;
+            attr.priority = priority
+                .parse()
+                .ok()
+                .filter(|priority| (1..=99).contains(priority))?;
         }
         ("deadline", Some(times)) => {
             let times: Result<Vec<u64>, _> = times.split('/').map(str::parse).collect();
@@ -80,8 +83,8 @@ fn read_policy(text: &str) -> Option<SchedAttr> {
     Some(attr)
 }
 
-/// A policy in words; a slice is told where it is not the kernel's own.
-fn words(attr: SchedAttr, own_slice: u64) -> String {
+/// Text of a policy. It includes the slice only if it differs from the default.
+fn words(attr: SchedAttr, default_slice: u64) -> String {
     let fair = FAIR.iter().find(|(number, _)| *number == attr.policy);
     let mut words = match (attr.policy, fair) {
         (_, Some((_, name))) => (*name).to_owned(),
@@ -96,7 +99,7 @@ fn words(attr: SchedAttr, own_slice: u64) -> String {
     if attr.flags & RESET_ON_FORK != 0 {
         words = format!("{words},{RESET_WORD}");
     }
-    if fair.is_some() && attr.runtime != 0 && attr.runtime != own_slice {
+    if fair.is_some() && attr.runtime != 0 && attr.runtime != default_slice {
         words = format!("{words},{SLICE_WORD}{}", attr.runtime);
     }
     words
@@ -106,22 +109,22 @@ fn is_fair(policy: u32) -> bool {
     FAIR.iter().any(|(number, _)| *number == policy)
 }
 
-/// The slice of a task that asked for none, as far as this thread's tells; 0 where the kernel has none.
-fn own_slice() -> u64 {
+/// The default slice, as seen on the calling thread; 0 if the kernel has no slices.
+fn default_slice() -> u64 {
     let attr = sched_getattr(0).ok();
     let fair = attr.filter(|attr| is_fair(attr.policy));
     fair.map_or(0, |attr| attr.runtime)
 }
 
-fn asked(tid: i32) -> Result<SchedAttr, Trouble> {
+fn scheduling_of(tid: i32) -> Result<SchedAttr, Trouble> {
     sched_getattr(tid).map_err(Trouble::of_call)
 }
 
 pub(super) fn policy(tid: i32) -> Result<String, Trouble> {
-    Ok(words(asked(tid)?, own_slice()))
+    Ok(words(scheduling_of(tid)?, default_slice()))
 }
 
-/// Sets the policy. The nice value stays: the call would set it to what it is given.
+/// Sets the policy. The nice value is passed on unchanged, because the call sets it too.
 pub(super) fn set_policy(system: &System, tid: i32, value: &str) -> Result<(), Trouble> {
     let attr = read_policy(value).ok_or_else(|| Trouble::new(POLICY.about))?;
     let nice: i32 = nice(system, tid)?.parse().unwrap_or_default();
@@ -130,13 +133,13 @@ pub(super) fn set_policy(system: &System, tid: i32, value: &str) -> Result<(), T
 
 pub(super) fn nice(system: &System, tid: i32) -> Result<String, Trouble> {
     let fields = stat(system, tid).ok_or_else(|| Trouble::of_call(Errno::ESRCH))?;
-    // The 19th of all.
+    // Field 19 of the whole line.
     let nice = fields.split_ascii_whitespace().nth(16);
     nice.map(str::to_owned)
         .ok_or_else(|| Trouble::new(format!("/proc/{tid}/stat is too short")))
 }
 
-/// Sets the nice value by a call that leaves the slice alone.
+/// Sets the nice value with a call that does not change the slice.
 pub(super) fn set_nice(tid: i32, value: &str) -> Result<(), Trouble> {
     let nice = value
         .parse()
@@ -145,7 +148,7 @@ pub(super) fn set_nice(tid: i32, value: &str) -> Result<(), Trouble> {
 }
 
 pub(super) fn slice(tid: i32) -> Result<String, Trouble> {
-    let attr = asked(tid)?;
+    let attr = scheduling_of(tid)?;
     if !is_fair(attr.policy) {
         let policy = words(attr, 0);
         return Err(Trouble::new(format!(
@@ -156,13 +159,13 @@ pub(super) fn slice(tid: i32) -> Result<String, Trouble> {
         0 => Err(Trouble::new(
             "this kernel has no slices of tasks: Linux 6.12 has",
         )),
-        slice if slice == own_slice() => Ok(DEFAULT.to_owned()),
+        slice if slice == default_slice() => Ok(DEFAULT.to_owned()),
         slice => Ok(slice.to_string()),
     }
 }
 
 pub(super) fn set_slice(tid: i32, value: &str) -> Result<(), Trouble> {
-    let attr = asked(tid)?;
+    let attr = scheduling_of(tid)?;
     let runtime = match value {
         DEFAULT => 0,
         slice => slice.parse().map_err(|_| Trouble::new(SLICE.about))?,
@@ -175,7 +178,7 @@ mod tests {
     use super::{parse_policy, parse_slice, read_policy, words};
 
     #[test]
-    fn policies_are_read_as_they_are_told() {
+    fn policies_are_parsed_into_the_text_that_reading_gives() {
         for text in [
             "other",
             "idle,reset-on-fork",
@@ -203,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_of_the_kernels_own_is_not_told() {
+    fn the_default_slice_is_omitted() {
         let attr = read_policy("other,slice=3000000").unwrap();
         assert_eq!(words(attr, 3_000_000), "other");
         assert_eq!(words(attr, 2_800_000), "other,slice=3000000");
     }
 
     #[test]
-    fn slices_keep_to_the_kernels_range() {
+    fn slices_outside_the_kernels_range_are_refused() {
         assert_eq!(parse_slice("default").as_deref(), Ok("default"));
         assert_eq!(parse_slice("100000").as_deref(), Ok("100000"));
         for text in ["0", "99999", "100000001", "3ms", ""] {

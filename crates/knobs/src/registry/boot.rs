@@ -1,4 +1,4 @@
-//! Parameters that the kernel was started with: they are read here, and proven in `ticktax lab`.
+//! Boot parameters of the kernel. They are read-only here, and can be tried in `ticktax lab`.
 
 use ticktax_model::knob::KnobScope::Machine;
 

@@ -1,4 +1,4 @@
-//! The network: what is the machine's, and what each network namespace has for itself.
+//! The network: settings of the machine, and of each network namespace.
 
 use ticktax_model::knob::KnobScope::{Machine, Net};
 

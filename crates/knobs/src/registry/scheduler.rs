@@ -1,4 +1,4 @@
-//! The scheduler, its clock, and what watches over CPUs.
+//! The scheduler, clocks, and watchdogs of CPUs.
 
 use ticktax_model::knob::KnobScope::Machine;
 

@@ -1,37 +1,38 @@
-//! What the lines of a journal leave to be put back.
+//! Settings and cgroups that a journal's records leave to be restored.
 
 use crate::group::Place;
 use crate::journal::Record;
 use crate::target::Target;
 
-/// A setting that is still to be put back.
+/// A setting that must still be restored.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) knob: String,
     pub(super) target: Target,
     pub(super) identity: String,
-    /// What it was before anybody of ours changed it.
+    /// Value before ticktax first changed it.
     pub(super) original: String,
-    /// What it was when it was last read back.
+    /// Value when it was last read back.
     pub(super) last: String,
-    /// What was about to be written, and was not read back.
+    /// Value that was about to be written but was not read back.
     pub(super) unread: Option<String>,
-    /// The kernel changes it along with another, so that any value found is of our making.
+    /// Whether the kernel changes it along with another setting, so that any value found came from
+    /// us.
     pub(super) along: bool,
     pub(super) boot: String,
 }
 
-/// What is still to be put back.
+/// Everything that must still be restored.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    /// In the order in which they were first changed.
+    /// In the order of their first change.
     pub(super) settings: Vec<Pending>,
-    /// Cgroups that were made, each with the boot that it is of.
+    /// Created cgroups, each with the id of its boot.
     pub(super) groups: Vec<(Place, String)>,
 }
 
 impl Left {
-    /// What a journal leaves.
+    /// Replays a journal.
     pub(super) fn of(records: &[Record]) -> Self {
         let mut left = Self::default();
         let mut latest = "";
@@ -44,13 +45,13 @@ impl Left {
         left
     }
 
-    /// The place of a setting among those that are left.
+    /// Index of a setting in the list.
     pub(super) fn position(&self, knob: &str, target: &Target) -> Option<usize> {
         let mut places = self.settings.iter();
-        places.position(|it| it.knob == knob && it.target == *target)
+        places.position(|pending| pending.knob == knob && pending.target == *target)
     }
 
-    /// What is left once a line has been written on a boot of the machine.
+    /// Applies a record that was written during the given boot.
     pub(super) fn apply(&mut self, boot: &str, record: Record) {
         match record {
             Record::Began { .. } => {}
@@ -68,7 +69,7 @@ impl Left {
                 new,
                 along,
             } => {
-                // What goes along with another is not written by itself.
+                // The kernel changes a companion; nothing was about to be written to it.
                 let unread = Some(new).filter(|_| !along);
                 if let Some(at) = self.position(&knob, &target) {
                     self.settings[at].unread = unread;

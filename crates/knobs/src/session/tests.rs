@@ -1,5 +1,5 @@
-//! Changing and putting back on machines that are folders: what a killed run leaves, whatever it was doing, and
-//! what happened to the setting meanwhile.
+//! Changing and restoring settings on machines that are folders, after runs were killed at any
+//! point and settings changed in the meantime.
 
 mod damage;
 mod planted;
@@ -40,7 +40,7 @@ fn set(session: &mut Session, id: &str, target: &Target, value: &str) -> Result<
     Ok(change.got)
 }
 
-/// A journal as a killed run leaves it.
+/// Writes a journal as a killed run leaves it.
 fn left_behind(machine: &Machine, records: &[Record]) {
     let began = Record::Began {
         boot: "boot-1".to_owned(),
@@ -48,7 +48,9 @@ fn left_behind(machine: &Machine, records: &[Record]) {
         at_unix_ms: 0,
     };
     let lines = std::iter::once(&began).chain(records);
-    let bytes: Vec<u8> = lines.flat_map(|it| checked_line(it).unwrap()).collect();
+    let bytes: Vec<u8> = lines
+        .flat_map(|record| checked_line(record).unwrap())
+        .collect();
     machine.folder("journal");
     fs::write(journal(machine), bytes).unwrap();
 }
@@ -77,7 +79,11 @@ fn undone(machine: &Machine) -> UndoStatement {
 }
 
 fn outcomes(statement: &UndoStatement) -> Vec<UndoOutcome> {
-    statement.settings.iter().map(|it| it.outcome).collect()
+    statement
+        .settings
+        .iter()
+        .map(|setting| setting.outcome)
+        .collect()
 }
 
 fn length(machine: &Machine) -> u64 {
@@ -85,7 +91,7 @@ fn length(machine: &Machine) -> u64 {
 }
 
 #[test]
-fn what_was_set_is_put_back_last_things_first() {
+fn settings_are_restored_in_reverse_order() {
     let machine = machine();
     let mut session = begin(&machine);
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
@@ -93,7 +99,11 @@ fn what_was_set_is_put_back_last_things_first() {
     set(&mut session, "vm.swappiness", &Target::Machine, "0").unwrap();
     assert_eq!(machine.text(SWAPPINESS), "0\n");
     let statement = session.undo();
-    let ids: Vec<&str> = statement.settings.iter().map(|it| &*it.id).collect();
+    let ids: Vec<&str> = statement
+        .settings
+        .iter()
+        .map(|setting| &*setting.id)
+        .collect();
     assert_eq!(ids, ["vm.stat_interval", "vm.swappiness"]);
     assert_eq!(outcomes(&statement), [UndoOutcome::Restored; 2]);
     assert_eq!(machine.text(SWAPPINESS), "60\n");
@@ -102,7 +112,7 @@ fn what_was_set_is_put_back_last_things_first() {
 }
 
 #[test]
-fn a_session_that_is_dropped_puts_back_what_it_set() {
+fn dropping_a_session_restores_its_settings() {
     let machine = machine();
     let mut session = begin(&machine);
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
@@ -112,7 +122,7 @@ fn a_session_that_is_dropped_puts_back_what_it_set() {
 }
 
 #[test]
-fn without_a_journal_there_is_nothing_to_undo() {
+fn an_undo_without_a_journal_does_nothing() {
     let machine = machine();
     let statement = undone(&machine);
     assert!(statement.settings.is_empty() && statement.is_complete());
@@ -120,7 +130,7 @@ fn without_a_journal_there_is_nothing_to_undo() {
 }
 
 #[test]
-fn a_second_run_is_told_who_has_the_journal() {
+fn a_second_run_learns_who_holds_the_journal() {
     let machine = machine();
     let session = begin(&machine);
     for error in [
@@ -136,7 +146,7 @@ fn a_second_run_is_told_who_has_the_journal() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_written() {
+fn invalid_changes_are_refused_before_anything_is_written() {
     let machine = machine();
     machine.put("proc/sys/vm/min_free_kbytes", "65536\n");
     machine.put("proc/cmdline", "quiet\n");
@@ -174,13 +184,13 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn what_somebody_else_changed_is_left_alone() {
+fn settings_changed_by_another_program_are_left_alone() {
     let machine = machine();
     let mut session = begin(&machine);
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
     set(&mut session, "vm.stat_interval", &Target::Machine, "9").unwrap();
     machine.put(SWAPPINESS, "33\n");
-    // Before the next change as well as at the end.
+    // Detected before the next change and at the end.
     let error = set(&mut session, "vm.swappiness", &Target::Machine, "20").unwrap_err();
     assert!(
         error.to_string().contains("is 33, and was left at 10"),
@@ -195,11 +205,11 @@ fn what_somebody_else_changed_is_left_alone() {
 }
 
 #[test]
-fn a_value_that_was_never_read_back_is_put_back_too() {
+fn values_that_were_not_read_back_are_restored() {
     for (found, outcome) in [
         ("60\n", UndoOutcome::Already),
         ("10\n", UndoOutcome::Restored),
-        // What the kernel made of it, as it holds some values to its own limits.
+        // The kernel clamped the value.
         ("12\n", UndoOutcome::RestoredUnread),
     ] {
         let machine = machine();
@@ -215,7 +225,7 @@ fn a_value_that_was_never_read_back_is_put_back_too() {
 }
 
 #[test]
-fn a_value_that_the_kernel_held_to_its_limits_is_known() {
+fn clamped_values_are_recognized() {
     let machine = machine();
     let values = ["60", "200"];
     left_behind(
@@ -231,7 +241,7 @@ fn a_value_that_the_kernel_held_to_its_limits_is_known() {
 }
 
 #[test]
-fn after_another_boot_values_are_void() {
+fn settings_of_another_boot_are_not_restored() {
     let machine = machine();
     let values = ["60", "10"];
     let line = intended("vm.swappiness", &Target::Machine, "", values);
@@ -246,7 +256,7 @@ fn after_another_boot_values_are_void() {
 }
 
 #[test]
-fn a_cpu_that_is_offline_is_waited_for() {
+fn settings_of_an_offline_cpu_stay_in_the_journal() {
     let machine = machine();
     let governor = "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor";
     machine.put("sys/devices/system/cpu/online", "0-1\n");
@@ -260,7 +270,7 @@ fn a_cpu_that_is_offline_is_waited_for() {
     let statement = session.undo();
     assert_eq!(outcomes(&statement), [UndoOutcome::Offline]);
     assert!(!statement.is_complete());
-    // A later run does not lose it either.
+    // A later run keeps the record too.
     let mut later = begin(&machine);
     set(&mut later, "vm.swappiness", &Target::Machine, "1").unwrap();
     drop(later);
@@ -271,7 +281,7 @@ fn a_cpu_that_is_offline_is_waited_for() {
 }
 
 #[test]
-fn a_task_that_ended_takes_its_settings_along_and_the_next_of_its_number_keeps_its_own() {
+fn settings_of_an_ended_task_are_not_written_to_its_successor() {
     let machine = machine();
     let stat = |start: u32| {
         let zeros = "0 ".repeat(18);
@@ -293,7 +303,7 @@ fn a_task_that_ended_takes_its_settings_along_and_the_next_of_its_number_keeps_i
 }
 
 #[test]
-fn what_the_kernel_changes_along_is_put_back_after_it() {
+fn companion_settings_are_restored_after_the_main_one() {
     let machine = machine();
     let queue = |file: &str| format!("sys/block/vda/queue/{file}");
     machine.put(&queue("scheduler"), "none\n");
@@ -302,14 +312,14 @@ fn what_the_kernel_changes_along_is_put_back_after_it() {
     let mut session = begin(&machine);
     machine.put(&queue("scheduler"), "[none] bfq\n");
     set(&mut session, "disk.scheduler", &disk, "bfq").unwrap();
-    // As the kernel does.
+    // Simulates the kernel.
     machine.put(&queue("scheduler"), "none [bfq]\n");
     machine.put(&queue("nr_requests"), "256\n");
     let statement = session.undo();
     let restored: Vec<(&str, UndoOutcome)> = statement
         .settings
         .iter()
-        .map(|it| (&*it.id, it.outcome))
+        .map(|setting| (&*setting.id, setting.outcome))
         .collect();
     assert_eq!(
         restored,
@@ -322,18 +332,18 @@ fn what_the_kernel_changes_along_is_put_back_after_it() {
 }
 
 #[test]
-fn a_device_that_is_held_open_is_let_go() {
+fn a_held_device_is_released() {
     let machine = machine();
     machine.put("dev/cpu_dma_latency", "\0\u{64}\0\0");
     let mut session = begin(&machine);
     let got = set(&mut session, "cpu.dma_latency", &Target::Machine, "20");
-    // A file remembers; the device forgets.
+    // An ordinary file keeps the value; the device would forget it.
     assert!(got.is_ok(), "{got:?}");
     assert_eq!(outcomes(&session.undo()), [UndoOutcome::Released]);
 }
 
 #[test]
-fn a_knob_of_another_version_is_kept_in_the_journal() {
+fn unknown_knobs_stay_in_the_journal() {
     let machine = machine();
     let line = intended("vm.no_such", &Target::Machine, "", ["1", "2"]);
     left_behind(&machine, &[line]);
@@ -345,8 +355,8 @@ fn a_knob_of_another_version_is_kept_in_the_journal() {
 }
 
 #[test]
-fn a_journal_that_is_cut_anywhere_is_read_as_far_as_it_goes() {
-    let whole = {
+fn a_truncated_journal_is_read_up_to_its_end() {
+    let complete = {
         let machine = machine();
         let lines = [
             intended("vm.swappiness", &Target::Machine, "", ["60", "10"]),
@@ -356,16 +366,16 @@ fn a_journal_that_is_cut_anywhere_is_read_as_far_as_it_goes() {
         fs::read(journal(&machine)).unwrap()
     };
     let announced: usize = {
-        let lines = whole.split_inclusive(|&it| it == b'\n');
+        let lines = complete.split_inclusive(|&byte| byte == b'\n');
         lines.take(2).map(<[u8]>::len).sum()
     };
-    // A shorter beginning is not known for a journal's.
+    // A shorter beginning is not recognized as a journal.
     let beginning = "xxxxxxxx {\"began\":{".len();
-    for length in (beginning..=whole.len()).chain([0]) {
+    for length in (beginning..=complete.len()).chain([0]) {
         let machine = machine();
         machine.folder("journal");
-        fs::write(journal(&machine), &whole[..length]).unwrap();
-        // Nothing changes before the whole line is on the disk.
+        fs::write(journal(&machine), &complete[..length]).unwrap();
+        // The setting only changes once the complete line is on disk.
         let begun = length >= announced;
         machine.put(SWAPPINESS, if begun { "10\n" } else { "60\n" });
         let statement = undone(&machine);
@@ -376,7 +386,7 @@ fn a_journal_that_is_cut_anywhere_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_setting_that_was_to_stay_is_looked_at() {
+fn changes_to_settings_that_must_stay_are_detected() {
     let machine = machine();
     let mut session = begin(&machine);
     let (swappiness, interval) = (
@@ -385,7 +395,7 @@ fn a_setting_that_was_to_stay_is_looked_at() {
     );
     let is =
         |session: &mut Session, knob, left| session.require_unchanged(knob, &Target::Machine, left);
-    // Whether this session changed it or not.
+    // Detected whether this session changed it or not.
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
     is(&mut session, swappiness, "10").unwrap();
     is(&mut session, interval, "1").unwrap();
@@ -395,14 +405,14 @@ fn a_setting_that_was_to_stay_is_looked_at() {
     assert!(why.contains("is 7, and was left at 1"), "{why}");
     let why = is(&mut session, swappiness, "10").unwrap_err().to_string();
     assert!(why.contains("is 33, and was left at 10"), "{why}");
-    // From there on it is left alone.
+    // It is left alone from then on.
     assert_eq!(session.undo().settings, []);
     assert_eq!(machine.text(SWAPPINESS), "33\n");
     assert_eq!(length(&machine), 0);
 }
 
 #[test]
-fn what_has_ended_is_forgotten() {
+fn settings_of_ended_tasks_are_forgotten() {
     let machine = machine();
     let task = |start: u32| {
         let zeros = "0 ".repeat(18);
@@ -414,7 +424,7 @@ fn what_has_ended_is_forgotten() {
     set(&mut session, "proc.timer_slack", &Target::Task(7), "1").unwrap();
     session.forget_gone().unwrap();
     assert_eq!(machine.text("proc/7/timerslack_ns"), "1\n");
-    // Its number is another's by now, whose slack is nobody's business.
+    // Another task now has this id, and its slack must not be touched.
     task(200);
     session.forget_gone().unwrap();
     assert_eq!(session.undo().settings, []);
@@ -422,12 +432,12 @@ fn what_has_ended_is_forgotten() {
     assert_eq!(length(&machine), 0);
 }
 
-/// A machine with a cgroup of version 2 that hands down CPU time, which this process is in.
+/// A machine with a version 2 cgroup that delegates CPU time and contains this process.
 fn with_cgroups() -> Machine {
     let machine = machine();
     machine.put("proc/self/mounts", "cgroup2 /cg cgroup2 rw 0 0\n");
-    let own = format!("proc/{}/cgroup", std::process::id());
-    machine.put(&own, "0::/\n");
+    let own_file = format!("proc/{}/cgroup", std::process::id());
+    machine.put(&own_file, "0::/\n");
     machine.put("cg/cgroup.controllers", "cpu\n");
     machine.put("cg/cgroup.subtree_control", "cpu\n");
     machine.put("cg/cgroup.procs", "");
@@ -439,11 +449,11 @@ fn group() -> String {
 }
 
 #[test]
-fn a_group_goes_with_the_session_that_made_it() {
+fn a_group_is_removed_with_its_session() {
     let machine = with_cgroups();
     let mut session = begin(&machine);
-    let made = session.make_group(Controller::Cpu).unwrap();
-    assert_eq!(made, Target::Cgroup(format!("/{}", group()).into()));
+    let group_target = session.make_group(Controller::Cpu).unwrap();
+    assert_eq!(group_target, Target::Cgroup(format!("/{}", group()).into()));
     assert!(machine.path(&group()).is_dir());
     let statement = session.undo();
     assert!(
@@ -455,7 +465,7 @@ fn a_group_goes_with_the_session_that_made_it() {
 }
 
 #[test]
-fn a_group_that_a_killed_run_left_is_taken_away() {
+fn a_group_left_by_a_killed_run_is_removed() {
     for boot in ["boot-1", "boot-2"] {
         let machine = with_cgroups();
         machine.put("proc/sys/kernel/random/boot_id", &format!("{boot}\n"));
@@ -466,18 +476,18 @@ fn a_group_that_a_killed_run_left_is_taken_away() {
         };
         left_behind(&machine, &[making]);
         assert!(undone(&machine).is_complete());
-        // One of another boot is gone with that; what has its name is not ours.
+        // A group of another boot no longer exists. A group with its name is not ours.
         assert_eq!(machine.path(&group()).exists(), boot == "boot-2");
         assert_eq!(length(&machine), 0);
     }
 }
 
 #[test]
-fn a_group_that_stays_is_told_and_tried_again() {
+fn a_group_that_stays_is_reported_and_retried() {
     let machine = with_cgroups();
     let mut session = begin(&machine);
     session.make_group(Controller::Cpu).unwrap();
-    // A folder with a file in it cannot be removed, as a group with a process cannot.
+    // A folder with a file in it cannot be removed, just like a group with a process.
     let file = format!("{}/x", group());
     machine.put(&file, "");
     let statement = session.undo();

@@ -1,5 +1,5 @@
-//! Where apt looks: this machine's own lists, or lists of the lab's own for another architecture or
-//! another suite of Debian, so that nothing on the machine changes.
+//! Package sources for apt: this machine's lists, or separate lists of the lab for another
+//! architecture or another Debian suite. Nothing on the machine changes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use super::tool::run;
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// Debian's archive, for suites that this machine does not know.
+/// Debian's archive, for suites that are not configured on this machine.
 const ARCHIVE: &str = "http://deb.debian.org/debian";
-/// Debian's keys, by which apt checks what comes from there (package `debian-archive-keyring`).
+/// Debian's keys, with which apt verifies the archive (package `debian-archive-keyring`).
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// How old the lab's lists may be.
+/// Maximum age of the lab's lists.
 const FRESH: Duration = Duration::from_hours(24);
 
-/// A place that packages come from.
+/// A source of packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place<'a> {
     arch: Arch,
@@ -28,7 +28,8 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The place of a package, and the package's own name: `SUITE:PACKAGE`, or this machine's.
+    /// Splits `SUITE:PACKAGE` into the source and the package's name. Without a suite, the source
+    /// is this machine's.
     pub(super) fn of(name: &'a str, arch: Arch) -> (Self, &'a str) {
         match name.split_once(':') {
             Some((suite, name)) => (
@@ -42,7 +43,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// `apt-get` that looks there.
+    /// An `apt-get` command that uses this source.
     pub(super) fn apt_get(self, cache: &Cache) -> Result<Command, LabError> {
         let mut apt = helper("apt-get");
         apt.args(["-qq", "-o", "APT::Sandbox::User=root"]);
@@ -52,7 +53,7 @@ impl<'a> Place<'a> {
         Ok(apt)
     }
 
-    /// Brings lists of the lab's own up to date; the machine's stay as they are.
+    /// Updates the lab's lists; the machine's lists stay unchanged.
     pub(super) fn update(self, cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<(), LabError> {
         let Some(folder) = self.folder(cache)? else {
             return Ok(());
@@ -75,7 +76,7 @@ impl<'a> Place<'a> {
         fs::write(&stamp, "").map_err(LabError::file("write", &stamp))
     }
 
-    /// The folder of its lists, where they are the lab's own.
+    /// Folder of the lab's lists, if this source uses them.
     fn folder(self, cache: &Cache) -> Result<Option<PathBuf>, LabError> {
         if self.suite.is_none() && self.arch == Arch::HOST {
             return Ok(None);
@@ -113,7 +114,7 @@ impl std::fmt::Display for Place<'_> {
     }
 }
 
-/// How long ago a file was written; `None` where there is none.
+/// Time since a file was written; `None` if it does not exist.
 fn age(file: &Path) -> Option<Duration> {
     let written = fs::metadata(file).ok()?.modified().ok()?;
     SystemTime::now().duration_since(written).ok()
@@ -126,13 +127,15 @@ mod tests {
     use crate::kernel::Cache;
 
     #[test]
-    fn the_machines_own_lists_are_used_where_they_will_do() {
+    fn the_machines_own_lists_are_used_if_sufficient() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().to_owned());
         let arguments = |name: &str, arch| {
             let (place, name) = Place::of(name, arch);
             let apt = place.apt_get(&cache).unwrap();
-            let words = apt.get_args().map(|it| it.to_string_lossy().into_owned());
+            let words = apt
+                .get_args()
+                .map(|word| word.to_string_lossy().into_owned());
             (words.collect::<Vec<_>>().join(" "), name.to_owned())
         };
         let (own, name) = arguments("linux-image-rt-amd64", Arch::HOST);

@@ -1,4 +1,4 @@
-//! Building kernels that differ in their tick rate and in nothing else.
+//! Builds kernels that differ only in their tick rate.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -22,39 +22,39 @@ use crate::arch::Arch;
 use crate::error::LabError;
 use crate::sys::end_with_parent;
 
-/// What a lab's kernel has beside `tinyconfig`, of every architecture.
+/// Configuration of the lab's kernels on top of `tinyconfig`, for every architecture.
 const FRAGMENT: &str = include_str!("../../kernel/fragment.config");
-/// And of each.
+/// Additional configuration per architecture.
 const AMD64: &str = include_str!("../../kernel/amd64.config");
 const ARM64: &str = include_str!("../../kernel/arm64.config");
-/// Rates that Linux offers itself.
+/// Rates that Linux itself offers.
 const OFFERED: [u32; 4] = [100, 250, 300, 1000];
-/// The rates that the lab can build.
+/// Rates that the lab can build.
 const RATES: std::ops::RangeInclusive<u32> = 24..=2000;
-/// What a build takes, as Debian's packages.
+/// Debian packages required for a build.
 const TOOLS: &str = "make gcc flex bison bc libc6-dev libelf-dev";
 
-/// What to build, and how.
+/// A requested build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Building<'a> {
-    /// What the kernel is to run on.
+    /// Architecture of the kernel.
     pub arch: Arch,
     /// The source.
     pub source: &'a KernelSource,
-    /// More configuration, as lines `CONFIG_X=y`.
+    /// Additional configuration, as lines `CONFIG_X=y`.
     pub fragment: &'a str,
-    /// What to call kernels with more configuration; they are `hz250+NAME` then. Those of another architecture than this
-    /// machine's have that behind it.
+    /// Name of the additional configuration; the kernels are then named `hz250+NAME`. A suffix
+    /// marks another architecture than this machine's.
     pub variant: Option<&'a str>,
-    /// Compilers at a time.
+    /// Number of parallel compilers.
     pub jobs: usize,
 }
 
-/// Builds a kernel with each of these tick rates, one after the other, as [`build`] does.
+/// Builds a kernel for each of these tick rates in turn, as [`build`] does.
 ///
 /// # Errors
-/// A rate that no kernel can have is refused before the first is built; what was built before another
-/// error stays in the cache.
+/// An impossible rate is refused before the first build. After other errors, the kernels already
+/// built stay in the cache.
 pub fn build_all(
     rates: &[u32],
     building: &Building<'_>,
@@ -70,12 +70,11 @@ pub fn build_all(
         .collect()
 }
 
-/// Builds the kernel with this tick rate, or finds that it is built already. What a build that was
-/// ended early has got done is not done again. `tell` hears how it goes, `stop` is asked whether to
-/// give up.
+/// Builds the kernel with this tick rate, or finds it in the cache. An interrupted build is
+/// continued. `tell` receives progress, `stop` returns whether to abort.
 ///
 /// # Errors
-/// A tool that a build takes is missing, or the source is none, or it does not compile.
+/// A required tool is missing, the source is invalid, or it does not compile.
 pub fn build(
     hz: u32,
     building: &Building<'_>,
@@ -134,14 +133,14 @@ pub fn build(
     Ok(built(kernel, true))
 }
 
-/// The time since the boot.
+/// Time since boot.
 fn now() -> Nanos {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     let time = time.map_or(Duration::ZERO, Duration::from);
     Nanos(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Refuses a tick rate that no kernel can be built with.
+/// Rejects a tick rate that kernels cannot be built with.
 fn require_rate(hz: u32) -> Result<(), LabError> {
     if RATES.contains(&hz) {
         return Ok(());
@@ -153,7 +152,7 @@ fn require_rate(hz: u32) -> Result<(), LabError> {
     )))
 }
 
-/// What a kernel is called: a name that it can be asked for by, and that says what it is.
+/// Name of a kernel, with which it can be requested.
 fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> {
     let bare = match variant {
         None => format!("hz{hz}"),
@@ -175,9 +174,9 @@ fn name(hz: u32, variant: Option<&str>, arch: Arch) -> Result<String, LabError> 
     Ok(built_name(&bare, arch))
 }
 
-/// What to set beside `tinyconfig`.
+/// Configuration on top of `tinyconfig`.
 fn fragment(hz: u32, arch: Arch, more: &str) -> String {
-    let own = match arch {
+    let arch_fragment = match arch {
         Arch::X86 => AMD64,
         Arch::Arm => ARM64,
     };
@@ -188,10 +187,10 @@ fn fragment(hz: u32, arch: Arch, more: &str) -> String {
     };
     let more = more.trim();
     let end = if more.is_empty() { "" } else { "\n" };
-    format!("{FRAGMENT}{own}{more}{end}{rate}")
+    format!("{FRAGMENT}{arch_fragment}{more}{end}{rate}")
 }
 
-/// What a build depends on, as a few digits.
+/// Short digest of everything that a build depends on.
 fn key(source: &Source, fragment: &str, arch: Arch) -> Result<String, LabError> {
     let (compiler, packages) = compiler(arch);
     let compiler = run(helper(compiler).arg("--version"), &packages)?;
@@ -201,13 +200,13 @@ fn key(source: &Source, fragment: &str, arch: Arch) -> Result<String, LabError> 
     Ok(sha256(all.join("\n").as_bytes())[..12].to_owned())
 }
 
-/// What compiles for an architecture, and Debian's packages of what a build for it takes.
+/// The compiler for an architecture, and the Debian packages required for a build.
 fn compiler(arch: Arch) -> (String, String) {
     if arch == Arch::HOST {
         return ("gcc".to_owned(), TOOLS.to_owned());
     }
     let package = format!("gcc-{}", arch.compilers().trim_end_matches('-'));
-    // Debian's names of packages have no underscore.
+    // Debian's package names contain no underscore.
     let package = package.replace('_', "-");
     (
         format!("{}gcc", arch.compilers()),
@@ -226,7 +225,7 @@ fn require_tools(arch: Arch) -> Result<(), LabError> {
     Ok(())
 }
 
-/// A source, the folder for what is made of it, and its architecture.
+/// A source, the folder for its objects, and the architecture.
 struct BuildTree<'a> {
     source: &'a Source,
     objects: &'a Path,
@@ -234,7 +233,8 @@ struct BuildTree<'a> {
 }
 
 impl BuildTree<'_> {
-    /// `make`, as the lab calls it: the kernel's own words do not depend on who builds it, and when.
+    /// The `make` command, with settings that make the kernel's version text independent of who
+    /// builds it and when.
     fn make(&self) -> Command {
         let mut make = helper("make");
         make.arg("-C")
@@ -304,7 +304,7 @@ impl BuildTree<'_> {
         let mut steps = 0;
         if let Some(output) = child.stdout.take() {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // `  CC      kernel/fork.o`
+                // Such as `  CC      kernel/fork.o`.
                 if line.starts_with("  ") {
                     steps += 1;
                     tell(&format!(
@@ -315,7 +315,7 @@ impl BuildTree<'_> {
                 if stop() {
                     interrupted = true;
                     let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-                    // It may have ended by itself.
+                    // It may have ended on its own.
                     let _ = killpg(group, Signal::SIGTERM);
                     break;
                 }
@@ -339,8 +339,9 @@ impl BuildTree<'_> {
     }
 }
 
-/// The first line of a fragment that is not in a configuration; of lines for one option the last
-/// counts. What is not set has no line of its own there, or a comment.
+/// First option of a fragment that the final configuration does not have. If the fragment sets an
+/// option repeatedly, the last line counts. In the final configuration, an unset option has either
+/// a comment or no line at all.
 fn first_refused<'a>(fragment: &'a str, config: &str) -> Option<&'a str> {
     let mut last: Vec<&str> = Vec::new();
     for line in fragment.lines().filter(|line| line.starts_with("CONFIG_")) {
@@ -352,7 +353,7 @@ fn first_refused<'a>(fragment: &'a str, config: &str) -> Option<&'a str> {
         Some(option) => !config.lines().any(|there| {
             let value = there
                 .strip_prefix(option)
-                .and_then(|it| it.strip_prefix('='));
+                .and_then(|rest| rest.strip_prefix('='));
             value.is_some_and(|value| value != "n")
         }),
         None => config.lines().any(|there| there == line),
@@ -366,13 +367,13 @@ mod tests {
     use crate::arch::Arch;
 
     #[test]
-    fn a_name_says_what_a_kernel_is_for() {
+    fn a_kernels_name_contains_its_variant_and_architecture() {
         assert_eq!(name(250, None, Arch::HOST).unwrap(), "hz250");
         assert_eq!(
             name(250, Some("rt_2.0"), Arch::HOST).unwrap(),
             "hz250+rt_2.0"
         );
-        for other in Arch::ALL.into_iter().filter(|it| *it != Arch::HOST) {
+        for other in Arch::ALL.into_iter().filter(|&arch| arch != Arch::HOST) {
             let kernel = name(250, Some("rt"), other).unwrap();
             assert_eq!(kernel, format!("hz250+rt+{other}"));
         }
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_ends_with_its_rate() {
+    fn a_fragment_ends_with_its_tick_rate() {
         for arch in Arch::ALL {
             assert!(fragment(250, arch, "").ends_with("=y\nCONFIG_HZ_250=y\n"));
         }
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_not_taken_is_found() {
+    fn a_refused_option_is_found() {
         let wanted = "CONFIG_A=y\nCONFIG_B=y\n# no\nCONFIG_A=n\n";
         assert_eq!(first_refused(wanted, "CONFIG_A=n\nCONFIG_B=y\n"), None);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Where kernels are kept: a folder each, whose manifest has the digests of what is in it.
+//! The cache of kernels: one folder per kernel, with a manifest that contains digests of its files.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,11 +13,11 @@ use super::tool::{sha256, sha256_of};
 use crate::arch::Arch;
 use crate::error::LabError;
 
-/// The file in a kernel's folder that says what the others are.
+/// File in a kernel's folder that describes the others.
 const MANIFEST: &str = "manifest";
-/// The image.
+/// File with the image.
 const IMAGE: &str = "vmlinuz";
-/// The configuration.
+/// File with the configuration.
 const CONFIG: &str = "config";
 
 /// A folder with kernels, their sources and their builds.
@@ -26,7 +26,7 @@ pub struct Cache {
     root: PathBuf,
 }
 
-/// A kernel to keep.
+/// A kernel to store.
 pub(super) struct Keep<'a> {
     pub(super) name: &'a str,
     pub(super) release: &'a str,
@@ -35,17 +35,17 @@ pub(super) struct Keep<'a> {
     pub(super) config: &'a [u8],
 }
 
-/// Held while something in the cache is made.
-pub struct Held(#[expect(dead_code, reason = "it is let go when it is dropped")] Flock<File>);
+/// A lock on something in the cache while it is being made.
+pub struct Held(#[expect(dead_code, reason = "dropping it releases the lock")] Flock<File>);
 
 impl Cache {
-    /// The cache in this folder, which need not be there yet.
+    /// The cache in a folder, which need not exist yet.
     pub fn at(root: PathBuf) -> Self {
         Self { root }
     }
 
-    /// The lab's part of a user's cache (XDG Base Directory Specification), by what
-    /// `XDG_CACHE_HOME` and `HOME` are set to.
+    /// The lab's part of a user's cache (XDG Base Directory Specification), from the values of
+    /// `XDG_CACHE_HOME` and `HOME`.
     ///
     /// # Errors
     /// Neither is set.
@@ -62,7 +62,7 @@ impl Cache {
         Ok(Self::at(folder.join("ticktax/lab")))
     }
 
-    /// Every kernel in it, by name, without a look at whether it is sound.
+    /// All cached kernels, sorted by name, without checking their digests.
     pub fn list(&self) -> KernelList {
         let kernels = self.root.join("kernels");
         let Ok(listing) = fs::read_dir(&kernels) else {
@@ -90,10 +90,10 @@ impl Cache {
         KernelList { kernels: all }
     }
 
-    /// The kernel of this name, if it is in the cache.
+    /// The kernel with this name, if it is in the cache.
     ///
     /// # Errors
-    /// It is there, but not as it was put there, or another user can change it.
+    /// Its files have changed since they were stored, or another user can change them.
     pub fn kernel(&self, name: &str) -> Result<Option<Kernel>, LabError> {
         let folder = self.folder_of(name);
         if !folder.exists() {
@@ -127,13 +127,13 @@ impl Cache {
         }))
     }
 
-    /// Whether the kernel of this name was made from `origin`.
+    /// Whether the cached kernel was made from `origin`.
     pub(super) fn is_from(&self, name: &str, origin: &str) -> bool {
         let text = fs::read_to_string(self.folder_of(name).join(MANIFEST));
         text.is_ok_and(|text| value(&text, "origin") == Some(origin))
     }
 
-    /// Keeps a kernel, in place of one of the same name.
+    /// Stores a kernel, replacing one of the same name.
     pub(super) fn keep(&self, kernel: &Keep<'_>) -> Result<(), LabError> {
         let folder = self.folder_of(kernel.name);
         let fresh = self.folder("fresh")?.join(kernel.name);
@@ -157,21 +157,21 @@ impl Cache {
         fs::rename(&fresh, &folder).map_err(LabError::file("move to its place", &folder))
     }
 
-    /// A folder for parts of the cache, made if it is not there. Programs run in it, so only the
-    /// lab's user can be its owner: `sudo` sometimes keeps the HOME of an ordinary user.
+    /// A folder for a part of the cache, created if necessary. Programs run in it, so only the
+    /// lab's user may own it: `sudo` sometimes keeps the HOME of an ordinary user.
     ///
     /// # Errors
-    /// It cannot be made, or another user can change it.
+    /// It cannot be created, or another user can change it.
     pub fn folder(&self, part: &str) -> Result<PathBuf, LabError> {
         let folder = self.root.join(part);
         Folder::make_trusted(&folder, 0o755).map_err(LabError::file("make", &folder))?;
         Ok(folder)
     }
 
-    /// Keeps other processes from making the same thing, until what is returned is dropped.
+    /// Locks something, so that other processes do not make it too, until the result is dropped.
     ///
     /// # Errors
-    /// Another process holds it, or the lock cannot be made.
+    /// Another process holds the lock, or it cannot be created.
     pub fn hold(&self, what: &str) -> Result<Held, LabError> {
         let path = self.folder("locks")?.join(what);
         let file = File::create(&path).map_err(LabError::file("make", &path))?;
@@ -179,7 +179,7 @@ impl Cache {
         held.map(Held).map_err(|_| LabError::Busy(what.to_owned()))
     }
 
-    /// Where a part of the cache would be, whether it is there or not.
+    /// Path of a part of the cache, whether it exists or not.
     pub fn place(&self, part: &str) -> PathBuf {
         self.root.join(part)
     }
@@ -189,13 +189,13 @@ impl Cache {
     }
 }
 
-/// The rest of the line that begins with `key`.
+/// The rest of the line that starts with `key`.
 fn value<'a>(manifest: &'a str, key: &str) -> Option<&'a str> {
     let mut lines = manifest.lines();
     lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
 }
 
-/// The tick rate that a configuration sets.
+/// Tick rate in a configuration.
 pub(super) fn hz(config: &str) -> Option<u32> {
     let mut lines = config.lines();
     lines.find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok())
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_was_kept_is_found_and_listed() {
+    fn a_stored_kernel_is_found_and_listed() {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache_with_a_kernel(folder.path());
         let kernel = cache.kernel("hz100").unwrap().unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn two_labs_do_not_make_the_same_thing() {
+    fn two_labs_cannot_hold_the_same_lock() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path().to_owned());
         let first = cache.hold("hz100").unwrap();

@@ -1,4 +1,4 @@
-//! Debian packages: fetched by apt, which checks them against the archive's signature.
+//! Debian packages, fetched by apt, which verifies them against the archive's signature.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,22 +12,22 @@ use super::tool::{run, text};
 use crate::arch::Arch;
 use crate::error::{LabError, NO_SPACE};
 
-/// A package that was fetched, and unpacked.
+/// A package that was fetched and unpacked.
 #[derive(Debug)]
 pub struct Unpacked {
     /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Its files.
+    /// Folder with its files.
     pub files: PathBuf,
-    /// The packages that it says that it depends on.
+    /// Its dependencies.
     depends: String,
-    /// Ends with it.
+    /// Temporary folder, removed on drop.
     _folder: tempfile::TempDir,
 }
 
-/// Fetches a kernel's package into the cache, and keeps it as `kept`.
+/// Fetches a kernel's package into the cache, under the name `kept`.
 pub(super) fn fetch_kernel(
     name: &str,
     kept: &str,
@@ -39,8 +39,8 @@ pub(super) fn fetch_kernel(
     let (place, name) = Place::of(name, arch);
     let package = fetch_from(place, name, "linux-image-", cache, tell)?;
     let mut parts = vec![package];
-    // Since 6.19 the package has no files, and depends on one with the image and one with the
-    // configuration.
+    // Since 6.19, the package has no files. It depends on one package with the image and one with
+    // the configuration.
     for part in ["linux-binary-", "linux-base-"] {
         let depends = packages_in(&parts[0].depends).find(|name| name.starts_with(part));
         if let Some(name) = depends.map(str::to_owned) {
@@ -75,8 +75,7 @@ pub(super) fn fetch_kernel(
         .ok_or_else(|| LabError::NoKernel(format!("{kept} has gone from the cache meanwhile")))
 }
 
-/// Fetches a package, or, where it has no files but depends on one whose name begins with `prefix`,
-/// that one.
+/// Fetches a package. If it has no files but depends on a package with `prefix`, fetches that one.
 pub(super) fn fetch(
     name: &str,
     prefix: &str,
@@ -87,7 +86,7 @@ pub(super) fn fetch(
     fetch_from(place, name, prefix, cache, tell)
 }
 
-/// The same from anywhere.
+/// [`fetch`] from any source.
 fn fetch_from(
     place: Place<'_>,
     name: &str,
@@ -97,7 +96,8 @@ fn fetch_from(
 ) -> Result<Unpacked, LabError> {
     place.update(cache, tell)?;
     let mut name = name.to_owned();
-    // linux-source, linux-source-6.1; linux-image-rt-amd64, linux-image-6.1.0-9-rt-amd64.
+    // Such as linux-source → linux-source-6.1, and linux-image-rt-amd64 →
+    // linux-image-6.1.0-9-rt-amd64.
     for _ in 0..3 {
         tell(&format!("fetching {name} by apt"));
         let package = download(place, &name, cache)?;
@@ -114,11 +114,11 @@ fn fetch_from(
     )))
 }
 
-/// Fetches these packages, and those with libraries that they depend on, directly or not. The C
+/// Fetches these packages and the libraries that they depend on, directly or indirectly. The C
 /// library is left out: a guest has the host's, which ticktax itself needs.
 ///
 /// # Errors
-/// apt is not there or has no such package, or one cannot be unpacked.
+/// apt or a package is missing, or a package cannot be unpacked.
 pub fn fetch_with_libraries(
     names: &[&str],
     cache: &Cache,
@@ -140,11 +140,13 @@ pub fn fetch_with_libraries(
     Ok(all)
 }
 
-/// The packages with libraries in a list such as `libc6 (>= 2.34), libnuma1, python3 | perl`: of each
-/// choice the first.
+/// Library packages in a list such as `libc6 (>= 2.34), libnuma1, python3 | perl`. The first of
+/// several alternatives counts.
 fn libraries_in(depends: &str) -> Vec<String> {
     let first = |choice: &str| {
-        let word = choice.split(['|', ' ', ':', '(']).find(|it| !it.is_empty());
+        let word = choice
+            .split(['|', ' ', ':', '('])
+            .find(|word| !word.is_empty());
         word.unwrap_or_default().trim().to_owned()
     };
     let names = depends.split(',').map(first);
@@ -152,13 +154,13 @@ fn libraries_in(depends: &str) -> Vec<String> {
     names.filter(library).collect()
 }
 
-/// The packages in a list of what one depends on, without versions.
+/// Package names in a list of dependencies, without versions.
 fn packages_in(depends: &str) -> impl Iterator<Item = &str> {
     let each = depends.split([',', '|']);
     each.filter_map(|word| word.split_whitespace().next())
 }
 
-/// What a package says that it depends on.
+/// Dependencies of a package.
 fn depends(package: &Download) -> Result<String, LabError> {
     let field = helper("dpkg-deb")
         .arg("-f")
@@ -169,7 +171,7 @@ fn depends(package: &Download) -> Result<String, LabError> {
     Ok(text(&field))
 }
 
-/// The file of a package, and the folder that it is in.
+/// File of a package, and the temporary folder that contains it.
 type Download = (PathBuf, tempfile::TempDir);
 
 fn download(place: Place<'_>, name: &str, cache: &Cache) -> Result<Download, LabError> {
@@ -218,7 +220,7 @@ fn unpack(package: Download, name: String) -> Result<Unpacked, LabError> {
     })
 }
 
-/// The kernel among the files of a package: its release, and its image.
+/// Finds the kernel among the files of a package: its release, and its image.
 fn kernel_in(files: &Path) -> Option<(String, PathBuf)> {
     let names = |folder: &str| {
         let entries = fs::read_dir(files.join(folder))
@@ -245,7 +247,7 @@ mod tests {
     use super::{kernel_in, libraries_in, packages_in};
 
     #[test]
-    fn a_kernel_is_found_where_packages_have_it() {
+    fn a_kernel_is_found_in_all_layouts_of_packages() {
         let folder = tempfile::tempdir().unwrap();
         let files = folder.path();
         assert_eq!(kernel_in(files), None);
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_picked_out_of_what_a_package_depends_on() {
+    fn libraries_are_selected_from_a_packages_dependencies() {
         let depends = "libc6 (>= 2.34), libtraceevent1 (>= 5.4),libtracefs1(>= 1.3), python3:any, \
                        libnuma1 | libnuma2";
         assert_eq!(

@@ -13,19 +13,19 @@ use super::package;
 use super::tool::{run, sha256, sha256_of, text};
 use crate::error::LabError;
 
-/// Where a kernel's source is to come from.
+/// Origin of a kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelSource {
     /// A Debian package with a tarball, or one that depends on such a package.
     Package(String),
-    /// A tarball, or a folder with an unpacked source; it is copied, and left as it is.
+    /// A tarball, or a folder with an unpacked source. It is copied and stays unchanged.
     Path(PathBuf),
 }
 
 impl FromStr for KernelSource {
     type Err = String;
 
-    /// What has a `/` in it is a folder or a tarball, and anything else a package.
+    /// A text with a `/` is a folder or a tarball, and all others are packages.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(Wanted::File(path)) => Ok(Self::Path(path)),
@@ -46,11 +46,11 @@ impl std::fmt::Display for KernelSource {
     }
 }
 
-/// The source's file that says which rates can be chosen.
+/// The source file that defines the available rates.
 const RATES: &str = "kernel/Kconfig.hz";
 
-/// What the lab adds to [`RATES`], once before the end of the choice and once to its values, so that
-/// any rate can be chosen.
+/// The lab's additions to [`RATES`], one at the end of the choice and one at its values. They make
+/// any rate available.
 const CHOICE: (&str, &str) = (
     "endchoice\n",
     "\tconfig HZ_OTHER\n\t\tbool \"another rate, HZ_VALUE\"\n\nendchoice\n\n\
@@ -65,15 +65,15 @@ const VALUE: (&str, &str) = (
 /// A source that is ready to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// Where.
+    /// Its folder.
     pub(super) folder: PathBuf,
-    /// Its release and the digest of what it was unpacked from.
+    /// Its release, and a digest of its origin.
     pub(super) identity: String,
     /// Its release.
     pub(super) release: String,
 }
 
-/// Gets a source ready: fetches, checks, unpacks and extends it, as far as that is not done yet.
+/// Prepares a source: fetches, checks, unpacks and extends it, unless that is already done.
 pub(super) fn ready(
     from: &KernelSource,
     cache: &Cache,
@@ -98,7 +98,7 @@ pub(super) fn ready(
     }
 }
 
-/// The source that a package was unpacked to before.
+/// The source from a package that was unpacked earlier.
 fn known(package: &str, cache: &Cache) -> Result<Option<Source>, LabError> {
     let note = cache.folder("source")?.join(format!("{package}.is"));
     let Ok(name) = fs::read_to_string(note) else {
@@ -140,7 +140,7 @@ fn from_folder(
     cache: &Cache,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Source, LabError> {
-    // Refuses what is no kernel's source before any of it is copied.
+    // Rejects folders without a kernel's source before anything is copied.
     release_of(folder)?;
     let digest = state_of(folder)?;
     tell("copying the kernel's source");
@@ -150,7 +150,7 @@ fn from_folder(
             .arg(folder.join("."))
             .arg(fresh);
         run(&mut copy, "coreutils")?;
-        // What was built in it would be in the way of building elsewhere.
+        // Remove build results, which would disturb a build elsewhere.
         run(
             helper("make")
                 .arg("-s")
@@ -163,8 +163,8 @@ fn from_folder(
     })
 }
 
-/// What tells a folder from itself after a change: where it is, and the sizes and times of all that
-/// is in it.
+/// Digest that changes whenever the folder does, from its path and the sizes and times of all its
+/// files.
 fn state_of(folder: &Path) -> Result<String, LabError> {
     let failed = LabError::file("read", folder);
     let place = fs::canonicalize(folder).map_err(failed)?;
@@ -177,7 +177,7 @@ fn state_of(folder: &Path) -> Result<String, LabError> {
             let path = entry.path();
             let about = entry.metadata().map_err(LabError::file("look at", &path))?;
             if about.is_dir() {
-                // Of a repository's own books nothing is built.
+                // A repository's own files do not affect the build.
                 if entry.file_name() != ".git" {
                     open.push(path);
                 }
@@ -195,7 +195,7 @@ fn state_of(folder: &Path) -> Result<String, LabError> {
     Ok(sha256(lines.join("\n").as_bytes()))
 }
 
-/// Puts a source in its place; one that is half unpacked is never there.
+/// Moves a filled folder to its place in the cache, so that a partial source is never there.
 fn settle(
     digest: &str,
     cache: &Cache,
@@ -228,7 +228,7 @@ fn source_in(folder: PathBuf) -> Result<Source, LabError> {
     })
 }
 
-/// Lets any tick rate be chosen.
+/// Makes any tick rate available.
 fn extend(source: &Path) -> Result<(), LabError> {
     let file = source.join(RATES);
     let text = fs::read_to_string(&file).map_err(LabError::file("read", &file))?;
@@ -241,19 +241,19 @@ fn extend(source: &Path) -> Result<(), LabError> {
 }
 
 fn with_any_rate(text: &str) -> Option<String> {
-    let both = [CHOICE, VALUE];
-    if both
+    let additions = [CHOICE, VALUE];
+    if additions
         .iter()
         .any(|(place, _)| text.matches(place).count() != 1)
     {
         return None;
     }
-    Some(both.iter().fold(text.to_owned(), |text, (from, to)| {
+    Some(additions.iter().fold(text.to_owned(), |text, (from, to)| {
         text.replacen(from, to, 1)
     }))
 }
 
-/// What the lab adds, for the identity of a build.
+/// The lab's additions, as part of a build's identity.
 pub(super) fn extension() -> String {
     [CHOICE.1, VALUE.1].concat()
 }
@@ -284,7 +284,7 @@ mod tests {
     use super::with_any_rate;
 
     #[test]
-    fn any_rate_can_be_chosen() {
+    fn any_tick_rate_can_be_chosen() {
         let text = "choice\n\tdefault HZ_250\n\tconfig HZ_1000\n\t\tbool \"1000 HZ\"\n\nendchoice\n\n\
                     config HZ\n\tint\n\tdefault 250 if HZ_250\n\tdefault 1000 if HZ_1000\n";
         let extended = with_any_rate(text).unwrap();

@@ -1,4 +1,4 @@
-//! Running the programs that fetching and building take.
+//! Runs the programs that are required for fetching and building.
 
 use std::fmt::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 use crate::error::{LabError, NO_SPACE};
 use crate::sys::die_with_parent;
 
-/// Runs a program to its end. `packages` is where Debian has it. Ctrl-C at a terminal reaches it as
-/// well, and ends it.
+/// Runs a program to its end. `packages` are the Debian packages that contain it. Ctrl-C at a
+/// terminal also reaches and ends the program.
 pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = die_with_parent(command)
@@ -24,14 +24,18 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     if output
         .status
         .signal()
-        .is_some_and(|it| [SIGINT, SIGTERM].contains(&it))
+        .is_some_and(|signal| [SIGINT, SIGTERM].contains(&signal))
     {
         return Err(LabError::Interrupted);
     }
-    // What it was to do comes last, after options; temporary files are left out.
-    let arguments = command.get_args().map(|it| it.to_string_lossy());
-    let telling: Vec<_> = arguments.filter(|it| !it.contains('/')).collect();
-    let last = &telling[telling.len().saturating_sub(2)..];
+    // Show the last arguments, which name the action, but not options and temporary files.
+    let arguments = command
+        .get_args()
+        .map(|argument| argument.to_string_lossy());
+    let relevant: Vec<_> = arguments
+        .filter(|argument| !argument.contains('/'))
+        .collect();
+    let last = &relevant[relevant.len().saturating_sub(2)..];
     let shown: Vec<_> = [name.into()].into_iter().chain(last.to_vec()).collect();
     Err(LabError::Tool {
         program: shown.join(" "),
@@ -39,12 +43,12 @@ pub(super) fn run(command: &mut Command, packages: &str) -> Result<Output, LabEr
     })
 }
 
-/// The line that says why a program failed: the first that speaks of an error, else the last.
+/// The line that explains why a program failed: the first that mentions an error, else the last.
 pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     for bytes in [errors, output] {
         let text = String::from_utf8_lossy(bytes);
         let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
-        // tar's words for a disk that is full in the middle of a block are the second.
+        // If the disk fills up in the middle of a block, tar prints the second message.
         let says_full =
             |line: &str| line.contains("No space left") || line.contains(": Wrote only ");
         let full = lines().find(|line| says_full(line));
@@ -59,12 +63,12 @@ pub(super) fn last_words(errors: &[u8], output: &[u8]) -> String {
     "it did not say why".to_owned()
 }
 
-/// What a program printed, without what surrounds it.
+/// A program's trimmed output.
 pub(super) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// SHA-256, as hexadecimal digits.
+/// SHA-256 as hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     digits(&digest)
@@ -96,7 +100,7 @@ mod tests {
     use super::{NO_SPACE, last_words, sha256};
 
     #[test]
-    fn the_digest_is_the_known_one() {
+    fn digests_match_published_values() {
         // FIPS 180-2, appendix B.1.
         assert_eq!(
             sha256(b"abc"),
@@ -105,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_picked_out_of_many_words() {
+    fn the_error_line_is_picked_from_the_output() {
         let words = b"cc1: note\nfoo.c:3: error: no\nmake: *** [x] Error 1\n";
         assert_eq!(last_words(words, b""), "foo.c:3: error: no");
         assert_eq!(last_words(b"\n", b"a\nb\n"), "b");

@@ -1,33 +1,35 @@
-//! What of beats can be drawn: some events, and the periods that stand out among them.
+//! Data for plots of periodic sources: a sample of events, and the most prominent periods.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// Some of the events of a source that beats, those of the beat and others: one at random of each of equal runs of them.
+/// A sample of a source's events, whether or not they belong to its period. The events are divided
+/// into runs of equal length, and one is drawn at random from each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventSample {
-    /// The CPU that they are of, where the beat was found on one by itself.
+    /// CPU of the events, if the period was found on a single CPU.
     pub cpu: Option<Cpu>,
-    /// How many events were kept one by one, of which these are some.
+    /// Number of recorded events from which the sample was drawn.
     pub of: u64,
-    /// When the first beat was due there, since the observation began: phase 0.
+    /// Due time of the first event on the period's grid (phase 0), relative to the start of the
+    /// observation.
     #[serde(rename = "first_ns")]
     pub first: Nanos,
-    /// When each began, since the observation began, in order.
+    /// Start of each sampled event in ascending order, relative to the start of the observation.
     #[serde(rename = "began_ns")]
     pub began: Vec<Nanos>,
 }
 
 impl EventSample {
-    /// The most events in a sample.
+    /// Maximum number of events in a sample.
     pub const MAX: usize = 256;
-    /// The most beats of a statement that have one.
+    /// Maximum number of periodic sources per statement with a sample.
     pub const BEATS: usize = 8;
 
-    /// How long after the nearest beat of a grid of this `period` (ns) an event at `time` came, ns; negative where it came
-    /// before it. 0 where the period is none.
+    /// Distance of an event at `time` from the nearest point of the grid with the given `period`,
+    /// in ns; negative if the event came before it. 0 if the period is invalid.
     pub fn phase(&self, time: Nanos, period: f64) -> f64 {
         if !period.is_finite() || period <= 0.0 {
             return 0.0;
@@ -37,32 +39,33 @@ impl EventSample {
     }
 }
 
-/// Periods that stand out among events, by the statistic that candidates are chosen by. The lists have one value a
-/// period, the shortest period first.
+/// Periods that stand out among the events, according to the statistic that selects candidates. The
+/// lists have one element per period, in ascending order of the period.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PeriodSpectrum {
-    /// The sources whose events were looked at.
+    /// Sources whose events were examined.
     pub sources: Vec<String>,
-    /// The shortest period that was looked for, ns.
+    /// Shortest period examined, in ns.
     #[serde(rename = "shortest_ns")]
     pub shortest: f64,
-    /// The longest, ns.
+    /// Longest period examined, in ns.
     #[serde(rename = "longest_ns")]
     pub longest: f64,
-    /// A period: of each of equal steps of its logarithm the one that stands out most, where one does.
+    /// Periods, in ns. The logarithmic range is divided into equal steps, and each step contributes
+    /// its most prominent period, if any.
     #[serde(rename = "period_ns")]
     pub periods: Vec<f64>,
-    /// How much it stands out from the noise around it: the averaged power there, in nats by Chernoff's bound. A half, a
-    /// third and so on of a beat's period stand out with it.
+    /// Strength of each period above the surrounding noise: its averaged power in nats, by
+    /// Chernoff's bound. Integer fractions of a true period (a half, a third) stand out with it.
     #[serde(rename = "strength_nats")]
     pub strengths: Vec<f64>,
-    /// Among whose events, by place among `sources`.
+    /// Index in `sources` of the source with this period.
     #[serde(rename = "source_place")]
     pub of: Vec<u64>,
 }
 
 impl PeriodSpectrum {
-    /// The most periods in it.
+    /// Maximum number of periods.
     pub const COLUMNS: usize = 240;
 }
 
@@ -72,7 +75,7 @@ mod tests {
     use crate::Nanos;
 
     #[test]
-    fn a_phase_is_the_time_from_the_nearest_beat() {
+    fn phase_is_the_signed_distance_from_the_nearest_grid_point() {
         let sample = EventSample {
             cpu: None,
             of: 3,

@@ -1,58 +1,58 @@
-//! Calibration: what a fit came to, and what other values of a parameter would give.
+//! Calibration: the result of a fit, and the sensitivity to a parameter.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{CaseHead, Constant, Remark};
 
-/// What a fit came to, beside what the file has.
+/// The result of a fit, to be compared with the constants in the case's file.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaseFit {
-    /// The case.
+    /// Case.
     pub head: CaseHead,
-    /// The outcome; `None` where nothing is fitted.
+    /// Result; `None` if the case has no fitted constants.
     pub outcome: Option<FitOutcome>,
 }
 
-/// The constants that rows gave.
+/// The fitted constants.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct FitOutcome {
-    /// Each with what it came to.
+    /// Constants with their fitted values.
     pub constants: Vec<(Constant, f64)>,
-    /// What is left: the sum of the squares of the residuals, in units of what is allowed.
+    /// Remaining misfit: the sum of squared residuals, in units of the allowed deviation.
     pub misfit: f64,
-    /// How many times the model was run.
+    /// Number of model runs.
     pub runs: u64,
-    /// How well the model does on rows that it was not fitted to.
+    /// How well the model predicts rows that were excluded from its calibration.
     pub hold_out: Vec<Remark>,
 }
 
-/// What other values of one free parameter would give.
+/// Sensitivity of the results to one free parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sensitivity {
-    /// The parameter.
+    /// Parameter.
     pub parameter: String,
-    /// Its unit.
+    /// Unit.
     pub unit: String,
-    /// The parameters that were fitted anew at each value; the others kept theirs.
+    /// Parameters that were fitted again at each value. The others kept their values.
     pub refitted: Vec<String>,
-    /// The values that were tried, in ascending order.
+    /// Tested values, in ascending order.
     pub points: Vec<SensitivityPoint>,
-    /// The rows whose outcome depends on it, as series and row.
+    /// Rows whose outcome depends on the parameter, as pairs of series and row.
     pub rows: Vec<(String, String)>,
 }
 
 /// One value of the parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SensitivityPoint {
-    /// The value.
+    /// Value.
     pub value: f64,
-    /// Whether it is the one in the case's file.
+    /// Whether it is the value in the case's file.
     pub used: bool,
-    /// How many comparable rows are met.
+    /// Number of comparable rows that are met.
     pub met: usize,
-    /// How many there are.
+    /// Number of comparable rows.
     pub of: usize,
-    /// What the model gives for each of [`Sensitivity::rows`], and whether that meets it.
+    /// Result for each of [`Sensitivity::rows`], and whether it is met.
     pub outcomes: Vec<(f64, bool)>,
 }

@@ -1,4 +1,4 @@
-//! What a case's file says.
+//! Contents of a case's file.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,57 +8,57 @@ use super::{CaseHead, CaseNotes, Ends};
 /// A constant of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Constant {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its value in the case's file.
+    /// Value in the case's file.
     pub value: f64,
-    /// Its unit.
+    /// Unit.
     pub unit: String,
-    /// Where it is published, in the source's words; `None` where it is ours.
+    /// Publication of the value, in the source's words; `None` if the value is ours.
     pub quote: Option<String>,
-    /// Why it is what it is; nothing for one that is published or fitted.
+    /// Why it has this value; empty for a published or fitted one.
     pub from: String,
-    /// Where it is to be found, from and to, where it is fitted.
+    /// Range that is searched for the best fit, if it is fitted.
     pub fit: Option<[f64; 2]>,
 }
 
 /// A series of published figures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PublishedSeries {
-    /// What it is.
+    /// Name.
     pub name: String,
-    /// Its unit.
+    /// Unit.
     pub unit: String,
-    /// Its rows.
+    /// Rows.
     pub rows: Vec<PublishedRow>,
 }
 
-/// One row.
+/// A row of published figures.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PublishedRow {
-    /// What it is for.
+    /// Row label.
     pub at: String,
-    /// What was published, in the source's words.
+    /// Published text, in the source's words.
     pub quote: Option<String>,
-    /// The number that was published.
+    /// Published number.
     pub published: Option<Ends>,
-    /// What follows from published numbers.
+    /// Number derived from published ones.
     pub derived: Option<Ends>,
-    /// By which formula, or the two of a range.
+    /// Formula of the derived number, or the two formulas of a range.
     pub formula: Vec<String>,
-    /// Whether it calibrates.
+    /// Whether the model is fitted to this row.
     pub fit: bool,
 }
 
-/// What a case's file says.
+/// Contents of a case's file.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CaseSheet {
-    /// The case.
+    /// Case.
     pub head: CaseHead,
-    /// The constants of its model.
+    /// Constants of its model.
     pub constants: Vec<Constant>,
-    /// What was published.
+    /// Published series.
     pub series: Vec<PublishedSeries>,
-    /// What there is to say beside.
+    /// Remarks on the case.
     pub notes: CaseNotes,
 }

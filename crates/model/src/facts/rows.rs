@@ -1,4 +1,4 @@
-//! From what is known to the rows of the tables.
+//! Conversion of facts to rows of the tables.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ pub enum Cell {
     None,
     /// Text.
     Text(Arc<str>),
-    /// A whole number.
+    /// An integer.
     Number(i64),
-    /// A fraction.
+    /// A floating-point number.
     Real(f64),
     /// Bytes, such as those of a histogram.
     Bytes(Vec<u8>),
-    /// Whole numbers.
+    /// Integers.
     List(Vec<i64>),
 }
 
@@ -52,54 +52,55 @@ pub struct Row {
     cells: Vec<Cell>,
 }
 
-/// A period that incidents keep to.
+/// A period of similar incidents.
 #[derive(Clone, Copy, Debug)]
 pub struct BeatFact<'a> {
-    /// When it was looked for, in ms since 1970.
+    /// Time of the search, in ms since 1970.
     pub time_unix_ms: i64,
-    /// The incidents, which are alike.
+    /// The similar incidents.
     pub group: &'a IncidentGroup,
 }
 
-/// What kind of machine it is.
+/// Properties of a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostFact {
-    /// From when on, in ms since 1970: the agent's start, or when it was seen to have changed.
+    /// Time from which they apply, in ms since 1970: the agent's start, or the detection of a
+    /// change.
     pub time_unix_ms: i64,
-    /// When the agent began, in the same.
+    /// Start of the agent, in ms since 1970.
     pub began_unix_ms: i64,
-    /// Version of the program.
+    /// Version of ticktax.
     pub tool_version: String,
-    /// What the kernel does against faults of the CPUs, each as `FAULT: WHAT`, in order of their names.
+    /// Mitigations of CPU vulnerabilities, each as `VULNERABILITY: MITIGATION`, sorted by name.
     pub mitigations: Vec<String>,
-    /// Everything else.
+    /// All other properties.
     pub machine: Machine,
 }
 
 impl HostFact {
-    /// Whether another is the same but for its times.
+    /// Whether another host's properties are the same, ignoring times.
     pub fn is_like(&self, other: &Self) -> bool {
         self.row().cells[2..] == other.row().cells[2..]
     }
 
-    /// Its row.
+    /// The row of this fact.
     pub fn row(&self) -> Row {
-        let it = &self.machine;
-        let shown = |it: Option<String>| Cell::some(it.as_deref());
+        let machine = &self.machine;
+        let shown = |text: Option<String>| Cell::some(text.as_deref());
         Row {
             table: Table::Host,
             time_unix_ms: self.time_unix_ms,
             cells: vec![
                 Cell::Number(self.time_unix_ms),
                 Cell::Number(self.began_unix_ms),
-                Cell::text(&it.kernel),
-                Cell::text(&it.arch),
-                Cell::maybe(it.hz_configured),
-                shown(it.tick_mode.as_ref().map(ToString::to_string)),
-                Cell::some(it.clocksource.as_deref()),
-                shown(it.preemption.as_ref().map(ToString::to_string)),
-                Cell::some(it.hypervisor.as_deref()),
-                Cell::text(&it.online.to_string()),
+                Cell::text(&machine.kernel),
+                Cell::text(&machine.arch),
+                Cell::maybe(machine.hz_configured),
+                shown(machine.tick_mode.as_ref().map(ToString::to_string)),
+                Cell::some(machine.clocksource.as_deref()),
+                shown(machine.preemption.as_ref().map(ToString::to_string)),
+                Cell::some(machine.hypervisor.as_deref()),
+                Cell::text(&machine.online.to_string()),
                 Cell::text(&self.mitigations.join("; ")),
                 Cell::text(&self.tool_version),
             ],
@@ -108,7 +109,7 @@ impl HostFact {
 }
 
 impl BeatFact<'_> {
-    /// A row for each of the periods.
+    /// One row per period.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         let (time, group) = (self.time_unix_ms, self.group);
         group.beats.iter().map(move |beat| Row {
@@ -135,7 +136,7 @@ impl BeatFact<'_> {
 }
 
 impl Finding {
-    /// Its row, of a finding that was made at this time, in ms since 1970.
+    /// The row of a finding made at this time, in ms since 1970.
     pub fn row(&self, time_unix_ms: i64) -> Row {
         Row {
             table: Table::Findings,
@@ -156,32 +157,32 @@ impl Finding {
 }
 
 impl IncidentEntry {
-    /// Its row.
+    /// The row of this incident.
     pub fn row(&self) -> Row {
-        let it = &self.incident;
-        let signature = it.signature();
-        let thread = it.thread.as_ref();
+        let incident = &self.incident;
+        let signature = incident.signature();
+        let thread = incident.thread.as_ref();
         let known = |number: i32| (number > 0).then_some(number);
         Row {
             table: Table::Incidents,
-            time_unix_ms: it.at_unix_ms,
+            time_unix_ms: incident.at_unix_ms,
             cells: vec![
                 Cell::text(&signature.program),
                 Cell::text(signature.kind.name()),
                 Cell::text(&signature.by),
-                Cell::Number(it.at_unix_ms),
+                Cell::Number(incident.at_unix_ms),
                 Cell::count(self.number),
-                Cell::Number(it.lasted.0),
+                Cell::Number(incident.lasted.0),
                 Cell::text(thread.map_or("", |thread| &thread.name)),
                 Cell::maybe(thread.and_then(|thread| known(thread.pid))),
                 Cell::maybe(thread.and_then(|thread| known(thread.tid))),
-                Cell::maybe(it.cpu.map(|cpu| cpu.0)),
-                Cell::maybe(it.waited_on.map(|cpu| cpu.0)),
-                Cell::some(it.woken_by.as_deref()),
-                Cell::text(&it.chain.join(" → ")),
-                Cell::text(&it.words),
-                Cell::count(it.triggers),
-                Cell::count(it.events_lost),
+                Cell::maybe(incident.cpu.map(|cpu| cpu.0)),
+                Cell::maybe(incident.waited_on.map(|cpu| cpu.0)),
+                Cell::some(incident.woken_by.as_deref()),
+                Cell::text(&incident.chain.join(" → ")),
+                Cell::text(&incident.words),
+                Cell::count(incident.triggers),
+                Cell::count(incident.events_lost),
                 Cell::some(self.recording.as_deref()),
                 Cell::some(self.not_kept.map(LossCause::name)),
             ],
@@ -190,7 +191,8 @@ impl IncidentEntry {
 }
 
 impl Window {
-    /// Its rows: accounts, then ticks. With `lists`, the histogram of each account also stands as two lists.
+    /// The rows of the window: accounts, then ticks. With `lists`, each account's histogram is also
+    /// written as two lists.
     pub fn rows(&self, lists: bool) -> impl Iterator<Item = Row> {
         let accounts = self.accounts.iter().map(move |(key, sum)| {
             let mut cells = vec![
@@ -205,8 +207,8 @@ impl Window {
                 let from = counts.clone();
                 let from = from.map(|(index, _)| Histogram::lower(index).0);
                 cells.push(Cell::List(from.collect()));
-                let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-                let counts = counts.map(|(_, count)| whole(*count));
+                let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+                let counts = counts.map(|(_, count)| number(*count));
                 cells.push(Cell::List(counts.collect()));
             }
             Row {
@@ -245,12 +247,12 @@ impl Row {
         self.table
     }
 
-    /// A value for each column but the first.
+    /// The values of all columns except the first.
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
 
-    /// Its time, by which it belongs to a day, in ms since 1970.
+    /// Time that determines the row's day, in ms since 1970.
     pub fn time_unix_ms(&self) -> i64 {
         self.time_unix_ms
     }
@@ -348,8 +350,8 @@ mod tests {
         }
     }
 
-    /// Fails unless each value is what its column holds.
-    fn fits(row: &Row) {
+    /// Asserts that each value has the type of its column.
+    fn assert_fits(row: &Row) {
         let columns = &row.table.columns()[1..=row.cells.len()];
         for (column, cell) in columns.iter().zip(&row.cells) {
             let fits = match column.kind {
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_what_their_columns_hold() {
+    fn values_have_the_types_of_their_columns() {
         let (window, group) = (window(), group());
         let beats = BeatFact {
             time_unix_ms: 5,
@@ -377,16 +379,16 @@ mod tests {
         for row in &rows {
             assert_eq!(row.cells.len() + 1, row.table.columns().len(), "{row:?}");
             assert_eq!(row.time_unix_ms, 5);
-            fits(row);
+            assert_fits(row);
         }
         // Without the lists, the last two columns are left out.
         let bare: Vec<Row> = window.rows(false).collect();
         assert_eq!(bare[0].cells.len() + 3, bare[0].table.columns().len());
-        fits(&bare[0]);
+        assert_fits(&bare[0]);
     }
 
     #[test]
-    fn a_machine_is_like_itself_at_another_time() {
+    fn facts_are_alike_regardless_of_their_times() {
         assert!(host(1).is_like(&host(2)));
         let mut changed = host(1);
         changed.machine.clocksource = Some("hpet".to_owned());

@@ -1,55 +1,55 @@
-//! The tables, and their columns.
+//! The tables of facts and their columns.
 
 use super::WindowLength;
 
-/// A table of facts: a folder of its own.
+/// A table of facts. Each has its own directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// Whose time it was, in windows.
+    /// CPU time by account, in windows.
     Accounts(WindowLength),
-    /// The tick's own function, in windows.
+    /// The tick's timer function, in windows.
     Tick(WindowLength),
-    /// What a flight recorder caught.
+    /// Incidents of a flight recorder.
     Incidents,
-    /// Periods that incidents keep to.
+    /// Periods of incidents.
     Beats,
-    /// What is configured and not in effect.
+    /// Settings that are configured but not in effect.
     Findings,
-    /// What kind of machine it is.
+    /// Properties of hosts.
     Host,
 }
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     /// Text.
     Text,
-    /// A whole number of 16 bits.
+    /// A 16-bit integer.
     Short,
-    /// A whole number of 32 bits.
+    /// A 32-bit integer.
     Int,
-    /// A whole number of 64 bits; few values differ.
+    /// A 64-bit integer with few distinct values.
     Few,
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Long,
     /// A time in ms since 1970, UTC.
     Time,
-    /// A fraction.
+    /// A floating-point number.
     Real,
     /// Bytes.
     Bytes,
-    /// Lists of whole numbers of 64 bits.
+    /// A list of 64-bit integers.
     List,
 }
 
-/// A column.
+/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Its name.
     pub name: &'static str,
-    /// What it holds.
+    /// The type of its values.
     pub kind: ColumnKind,
-    /// Whether a row may have no value in it.
+    /// Whether a row can have no value in it.
     pub optional: bool,
 }
 
@@ -74,7 +74,7 @@ use ColumnKind::{Bytes, Few, Int, List, Long, Real, Short, Text, Time};
 /// The first column of every table.
 const HOST: Column = column("host", Text);
 
-/// The last two are there where they are asked for.
+/// The last two columns are optional.
 const ACCOUNTS: [Column; 11] = [
     HOST,
     column("name", Text),
@@ -169,7 +169,7 @@ const HOSTS: [Column; 13] = [
 ];
 
 impl Table {
-    /// Every table.
+    /// All tables.
     pub const EVERY: [Self; 10] = [
         Self::Accounts(WindowLength::Minute),
         Self::Accounts(WindowLength::TenMinutes),
@@ -183,7 +183,7 @@ impl Table {
         Self::Host,
     ];
 
-    /// Its name, which is its folder's.
+    /// Name of the table and of its directory.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Accounts(WindowLength::Minute) => "accounts",
@@ -199,7 +199,7 @@ impl Table {
         }
     }
 
-    /// How long its windows are, where it has any.
+    /// Length of its windows, if it has windows.
     pub const fn window(self) -> Option<WindowLength> {
         match self {
             Self::Accounts(length) | Self::Tick(length) => Some(length),
@@ -207,7 +207,7 @@ impl Table {
         }
     }
 
-    /// All columns that it may have; a file may lack the last ones.
+    /// All columns of the table. A file can lack the last ones.
     pub const fn columns(self) -> &'static [Column] {
         match self {
             Self::Accounts(_) => &ACCOUNTS,
@@ -219,7 +219,7 @@ impl Table {
         }
     }
 
-    /// By how many of the first columns its rows are sorted.
+    /// Number of leading columns by which rows are sorted.
     pub const fn sorted(self) -> usize {
         match self {
             Self::Accounts(_) | Self::Incidents | Self::Beats => 5,
@@ -236,22 +236,23 @@ mod tests {
     use super::Table;
 
     #[test]
-    fn tables_and_columns_have_names_of_their_own() {
+    fn names_of_tables_and_columns_are_unique() {
         let names: BTreeSet<&str> = Table::EVERY.iter().map(|table| table.name()).collect();
         assert_eq!(names.len(), Table::EVERY.len());
         for table in Table::EVERY {
-            let columns: BTreeSet<&str> = table.columns().iter().map(|it| it.name).collect();
+            let columns: BTreeSet<&str> =
+                table.columns().iter().map(|column| column.name).collect();
             assert_eq!(columns.len(), table.columns().len(), "{}", table.name());
             assert!(
                 table.columns()[..table.sorted()]
                     .iter()
-                    .all(|it| !it.optional)
+                    .all(|column| !column.optional)
             );
         }
     }
 
     #[test]
-    fn the_page_names_every_column() {
+    fn the_documentation_names_every_column() {
         let page = include_str!("../../../../docs/data.md");
         for table in Table::EVERY {
             assert!(
@@ -260,8 +261,8 @@ mod tests {
                 table.name()
             );
             for column in table.columns() {
-                let told = page.contains(&format!("`{}`", column.name));
-                assert!(told, "{}.{}", table.name(), column.name);
+                let is_documented = page.contains(&format!("`{}`", column.name));
+                assert!(is_documented, "{}.{}", table.name(), column.name);
             }
         }
     }

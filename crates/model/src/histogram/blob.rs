@@ -1,27 +1,28 @@
-//! A histogram as bytes, for columns of files: half of what lists of numbers take, and quicker to merge.
+//! Encodes a histogram as bytes for columns of files. This takes half the space of a list of
+//! numbers and is quicker to merge.
 //!
-//! The first byte is the version, 1. Then, for each bucket that counted anything, in order, two varints
-//! (LEB128, as in Protocol Buffers): how many empty buckets lie between it and the one before, and its
-//! count. Nothing counted is the version alone.
+//! The first byte is the version, 1. Each non-empty bucket follows, in order, as two varints
+//! (LEB128, as in Protocol Buffers): the number of empty buckets since the previous one, and the
+//! count. An empty histogram is the version byte alone.
 
 use super::Histogram;
 
-/// The version of the bytes.
+/// Version of the encoding.
 const VERSION: u8 = 1;
 
-/// Why bytes are no histogram.
+/// Reason why bytes are not a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlobError {
-    /// The first byte is none that this version of ticktax knows.
+    /// The first byte is not a known version.
     #[error("a histogram of version {0}, which this ticktax does not know")]
     Version(u8),
-    /// A number is cut off, or too large; or a bucket is beyond the last.
+    /// A number is truncated or too large, or a bucket index is out of range.
     #[error("a histogram whose bytes make no sense")]
     Damaged,
 }
 
 impl Histogram {
-    /// The histogram as bytes.
+    /// Encodes the histogram.
     pub fn to_blob(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         let mut empty = 0;
@@ -37,11 +38,11 @@ impl Histogram {
         bytes
     }
 
-    /// The histogram that [`Histogram::to_blob`] wrote. Counts of buckets that a later version may have
-    /// beyond the last one are refused.
+    /// Decodes the output of [`Histogram::to_blob`]. Buckets beyond [`Histogram::BUCKETS`] are
+    /// rejected.
     ///
     /// # Errors
-    /// The bytes are none of a version that is known, or damaged.
+    /// The version is unknown, or the bytes are damaged.
     pub fn from_blob(bytes: &[u8]) -> Result<Self, BlobError> {
         let (&version, mut rest) = bytes.split_first().ok_or(BlobError::Damaged)?;
         if version != VERSION {
@@ -62,7 +63,7 @@ impl Histogram {
     }
 }
 
-/// Writes a number, seven bits a byte, the lowest first.
+/// Appends a number as a varint: seven bits per byte, lowest first.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push((number & 0x7f) as u8 | 0x80);
@@ -71,7 +72,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push((number & 0x7f) as u8);
 }
 
-/// Reads a number; `None` where it is cut off or has more than 64 bits.
+/// Reads a varint; `None` if it is truncated or exceeds 64 bits.
 fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
@@ -96,7 +97,7 @@ mod tests {
     use super::{BlobError, Histogram};
     use crate::Nanos;
 
-    /// Any histogram; most buckets of most are empty.
+    /// Any histogram. Most have mostly empty buckets.
     fn histograms() -> impl Strategy<Value = Histogram> {
         let count = prop_oneof![4 => Just(0), 1 => 1..200_u64, 1 => any::<u64>()];
         prop::collection::vec(count, Histogram::BUCKETS)
@@ -105,22 +106,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_read_back_as_they_were(histogram in histograms()) {
+        fn histograms_round_trip(histogram in histograms()) {
             prop_assert_eq!(Histogram::from_blob(&histogram.to_blob()), Ok(histogram));
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes: Vec<u8>, tail: Vec<u8>) {
+        fn decoding_arbitrary_bytes_does_not_panic(bytes: Vec<u8>, tail: Vec<u8>) {
             drop(Histogram::from_blob(&bytes));
             drop(Histogram::from_blob(&[&[1], &tail[..]].concat()));
         }
     }
 
     #[test]
-    fn the_bytes_are_as_documented() {
+    fn the_encoding_is_as_documented() {
         let mut histogram = Histogram::default();
         assert_eq!(histogram.to_blob(), [1]);
-        // Buckets 1 and 4; 300 is two bytes.
+        // Buckets 1 and 4. The count 300 takes two bytes.
         histogram.record(Nanos(1));
         for _ in 0..300 {
             histogram.record(Nanos(4));
@@ -129,11 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_histogram_is_refused() {
+    fn invalid_bytes_are_rejected() {
         assert_eq!(Histogram::from_blob(&[]), Err(BlobError::Damaged));
         assert_eq!(Histogram::from_blob(&[2]), Err(BlobError::Version(2)));
         assert_eq!(Histogram::from_blob(&[1, 0]), Err(BlobError::Damaged));
-        // The bucket after the last.
+        // One bucket past the last.
         assert_eq!(
             Histogram::from_blob(&[1, 0x8c, 1, 1]),
             Err(BlobError::Damaged)

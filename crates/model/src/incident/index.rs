@@ -1,4 +1,4 @@
-//! The lines of a folder's index.
+//! The lines in the index of an incident directory.
 
 use std::fmt;
 
@@ -7,68 +7,69 @@ use serde::{Deserialize, Serialize};
 
 use super::Incident;
 
-/// A line of the index, `index.jsonl`. A reader passes over lines that it does not know.
+/// A line of the index, `index.jsonl`. Readers skip unknown lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum IndexLine {
-    /// A recorder began.
+    /// A recorder started.
     Began {
-        /// When, ms since 1970.
+        /// Time, in ms since 1970.
         at_unix_ms: i64,
     },
-    /// It ended. Where this is missing it was killed, and nothing is known of it after its last line.
+    /// The recorder stopped. If this line is missing, the recorder was killed, and nothing is known
+    /// after its last line.
     Ended {
-        /// When, ms since 1970.
+        /// Time, in ms since 1970.
         at_unix_ms: i64,
     },
-    /// An incident. Where it names a recording, a line that follows says what became of that.
+    /// An incident. If it names a recording, a later line gives the outcome of that recording.
     Incident(Box<IncidentEntry>),
-    /// A recording is there, whole.
+    /// A recording was written completely.
     Recorded {
-        /// Its file's name.
+        /// File name.
         recording: String,
-        /// The file's size.
+        /// File size.
         bytes: u64,
     },
-    /// A recording that incidents name was not kept.
+    /// A recording that incidents refer to was not kept.
     NotRecorded {
-        /// The name that its file was to have.
+        /// Intended file name.
         recording: String,
-        /// Why.
+        /// Reason.
         cause: LossCause,
     },
-    /// A recording was removed, so that the folder keeps to its budget.
+    /// A recording was deleted to keep the directory within its budget.
     Removed {
-        /// The number of its first incident.
+        /// Number of its first incident.
         number: u64,
-        /// Why.
+        /// Reason.
         cause: LossCause,
     },
     /// Something else was not kept.
     Lost {
-        /// Why.
+        /// Reason.
         cause: LossCause,
-        /// How many.
+        /// Number.
         count: u64,
     },
 }
 
-/// More incidents than one recording has: some seconds lie between two.
+/// More incidents than one recording can contain, because incidents are some seconds apart.
 const SHARED: usize = 16;
 
-/// What a folder's index holds, and what was found beside it.
+/// Contents of an index, including incidents that were missing from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentIndex {
-    /// Its lines, in order; then the incidents of recordings that it lacks.
+    /// Lines in order, followed by incidents from recordings that the index lacks.
     pub lines: Vec<IndexLine>,
-    /// How many of these there are.
+    /// Number of incidents that the index lacked.
     pub found_again: u64,
-    /// Lines that cannot be read.
+    /// Unreadable lines.
     pub damaged: u64,
 }
 
 impl IncidentIndex {
-    /// The incidents, in order of their lines.
+    /// Incidents, in the order of their lines.
     pub fn entries(&self) -> impl Iterator<Item = &IncidentEntry> {
         self.lines.iter().filter_map(|line| match line {
             IndexLine::Incident(entry) => Some(&**entry),
@@ -76,29 +77,30 @@ impl IncidentIndex {
         })
     }
 
-    /// Adds the next line. What it says of a recording is put into the incidents that name it.
+    /// Appends a line. If it reports the outcome of a recording, the incidents that refer to the
+    /// recording are updated.
     pub fn add(&mut self, line: IndexLine) {
-        let (name, became) = match &line {
+        let (name, outcome) = match &line {
             IndexLine::Recorded { recording, bytes } => (recording, Ok(*bytes)),
             IndexLine::NotRecorded { recording, cause } => (recording, Err(*cause)),
             _ => return self.lines.push(line),
         };
-        // They are among the last ones.
+        // These incidents are among the latest.
         let entries = self.lines.iter_mut().rev().filter_map(IndexLine::entry_mut);
         for entry in entries.take(SHARED).filter(|entry| entry.names(name)) {
-            entry.settle(became);
+            entry.settle(outcome);
         }
         self.lines.push(line);
     }
 
-    /// The highest number of an incident; 0 where there is none.
+    /// Highest incident number; 0 if the index is empty.
     pub fn last_number(&self) -> u64 {
         self.entries().map(|entry| entry.number).max().unwrap_or(0)
     }
 }
 
 impl IndexLine {
-    /// The incident that it tells of.
+    /// The incident in this line.
     pub fn entry_mut(&mut self) -> Option<&mut IncidentEntry> {
         match self {
             Self::Incident(entry) => Some(entry),
@@ -108,63 +110,64 @@ impl IndexLine {
 }
 
 impl IncidentEntry {
-    /// Whether its recording has, or is to have, this name.
+    /// Whether this is the name of its existing or planned recording.
     pub fn names(&self, recording: &str) -> bool {
         self.recording.as_deref() == Some(recording)
     }
 
-    /// Notes what became of its recording: its bytes, or why it was not kept.
-    pub fn settle(&mut self, became: Result<u64, LossCause>) {
-        match became {
+    /// Stores the outcome of its recording: the file size, or why it was not kept.
+    pub fn settle(&mut self, outcome: Result<u64, LossCause>) {
+        match outcome {
             Ok(bytes) => self.bytes = bytes,
             Err(cause) => (self.recording, self.not_kept) = (None, Some(cause)),
         }
     }
 }
 
-/// An incident as the index has it.
+/// An incident in the index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IncidentEntry {
-    /// Its number in the folder, from 1 on.
+    /// Number in the directory, from 1.
     pub number: u64,
-    /// The name of its recording's file, where that was kept or is still going on. Incidents that follow each other closely
-    /// have one recording.
+    /// File name of its recording, if that was kept or is still in progress. Incidents in close
+    /// succession share a recording.
     pub recording: Option<String>,
-    /// The size of that file; 0 before it is there.
+    /// Size of that file; 0 before it exists.
     pub bytes: u64,
-    /// Why the recording was not kept, where it was not.
+    /// Why the recording was not kept, if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<LossCause>,
-    /// What its rows tell.
+    /// Analysis of its rows.
     pub incident: Incident,
 }
 
-/// Why something was not kept.
+/// Reason why something was not kept.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum LossCause {
-    /// More recordings in an hour than are kept.
+    /// Limit of recordings per hour.
     PerHour,
-    /// More recordings than are kept.
+    /// Limit of recordings.
     Count,
-    /// More bytes than are kept.
+    /// Limit of bytes.
     Bytes,
     /// The disk was full.
     DiskFull,
     /// The recording could not be written for another reason.
     NotWritten,
-    /// The recorder was killed before the recording was written.
+    /// The recorder was killed before it wrote the recording.
     Killed,
-    /// Triggers that the kernel did not hand out, or that a recording does not name: there were too many.
+    /// Too many triggers fired. The kernel did not deliver them, or the recording does not list
+    /// them.
     Suppressed,
-    /// The index itself had grown too long: its oldest incidents were left out.
+    /// The index reached its size limit, so its oldest incidents were left out.
     IndexFull,
 }
 
 impl LossCause {
-    /// Every cause.
+    /// All reasons.
     pub const ALL: [Self; 8] = [
         Self::PerHour,
         Self::Count,
@@ -176,7 +179,7 @@ impl LossCause {
         Self::IndexFull,
     ];
 
-    /// The word for it, as files write it.
+    /// Word used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PerHour => "per_hour",

@@ -1,4 +1,4 @@
-//! Percentiles that a trigger is typed with.
+//! Percentiles as thresholds of triggers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,35 +9,35 @@ use serde::{Deserialize, Serialize};
 use crate::Nanos;
 
 /// Millionths in one.
-const WHOLE: u32 = 1_000_000;
+const MILLION: u32 = 1_000_000;
 
-/// A percentile from p50 to p99.9999, as it is typed and printed: `p99.9` is what 99.9 % are shorter than.
+/// A percentile from p50 to p99.9999, as typed and printed. 99.9 % of values are below `p99.9`.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub struct Percentile {
-    /// The part that is shorter, in millionths.
+    /// Share of values below it, in millionths.
     millionths: u32,
 }
 
 impl Percentile {
-    /// Of so many beyond it, on average, it can be told.
+    /// Expected number of values above it that are needed for a stable estimate.
     const BEYOND: u32 = 10;
 
-    /// The part that is shorter, 0 to 1.
+    /// Share of values below it, 0 to 1.
     pub fn share(self) -> f64 {
-        f64::from(self.millionths) / f64::from(WHOLE)
+        f64::from(self.millionths) / f64::from(MILLION)
     }
 
-    /// How many times it takes to tell it: of so many, ten are longer on average.
+    /// Number of values needed to estimate it, so that ten of them are expected above it.
     pub fn enough(self) -> u64 {
-        u64::from((Self::BEYOND * WHOLE).div_ceil(WHOLE - self.millionths))
+        u64::from((Self::BEYOND * MILLION).div_ceil(MILLION - self.millionths))
     }
 }
 
-/// Why a text is no percentile.
+/// A text that is not a percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a percentile is from p50 to p99.9999")]
 pub struct PercentileError;
@@ -48,17 +48,20 @@ impl FromStr for Percentile {
     fn from_str(text: &str) -> Result<Self, PercentileError> {
         let digits = text.strip_prefix('p').ok_or(PercentileError)?;
         let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
-        let is_number =
-            |it: &str| !it.is_empty() && it.len() <= 4 && it.bytes().all(|it| it.is_ascii_digit());
+        let is_number = |text: &str| {
+            (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
         if !is_number(whole) || !is_number(part) {
             return Err(PercentileError);
         }
-        // Percent to ten thousandths of one.
+        // Percent, with four decimal places.
         let whole: u32 = whole.parse().map_err(|_| PercentileError)?;
         let part: u32 = format!("{part:0<4}").parse().map_err(|_| PercentileError)?;
         let millionths = whole * 10_000 + part;
-        let sound = (WHOLE / 2..WHOLE).contains(&millionths);
-        sound.then_some(Self { millionths }).ok_or(PercentileError)
+        let in_range = (MILLION / 2..MILLION).contains(&millionths);
+        in_range
+            .then_some(Self { millionths })
+            .ok_or(PercentileError)
     }
 }
 
@@ -71,8 +74,8 @@ impl TryFrom<String> for Percentile {
 }
 
 impl From<Percentile> for String {
-    fn from(it: Percentile) -> Self {
-        it.to_string()
+    fn from(percentile: Percentile) -> Self {
+        percentile.to_string()
     }
 }
 
@@ -87,12 +90,12 @@ impl fmt::Display for Percentile {
     }
 }
 
-/// The percentile of its own last hour that something lasted longer than.
+/// A percentile of the last hour that a delay exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AbovePercentile {
-    /// Which.
+    /// Percentile.
     pub percentile: Percentile,
-    /// What it was.
+    /// Its value.
     #[serde(rename = "limit_ns")]
     pub limit: Nanos,
 }
@@ -102,7 +105,7 @@ mod tests {
     use super::Percentile;
 
     #[test]
-    fn percentiles_are_read_as_they_are_written_and_print_the_same() {
+    fn percentiles_round_trip_and_others_are_rejected() {
         for (typed, share, enough) in [
             ("p50", 0.5, 20),
             ("p99", 0.99, 1_000),

@@ -1,4 +1,4 @@
-//! Triggers: what makes a flight recorder keep the seconds around a moment.
+//! Triggers: conditions under which a flight recorder keeps the seconds around an event.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,34 +10,35 @@ use serde::{Deserialize, Serialize};
 use super::percentile::{AbovePercentile, Percentile};
 use crate::{Cpu, CpuList, Nanos};
 
-/// What a trigger is about.
+/// Kind of trigger.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum TriggerKind {
-    /// A thread was able to run and waited for a CPU.
+    /// A runnable thread waited for a CPU.
     Wait,
-    /// A thread that was woken ran late.
+    /// A thread had a high wake-up latency.
     Late,
-    /// A thread was off its CPU in the kernel, where no signal reaches it: it waited for a disk or a lock.
+    /// A thread was in an uninterruptible sleep, waiting for a disk or a lock.
     Blocked,
-    /// A thread was not allowed to run: the CPU quota of its cgroup was used up.
+    /// A thread was throttled: the CPU quota of its cgroup was used up.
     Throttled,
-    /// A thread of the kernel, an interrupt or a softirq had a CPU without a break.
+    /// A kernel thread, interrupt or softirq ran on a CPU without interruption.
     Stretch,
-    /// A probe that wanted its CPU did not have it.
+    /// A probe lost its CPU.
     Gap,
-    /// A frame of a paced program began late: a whole period, so that one was lost, or from another time on.
+    /// A frame of a paced program started late: by a whole period, so that a frame was lost, or by
+    /// more than a threshold.
     Frame,
-    /// The recorder was sent a signal.
+    /// The recorder received a signal.
     Signal,
-    /// A program or a person asked for it.
+    /// A program or person requested it.
     Mark,
 }
 
 impl TriggerKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 9] = [
         Self::Wait,
         Self::Late,
@@ -50,7 +51,7 @@ impl TriggerKind {
         Self::Mark,
     ];
 
-    /// The word for it, as it is typed and as files write it.
+    /// Word used on the command line and in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wait => "wait",
@@ -65,18 +66,18 @@ impl TriggerKind {
         }
     }
 
-    /// The kind that [`TriggerKind::name`] gives this word to.
+    /// The inverse of [`TriggerKind::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether it is about something that lasts, so that a threshold decides. The others are moments at which
-    /// somebody asked.
+    /// Whether a duration is compared with a threshold. The other kinds are requests at one
+    /// instant.
     pub const fn is_measured(self) -> bool {
         !matches!(self, Self::Signal | Self::Mark)
     }
 
-    /// Whether it is about a thread that wanted to run, or to go on, and did not.
+    /// Whether it concerns the delay of a thread.
     pub const fn is_of_thread(self) -> bool {
         matches!(
             self,
@@ -94,91 +95,96 @@ impl fmt::Display for TriggerKind {
 /// A trigger that fired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trigger {
-    /// What it was about.
+    /// Kind.
     pub kind: TriggerKind,
-    /// When it fired, on `CLOCK_MONOTONIC`: what lasted too long ended then, or still went on.
+    /// Time at which it fired, on `CLOCK_MONOTONIC`. A delay that was too long ended at this time
+    /// or was still going on.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// The CPU on which it fired: where the thread then ran, or where the stretch was. `None` of a signal and of a
-    /// mark.
+    /// CPU on which it fired: where the thread then ran, or where the stretch occurred. `None` for
+    /// a signal or mark.
     pub cpu: Option<Cpu>,
-    /// The thread that it is about: the one that did not run, or of a stretch the one that ran. 0 where it is
-    /// about none, as of an interrupt.
+    /// Thread id of the delayed thread or, for a stretch, of the running thread. 0 if it is not a
+    /// thread, such as an interrupt.
     pub tid: i32,
-    /// The process of that thread; 0 where there is none.
+    /// Process id of that thread; 0 without a thread.
     pub pid: i32,
-    /// The name of that thread, or of the interrupt. Of a mark the words that came with it; empty where there
-    /// are none.
+    /// Name of that thread or interrupt. For a mark, its text; may be empty.
     pub comm: String,
-    /// For how long it had lasted when it fired.
+    /// Length of the delay when the trigger fired.
     #[serde(rename = "lasted_ns")]
     pub lasted: Nanos,
-    /// The percentile that it was above, where that was what it was asked to be.
+    /// Percentile that it exceeded, if the trigger was defined that way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<AbovePercentile>,
 }
 
 impl Trigger {
-    /// When what it is about began.
+    /// Start of the delay.
     pub fn begin(&self) -> Nanos {
-        // A file may claim any times.
+        // Saturating: a file can contain any times.
         Nanos(self.time.0.saturating_sub(self.lasted.0))
     }
 }
 
-/// Whose delay fires a trigger.
+/// The threads or CPUs whose delays fire a trigger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TriggerTarget {
-    /// Anybody's.
+    /// All.
     #[default]
     Any,
-    /// Threads of the process of this number.
+    /// Threads of the process with this id.
     Process(i32),
-    /// Threads of this name.
+    /// Threads with this name.
     Named(String),
-    /// Threads of this cgroup: its folder, absolute or below `/sys/fs/cgroup`.
+    /// Threads in this cgroup, given by its absolute path or its path below `/sys/fs/cgroup`.
     Cgroup(PathBuf),
-    /// The probes of these CPUs.
+    /// The probes on these CPUs.
     Cpus(CpuList),
 }
 
-/// From how long on a trigger fires.
+/// Threshold of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerLimit {
-    /// It has no length: whenever somebody asks. Of frames: those that are a whole period late, which lost one.
+    /// No threshold: the trigger is a request or, for frames, a delay of a whole period, which lost
+    /// a frame.
     None,
-    /// From this time on.
+    /// A duration.
     Time(Nanos),
-    /// From this percentile of what it was about in its own last hour.
+    /// A percentile of the trigger's own delays in the last hour.
     Percentile(Percentile),
 }
 
-/// A trigger as it is asked for: `KIND[:WHOSE]>LIMIT`, `frame:WHOSE`, or `signal`.
+/// A trigger as specified by the user: `KIND[:TARGET]>LIMIT`, `frame:TARGET`, or `signal`.
 ///
-/// KIND is `wait`, `late`, `blocked`, `throttled`, `stretch` or `gap`; WHOSE is `pid=N`, `comm=NAME` or
-/// `cgroup=FOLDER`, of gaps `cpu=LIST`, and not for stretches, which are the kernel's; LIMIT is a time from 10 µs to
-/// 1 min, such as `5ms`, or a percentile of its own last hour, such as `p99.9`. Frames are those of `pid=N` or `comm=NAME`:
-/// `frame:pid=N` is about those that were lost, `frame:pid=N>LIMIT` about those that began so late.
+/// - KIND is `wait`, `late`, `blocked`, `throttled`, `stretch` or `gap`.
+/// - TARGET is `pid=N`, `comm=NAME` or `cgroup=FOLDER`. For gaps it is `cpu=LIST`. Stretches have
+///   no target, because they belong to the kernel.
+/// - LIMIT is a time from 10 µs to 1 min, such as `5ms`, or a percentile of the last hour, such as
+///   `p99.9`.
+///
+/// Frames need `pid=N` or `comm=NAME`. `frame:pid=N` fires on lost frames, `frame:pid=N>LIMIT` on
+/// frames that start later than the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TriggerSpec {
-    /// What it is about.
+    /// Kind.
     pub kind: TriggerKind,
-    /// Whose delay fires it.
+    /// Threads or CPUs whose delays fire it.
     pub target: TriggerTarget,
-    /// It fires for what lasts longer.
+    /// Threshold. It fires on longer delays.
     pub over: TriggerLimit,
 }
 
 impl TriggerSpec {
-    /// The shortest threshold. What is shorter happens all the time.
+    /// Smallest threshold. Shorter delays happen all the time.
     pub const MIN: Nanos = Nanos::from_micros(10);
-    /// The longest.
+    /// Largest threshold.
     pub const MAX: Nanos = Nanos::from_secs(60);
-    /// What the kernel keeps of a thread's name, in bytes.
+    /// Length of a thread's name in the kernel, in bytes.
     pub const NAME_MAX: usize = 15;
 }
 
-/// Why a text asks for no trigger.
+/// Error of an invalid trigger.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid trigger `{text}`: {why}")]
 pub struct TriggerSpecError {
@@ -215,16 +221,16 @@ impl fmt::Display for TriggerSpec {
     }
 }
 
-/// What the text asks for, or what is wrong with it.
+/// Parses a trigger, or returns what is wrong with it.
 fn parse(text: &str) -> Result<TriggerSpec, String> {
-    // A name may hold any of the signs that divide; a time holds none of them.
-    let (what, over) = match text.rsplit_once('>') {
-        Some((what, over)) => (what, Some(over)),
+    // A name can contain the separators, but a threshold cannot. Hence the split at the last `>`.
+    let (subject, over) = match text.rsplit_once('>') {
+        Some((subject, over)) => (subject, Some(over)),
         None => (text, None),
     };
-    let (word, target) = match what.split_once(':') {
+    let (word, target) = match subject.split_once(':') {
         Some((word, target)) => (word.trim(), Some(target)),
-        None => (what.trim(), None),
+        None => (subject.trim(), None),
     };
     let kind = TriggerKind::from_name(word).filter(|&kind| kind != TriggerKind::Mark);
     let Some(kind) = kind else {
@@ -248,7 +254,7 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
         return parse_frames(target, over);
     }
     let Some(over) = over else {
-        return Err(format!("a threshold is missing: write {what}>5ms"));
+        return Err(format!("a threshold is missing: write {subject}>5ms"));
     };
     let limit = parse_limit(over.trim())?;
     let target = match target {
@@ -269,7 +275,7 @@ fn parse(text: &str) -> Result<TriggerSpec, String> {
     })
 }
 
-/// Whose frames are asked for, or what is wrong with that.
+/// Parses a frame trigger, or returns what is wrong with it.
 fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec, String> {
     let is_program = |text: &&str| {
         let named = text.split_once('=');
@@ -289,7 +295,7 @@ fn parse_frames(target: Option<&str>, over: Option<&str>) -> Result<TriggerSpec,
     })
 }
 
-/// The threshold that a text names, or what is wrong with it.
+/// Parses a threshold, or returns what is wrong with it.
 fn parse_limit(text: &str) -> Result<TriggerLimit, String> {
     if text.starts_with('p') {
         let percentile = text.parse::<Percentile>();
@@ -304,7 +310,7 @@ fn parse_limit(text: &str) -> Result<TriggerLimit, String> {
     Ok(TriggerLimit::Time(over))
 }
 
-/// The CPUs whose probes these are, or what is wrong with that.
+/// Parses the target of a gap trigger, or returns what is wrong with it.
 fn parse_cpus(text: &str) -> Result<TriggerTarget, String> {
     let cpus = text.strip_prefix("cpu=").map(str::parse::<CpuList>);
     match cpus {
@@ -316,7 +322,7 @@ fn parse_cpus(text: &str) -> Result<TriggerTarget, String> {
     }
 }
 
-/// Whose delays these are, or what is wrong with that.
+/// Parses a target of threads, or returns what is wrong with it.
 fn parse_target(text: &str) -> Result<TriggerTarget, String> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
     if value.is_empty() || value.contains('\0') {
@@ -352,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn triggers_are_read_as_they_are_written_and_print_the_same() {
+    fn triggers_round_trip() {
         let ms = |ms| TriggerLimit::Time(Nanos::from_millis(ms));
         let above = |text: &str| TriggerLimit::Percentile(text.parse().unwrap());
         let named = |name: &str| TriggerTarget::Named(name.to_owned());
@@ -430,13 +436,13 @@ mod tests {
             assert_eq!(read(&spec.to_string()), Ok(spec), "{text}");
         }
         assert_eq!(
-            read("wait > 0.5 ms").map(|it| it.to_string()),
+            read("wait > 0.5 ms").map(|spec| spec.to_string()),
             Ok("wait>500us".to_owned())
         );
     }
 
     #[test]
-    fn frames_are_a_programs_and_lost_where_no_threshold_is_given() {
+    fn frame_triggers_without_threshold_fire_on_lost_frames() {
         for (text, target, over) in [
             (
                 "frame:pid=12",
@@ -462,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trigger_is_told_in_a_line_with_what_to_write() {
+    fn invalid_triggers_are_rejected_with_a_one_line_hint() {
         for (text, why) in [
             ("", "write wait, late"),
             ("weight>5ms", "write wait, late"),
@@ -513,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_reads_back_as_the_kind_it_was_written_for() {
+    fn trigger_kinds_round_trip() {
         for kind in TriggerKind::ALL {
             assert_eq!(TriggerKind::from_name(kind.name()), Some(kind));
             let json = serde_json::to_string(&kind).expect("a word");

@@ -1,4 +1,4 @@
-//! Kernels in the lab's cache, and those that were built into it.
+//! Kernels in the lab's cache, and the results of building them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,52 +8,52 @@ use crate::Nanos;
 /// The kernels in the lab's cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelList {
-    /// Each, by name.
+    /// Kernels, sorted by name.
     pub kernels: Vec<CachedKernel>,
 }
 
 /// A kernel in the lab's cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CachedKernel {
-    /// What to call it.
+    /// Name on the command line.
     pub name: String,
-    /// Its release, as `uname -r` prints it.
+    /// Release, as in `uname -r`.
     pub release: String,
-    /// A package with its version, or a source with what was built.
+    /// A package with its version, or a source with what was built from it.
     pub origin: String,
-    /// Its tick rate, where its configuration tells.
+    /// Tick rate, if its configuration shows it.
     pub hz: Option<u32>,
-    /// The size of its image.
+    /// Size of its image.
     pub image_bytes: u64,
 }
 
-/// What `lab build` built.
+/// The result of `lab build`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelBuild {
-    /// The source that was asked for: a package, a folder or a tarball.
+    /// Source: a package, directory or tarball.
     pub source: String,
-    /// The file with more configuration, where one was named.
+    /// File with additional configuration, if one was given.
     pub config: Option<String>,
-    /// A kernel for each tick rate, in the order in which they were named.
+    /// One kernel per tick rate, in the order of the command line.
     pub kernels: Vec<BuiltKernel>,
 }
 
-/// A kernel that was asked for.
+/// A kernel that was built or found in the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BuiltKernel {
-    /// What to call it, as `lab run --kernel` takes it.
+    /// Name for `lab run --kernel`.
     pub name: String,
-    /// Its release, as `uname -r` prints it.
+    /// Release, as in `uname -r`.
     pub release: String,
-    /// Its tick rate.
+    /// Tick rate.
     pub hz: u32,
-    /// The source as it was unpacked, and the digest of all that the build depends on.
+    /// The unpacked source, and a digest of all inputs of the build.
     pub origin: String,
-    /// Its image.
+    /// Image.
     pub image: String,
-    /// Whether it was compiled now; otherwise the cache had it.
+    /// Whether it was compiled in this run; otherwise it came from the cache.
     pub compiled: bool,
-    /// How long that took, unpacking the source included.
+    /// Build time, including the time to unpack the source.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
 }

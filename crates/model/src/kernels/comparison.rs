@@ -1,4 +1,4 @@
-//! Paced loops on several kernels, beside the model of each.
+//! Paced loops on several kernels, compared with the model of each kernel.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,100 +10,101 @@ use crate::pace::{PaceRule, SleepMethod};
 /// Loops on kernels and in the model, cell by cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelComparison {
-    /// What was run in each guest, with its arguments.
+    /// Command that ran in each guest, with its arguments.
     pub verb: String,
-    /// What the guests' time was.
+    /// Clock of the guests.
     pub clock: GuestClock,
-    /// By how much the model may differ.
+    /// Largest acceptable deviation of the model.
     pub tolerance: Tolerance,
-    /// A loop on a kernel each, in the order in which they were run.
+    /// Cells in the order in which they ran. Each is one loop on one kernel.
     pub cells: Vec<KernelCell>,
-    /// What was published of another loop at the same tick rates, the highest first.
+    /// Published figures of a different loop at the same tick rates, highest rate first.
     pub published: Vec<PublishedLoop>,
 }
 
-/// By how much a figure may lie outside the model's range.
+/// Largest acceptable deviations from the model's range.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tolerance {
-    /// The rate of frames, as a share of itself.
+    /// Frame rate, as a share of itself.
     pub rate_share: f64,
-    /// The mean wait, as a share of the period.
+    /// Mean wait, as a share of the period.
     pub wait_period_share: f64,
-    /// The sampled CPU time, as a share of a CPU.
+    /// Sampled CPU time, as a share of a CPU.
     pub sampled_share: f64,
 }
 
 /// One loop on one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelCell {
-    /// The kernel.
+    /// Kernel.
     pub kernel: String,
-    /// Its tick rate, in Hz, where it tells it.
+    /// Tick rate, in Hz, if known.
     pub hz: Option<u32>,
-    /// The parameters that it was booted with.
+    /// Boot parameters.
     pub cmdline: String,
-    /// How the loop waits for its next frame.
+    /// Method by which the loop sleeps until its next frame.
     pub sleep: SleepMethod,
-    /// When its frames are due.
+    /// Rule that sets when frames are due.
     pub rule: PaceRule,
-    /// From one frame to the next, as asked for.
+    /// Requested frame period.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// The CPU time of a frame.
+    /// CPU time per frame.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
-    /// What the kernel did.
+    /// Figures measured on the kernel.
     pub measured: CellFigures,
-    /// What the model gives; `None` where it has nothing for this loop.
+    /// Prediction of the model; `None` if it cannot model this loop.
     pub predicted: Option<PredictedCell>,
-    /// Where the two differ by more than they may.
+    /// Figures that differ by more than the tolerance.
     pub differs: Vec<Difference>,
 }
 
-/// What became of a loop on a kernel.
+/// The figures of a loop on a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellFigures {
-    /// Frames a second.
+    /// Frames per second.
     pub rate_hz: f64,
-    /// The mean wait of a frame from when it was due.
+    /// Mean delay of a frame after its due time.
     pub wait_ns: f64,
-    /// Steps of the rate that no frame was in time for (overshot), a second.
+    /// Steps per second that no frame reached in time (overshot).
     pub overshot_hz: f64,
-    /// The share of a CPU that it used, from 0 to 1.
+    /// Share of a CPU that it used, 0 to 1.
     pub used_share: f64,
-    /// The share that sampling at ticks found; `None` where the kernel did not tell.
+    /// Share of a CPU according to samples at ticks; `None` if the kernel did not report it.
     pub sampled_share: Option<f64>,
 }
 
-/// What the model gives for a loop: the least and the most over the moments at which it can begin.
+/// Prediction of the model for a loop: minimum and maximum over all phases at which the loop can
+/// start.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictedCell {
-    /// Frames a second.
+    /// Frames per second.
     pub rate_hz: (f64, f64),
-    /// The mean wait.
+    /// Mean wait.
     pub wait_ns: (f64, f64),
-    /// Steps of the rate that no frame is in time for, a second.
+    /// Steps per second that no frame reaches in time.
     pub overshot_hz: (f64, f64),
-    /// The share of a CPU that sampling at ticks finds.
+    /// Share of a CPU according to samples at ticks.
     pub sampled_share: (f64, f64),
-    /// Whether the range of waits or samples is wider than twice what they may differ by.
+    /// Whether the range of the wait or of the samples is wider than twice the tolerance.
     pub wide: bool,
 }
 
-/// Where the model and a kernel differ by more than they may.
+/// A figure that differs from the model by more than the tolerance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
-    /// In the rate of frames.
+    /// Frame rate.
     Rate,
-    /// In the mean wait.
+    /// Mean wait.
     Wait,
-    /// In the sampled CPU time.
+    /// Sampled CPU time.
     Sampled,
 }
 
 impl Difference {
-    /// The word for it.
+    /// Name of the figure.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rate => "rate",
@@ -113,19 +114,19 @@ impl Difference {
     }
 }
 
-/// What was published of a tick rate.
+/// Published figures for one tick rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PublishedLoop {
-    /// The tick rate, in Hz.
+    /// Tick rate, in Hz.
     pub hz: u32,
-    /// Frames a second.
+    /// Frames per second.
     pub rate_hz: f64,
-    /// The share of a CPU, as `top` showed it.
+    /// Share of a CPU, as `top` showed it.
     pub shown_share: f64,
 }
 
 impl KernelComparison {
-    /// Whether the model agrees with every cell, and has something to say of each.
+    /// Whether the model covers every cell and agrees with it.
     pub fn agrees(&self) -> bool {
         let agrees = |cell: &KernelCell| cell.predicted.is_some() && cell.differs.is_empty();
         !self.cells.is_empty() && self.cells.iter().all(agrees)

@@ -1,28 +1,30 @@
-//! Settings that a finding or a piece of advice proposes to try.
+//! Settings that a finding or advice proposes to test.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A value of a setting that is worth a trial beside the present one (`ticktax try`).
+/// A value of a setting that is worth testing against the current one (`ticktax try`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnobProposal {
-    /// The setting.
+    /// Setting.
     pub knob: String,
-    /// The value.
+    /// Value.
     pub value: String,
-    /// The interrupt line, where it is a setting of one.
+    /// Interrupt line, if the setting belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irq: Option<u32>,
-    /// Whether a value of this setting can hang the machine, so that who tries it has to agree.
+    /// Whether some values of this setting can hang the machine, so that the user has to confirm
+    /// the trial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dangerous: bool,
 }
 
 impl KnobProposal {
-    /// The settings that can be proposed, and whether they are dangerous. The registry of settings is on the side of
-    /// the machine, of which those who judge a recording know nothing; it checks this list.
+    /// Settings that can be proposed, and whether each is dangerous. The registry of settings is
+    /// part of the code that changes machines, which the analysis of recordings does not depend on.
+    /// A test there checks this list.
     pub const KNOBS: [(&str, bool); 33] = [
         ("clock.source", false),
         ("cpu.governor", false),
@@ -59,7 +61,8 @@ impl KnobProposal {
         ("net.ipv4.tcp_congestion_control", false),
     ];
 
-    /// A value of a setting; `None` where the setting is not one that can be tried.
+    /// A proposal to set `knob` to `value`; `None` if the setting is not in
+    /// [`KnobProposal::KNOBS`].
     pub fn of(knob: &str, value: impl fmt::Display) -> Option<Self> {
         let known = Self::KNOBS.iter().find(|(id, _)| *id == knob);
         known.map(|&(id, dangerous)| Self {
@@ -70,7 +73,7 @@ impl KnobProposal {
         })
     }
 
-    /// The same of the interrupt line `irq`.
+    /// The same proposal for the interrupt line `irq`.
     #[must_use]
     pub fn of_irq(self, irq: u32) -> Self {
         Self {
@@ -80,11 +83,11 @@ impl KnobProposal {
     }
 }
 
-/// As `ticktax try` takes it in a shell, its options included: `cpu.governor=now,performance`.
+/// Formats the proposal as arguments of `ticktax try` for a shell: `cpu.governor=now,performance`.
 impl fmt::Display for KnobProposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { knob, value, .. } = self;
-        // Values that hold a comma are separated by a semicolon.
+        // Values that contain a comma are separated by a semicolon.
         if value.contains(',') {
             write!(f, "'{knob}=now;{value}'")?;
         } else {
@@ -105,15 +108,17 @@ mod tests {
     use super::KnobProposal;
 
     #[test]
-    fn it_is_written_as_a_shell_takes_it() {
-        let words = |knob, value| KnobProposal::of(knob, value).map(|it| it.to_string());
+    fn proposals_print_as_shell_arguments() {
+        let words =
+            |knob, value| KnobProposal::of(knob, value).map(|proposal| proposal.to_string());
         let expected = "kernel.sched_rt_runtime_us=now,-1 --yes";
         assert_eq!(
             words("kernel.sched_rt_runtime_us", "-1").as_deref(),
             Some(expected)
         );
         assert_eq!(words("kernel.randomize_va_space", "0"), None);
-        let cpus = KnobProposal::of("irq.affinity", "0-1,3").map(|it| it.of_irq(24).to_string());
+        let cpus = KnobProposal::of("irq.affinity", "0-1,3")
+            .map(|proposal| proposal.of_irq(24).to_string());
         assert_eq!(cpus.as_deref(), Some("'irq.affinity=now;0-1,3' --irq 24"));
     }
 }

@@ -1,4 +1,4 @@
-//! How a kernel is configured: its tick and its preemption model.
+//! Kernel configuration: the tick and the preemption model.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::CpuList;
 
-/// When a CPU's tick stops.
+/// Conditions under which a CPU's tick stops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TickMode {
@@ -17,18 +17,18 @@ pub enum TickMode {
     Periodic,
     /// While the CPU idles (`CONFIG_NO_HZ_IDLE`).
     NohzIdle,
-    /// While the CPU idles; on some also while they have a single task (`nohz_full=`).
+    /// While the CPU idles. On some CPUs also while only one task is runnable (`nohz_full=`).
     NohzFull {
-        /// The CPUs whose tick also stops while they are busy.
+        /// CPUs whose tick also stops while they are busy.
         cpus: CpuList,
     },
 }
 
 impl TickMode {
-    /// The words for the modes, as they are typed and printed.
+    /// Names of the modes, as typed and printed.
     pub const WORDS: [&str; 3] = ["periodic", "nohz-idle", "nohz-full"];
 
-    /// `nohz-full` on all of `count` CPUs, of which a list holds 8192 at most.
+    /// `nohz-full` on `count` CPUs, limited to the 8192 CPUs that a list can hold.
     pub fn nohz_full(count: usize) -> Self {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         Self::NohzFull {
@@ -36,7 +36,7 @@ impl TickMode {
         }
     }
 
-    /// The word for the mode, without its CPUs.
+    /// Name of the mode, without its CPUs.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Periodic => Self::WORDS[0],
@@ -46,7 +46,7 @@ impl TickMode {
     }
 }
 
-/// The word for it, and the CPUs of `nohz-full`.
+/// The name, followed by the CPUs for `nohz-full`.
 impl fmt::Display for TickMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
@@ -57,35 +57,35 @@ impl fmt::Display for TickMode {
     }
 }
 
-/// A fact about a kernel that can be known in more than one way.
+/// A fact about a kernel that can be established in more than one way.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum MachineFact {
-    /// How often it ticks.
+    /// Tick frequency.
     TickRate,
-    /// When the tick stops.
+    /// Conditions under which the tick stops.
     TickMode,
-    /// Whether timers end between ticks.
+    /// Whether timers can expire between ticks.
     HighResolution,
-    /// How CPU time is counted.
+    /// How CPU time is accounted.
     Accounting,
     /// The preemption model.
     Preemption,
 }
 
-/// How a fact about a kernel is known, where not from its build configuration.
+/// Source of a fact about a kernel, other than its build configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum Known {
-    /// The running kernel says so: by the resolution of its clocks, or in its version.
+    /// The running kernel reports it, through the resolution of its clocks or its version string.
     Running,
-    /// By the functions that it has, as its type information (BTF) lists them.
+    /// The functions in the kernel's type information (BTF).
     Functions,
-    /// By what it did in a self-test.
+    /// The kernel's behaviour in a self-test.
     SelfTest {
-        /// Over so many ticks.
+        /// Number of ticks in the self-test.
         ticks: u32,
     },
 }
@@ -100,24 +100,24 @@ impl fmt::Display for Known {
     }
 }
 
-/// Where a kernel lets one thread take the CPU from another (`preempt=`).
+/// Points at which a kernel allows preemption (`preempt=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preemption {
-    /// In user mode alone (`PREEMPT_NONE`).
+    /// Only in user mode (`PREEMPT_NONE`).
     None,
-    /// And where the kernel's code offers it (`PREEMPT_VOLUNTARY`).
+    /// Also at points that the kernel's code marks (`PREEMPT_VOLUNTARY`).
     Voluntary,
-    /// Anywhere but in sections that forbid it (`PREEMPT`).
+    /// Anywhere except in sections that forbid it (`PREEMPT`).
     Full,
-    /// As full for real-time threads; others at the next tick (`PREEMPT_LAZY`).
+    /// Like full for real-time threads, but at the next tick for others (`PREEMPT_LAZY`).
     Lazy,
-    /// Nearly everywhere, interrupt handlers included (`PREEMPT_RT`).
+    /// Almost everywhere, including interrupt handlers (`PREEMPT_RT`).
     Rt,
 }
 
 impl Preemption {
-    /// Every model.
+    /// All models.
     pub const ALL: [Self; 5] = [
         Self::None,
         Self::Voluntary,
@@ -126,7 +126,7 @@ impl Preemption {
         Self::Rt,
     ];
 
-    /// The word for it, as in `preempt=`.
+    /// Name as in `preempt=`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -144,7 +144,7 @@ impl fmt::Display for Preemption {
     }
 }
 
-/// Why a word is not a preemption model.
+/// A word that is not a preemption model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown preemption model `{0}`")]
 pub struct PreemptionError(String);
@@ -163,7 +163,7 @@ mod tests {
     use super::{Preemption, TickMode};
 
     #[test]
-    fn a_tick_mode_reads_back() {
+    fn tick_modes_round_trip() {
         let full = || TickMode::NohzFull {
             cpus: "2-7".parse().unwrap(),
         };
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn preemption_models_read_back() {
+    fn preemption_models_round_trip() {
         for model in Preemption::ALL {
             assert_eq!(model.name().parse(), Ok(model));
             let json = serde_json::to_string(&model).unwrap();

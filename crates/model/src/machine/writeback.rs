@@ -1,19 +1,19 @@
-//! What the kernel writes out of memory.
+//! Data that the kernel writes from memory to disks, swap and servers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `/proc/vmstat` and `/proc/self/mountstats`, as far as they concern writing. The first two count from
-/// the boot or the mount; the others are as of the reading.
+/// Write counters from `/proc/vmstat` and `/proc/self/mountstats`. The first two count since boot
+/// or mount; the others are the current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Writeback {
-    /// Memory of programs that was written to swap.
+    /// Program memory written to swap.
     pub swapped_out_bytes: u64,
-    /// Data that was sent to NFS servers, over all mounts; `None` where there is no such mount.
+    /// Data sent to NFS servers, over all mounts; `None` if no NFS is mounted.
     pub nfs_sent_bytes: Option<u64>,
-    /// Data that is to be written.
+    /// Dirty data, waiting to be written.
     pub dirty_bytes: u64,
-    /// Data that is being written; on kernels before 5.8 also what an NFS server has, and has not
-    /// written to its disk.
+    /// Data being written. On kernels before 5.8 it also includes data that an NFS server has
+    /// received but not yet written to its disk.
     pub writing_bytes: u64,
 }

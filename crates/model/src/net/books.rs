@@ -1,4 +1,4 @@
-//! Where a host's CPU time went while there was traffic.
+//! CPU accounts of a host during traffic.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Doing;
 use crate::{Cpu, Nanos};
 
-/// An account of CPU time beside traffic.
+/// An account of CPU time during traffic.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -14,41 +14,41 @@ use crate::{Cpu, Nanos};
 pub enum TrafficAccount {
     /// The sending thread, between its calls.
     SenderUser,
-    /// The sending thread, in its calls, without what interrupted them.
+    /// The sending thread, in its calls, without interruptions.
     SenderCall,
     /// The receiving thread, between its calls.
     ReceiverUser,
-    /// The receiving thread, in its calls, without what interrupted them.
+    /// The receiving thread, in its calls, without interruptions.
     ReceiverCall,
-    /// The kernel's receive work (`NET_RX`), wherever it ran.
+    /// The kernel's receive processing (`NET_RX`), wherever it ran.
     SoftirqReceive,
-    /// The kernel's deferred send work (`NET_TX`).
+    /// The kernel's deferred sending (`NET_TX`).
     SoftirqSend,
-    /// The softirqs from which TCP sends by itself (`HRTIMER` where it paces, `TASKLET` where a queue had been full);
-    /// other timers and tasklets of the kernel run there too.
+    /// Softirqs in which TCP sends on a timer or after a full queue (`HRTIMER` for pacing,
+    /// `TASKLET`). Other kernel timers and tasklets run there too.
     SoftirqPaced,
     /// Other softirqs.
     SoftirqOther,
-    /// Hardware interrupts, the tick's included.
+    /// Hardware interrupts, including the tick.
     Irq,
-    /// Threads of the kernel.
+    /// Kernel threads.
     KernelThread,
     /// Other programs.
     Program,
-    /// ticktax itself: what empties the tracer's buffers.
+    /// ticktax itself, which drains the tracer's buffers.
     Tool,
-    /// Time that the hypervisor says it took, as far as a row tells.
+    /// Stolen time reported by the hypervisor, as far as rows show it.
     Steal,
-    /// What is left: a soaker had it, at the lowest priority.
+    /// Remaining time in which a soaker ran, at the lowest priority.
     Soaker,
-    /// What is left: nothing ran.
+    /// Remaining time in which nothing ran.
     Idle,
-    /// What no row tells.
+    /// Time that no row covers.
     Unexplained,
 }
 
 impl TrafficAccount {
-    /// Every account, in the order of a page.
+    /// All accounts, in the order of a page.
     pub const ALL: [Self; 16] = [
         Self::SenderUser,
         Self::SenderCall,
@@ -68,7 +68,7 @@ impl TrafficAccount {
         Self::Unexplained,
     ];
 
-    /// Whether it is work for the traffic. `NET_RX` may be for other traffic as well, where there is some.
+    /// Whether it is work for the traffic. `NET_RX` may include other traffic.
     pub const fn is_of_traffic(self) -> bool {
         matches!(
             self,
@@ -82,7 +82,7 @@ impl TrafficAccount {
         )
     }
 
-    /// Whether it is CPU time that nobody wanted.
+    /// Whether it is CPU time that nothing else needed.
     pub const fn is_left(self) -> bool {
         matches!(self, Self::Soaker | Self::Idle)
     }
@@ -91,40 +91,40 @@ impl TrafficAccount {
 /// The time of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficTime {
-    /// Which account.
+    /// Account.
     pub account: TrafficAccount,
-    /// Its time, of all CPUs together.
+    /// Time over all CPUs.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
 }
 
-/// What ran on one CPU.
+/// Activities on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuTraffic {
-    /// Which.
+    /// CPU.
     pub cpu: Cpu,
-    /// The sending thread, without what interrupted it.
+    /// The sending thread, without interruptions.
     #[serde(rename = "sender_ns")]
     pub sender: Nanos,
-    /// The receiving thread, without what interrupted it.
+    /// The receiving thread, without interruptions.
     #[serde(rename = "receiver_ns")]
     pub receiver: Nanos,
-    /// `NET_RX`, `NET_TX`, and the softirqs from which TCP sends by itself.
+    /// `NET_RX`, `NET_TX`, and the softirqs in which TCP sends on a timer or after a full queue.
     #[serde(rename = "net_softirq_ns")]
     pub net_softirq: Nanos,
-    /// Interrupts and softirqs of all sorts that ran on top of the sending thread.
+    /// Interrupts and softirqs of all kinds that interrupted the sending thread.
     #[serde(rename = "on_sender_ns")]
     pub on_sender: Nanos,
-    /// The same on top of the receiving thread.
+    /// Interrupts and softirqs of all kinds that interrupted the receiving thread.
     #[serde(rename = "on_receiver_ns")]
     pub on_receiver: Nanos,
-    /// What was left: nobody ran, or a soaker did.
+    /// Remaining time: idle, or used by a soaker.
     #[serde(rename = "left_ns")]
     pub left: Nanos,
 }
 
 impl CpuTraffic {
-    /// A CPU on which nothing has run yet.
+    /// A CPU without any activity.
     pub const fn new(cpu: Cpu) -> Self {
         Self {
             cpu,
@@ -138,39 +138,45 @@ impl CpuTraffic {
     }
 }
 
-/// Where a host's CPU time went from the first byte to the last, and nothing before or after.
+/// CPU accounts of a host, from exactly the first byte to the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficBooks {
-    /// The time that is accounted for, of all CPUs together.
+    /// Elapsed time of all CPUs together.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Each account that has some; they sum to `elapsed`.
+    /// Accounts with any time. They add up to `elapsed`.
     pub accounts: Vec<TrafficTime>,
-    /// CPU by CPU.
+    /// Activities by CPU.
     pub cpus: Vec<CpuTraffic>,
-    /// Events that found no room in the tracer's buffers; their time is unexplained.
+    /// Events that did not fit into the tracer's buffers. Their time is unexplained.
     pub events_lost: u64,
 }
 
 impl TrafficBooks {
     /// The time of an account.
     pub fn time(&self, account: TrafficAccount) -> Nanos {
-        let of = self.accounts.iter().filter(|it| it.account == account);
-        of.map(|it| it.time).sum()
-    }
-
-    /// The time of all accounts in which a sampler finds a CPU doing this.
-    pub fn doing(&self, doing: Doing) -> Nanos {
-        let of = self
+        let matching = self
             .accounts
             .iter()
-            .filter(|it| Doing::of(it.account) == doing);
-        of.map(|it| it.time).sum()
+            .filter(|entry| entry.account == account);
+        matching.map(|entry| entry.time).sum()
+    }
+
+    /// The time of all accounts that a sampler would count as `doing`.
+    pub fn doing(&self, doing: Doing) -> Nanos {
+        let matching = self
+            .accounts
+            .iter()
+            .filter(|entry| Doing::of(entry.account) == doing);
+        matching.map(|entry| entry.time).sum()
     }
 
     /// The time of all accounts that are work for the traffic.
     pub fn of_traffic(&self) -> Nanos {
-        let of = self.accounts.iter().filter(|it| it.account.is_of_traffic());
-        of.map(|it| it.time).sum()
+        let matching = self
+            .accounts
+            .iter()
+            .filter(|entry| entry.account.is_of_traffic());
+        matching.map(|entry| entry.time).sum()
     }
 }

@@ -1,51 +1,52 @@
-//! What traffic goes over.
+//! Links that carry traffic.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// How a pair of virtual devices is to be narrowed, each way; what is not named is as the devices have it.
+/// Restrictions of a pair of virtual devices, in each direction. Unset values keep the devices'
+/// defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkSpec {
-    /// Bits a second, of whole Ethernet frames.
+    /// Rate in bits per second, counting whole Ethernet frames.
     #[serde(rename = "rate_bits_hz")]
     pub rate: Option<f64>,
-    /// How long each packet is held up.
+    /// Delay of each packet.
     #[serde(rename = "delay_ns")]
     pub delay: Option<Nanos>,
-    /// The share of packets that are lost, at random.
+    /// Share of packets lost at random.
     #[serde(rename = "loss_share")]
     pub loss: Option<f64>,
 }
 
 impl LinkSpec {
-    /// Whether nothing is asked for.
+    /// Whether the link is unrestricted.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether a rate is all that is asked for.
+    /// Whether the rate is the only restriction.
     pub fn is_rate_alone(&self) -> bool {
         self.rate.is_some() && self.delay.is_none() && self.loss.is_none()
     }
 }
 
-/// Which of the kernel's queueing disciplines narrows a link.
+/// A queueing discipline of the kernel that restricts a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Shaper {
-    /// A bucket of bytes that fills at the rate, and a queue before it.
+    /// Token bucket filter: a bucket that fills at the rate, with a queue in front of it.
     Tbf,
-    /// A rate, a delay and losses.
+    /// Network emulator: rate, delay and losses.
     Netem,
 }
 
 impl Shaper {
-    /// Every one.
+    /// All queueing disciplines.
     pub const ALL: [Self; 2] = [Self::Tbf, Self::Netem];
 
-    /// Its name, as `tc` has it.
+    /// Name in `tc`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tbf => "tbf",
@@ -54,43 +55,43 @@ impl Shaper {
     }
 }
 
-/// What a link was narrowed to, each way, as the kernel says after it was done.
+/// The restrictions of a link in each direction, as read back from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shaping {
-    /// By what.
+    /// Queueing discipline.
     pub shaper: Shaper,
-    /// What was asked for.
+    /// Requested restrictions.
     pub asked: LinkSpec,
-    /// What is in effect.
+    /// Restrictions in effect.
     pub effective: LinkSpec,
-    /// How much passes at once, at more than the rate (tbf).
+    /// Burst that passes faster than the rate (tbf), in bytes.
     pub burst_bytes: Option<u64>,
-    /// How much waits at most before packets are dropped (tbf), the bucket included.
+    /// Queue length at which packets are dropped, including the bucket (tbf), in bytes.
     pub queue_bytes: Option<u64>,
-    /// How many packets are held or wait at most before packets are dropped (netem).
+    /// Number of packets held or queued at which packets are dropped (netem).
     pub queue_packets: Option<u32>,
 }
 
-/// What the traffic went over.
+/// The link that carried the traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Link {
-    /// A pair of virtual Ethernet devices between two network namespaces of their own.
+    /// A pair of virtual Ethernet devices between two dedicated network namespaces.
     Veth {
-        /// The largest packet, in bytes.
+        /// Largest packet, in bytes.
         mtu: u32,
-        /// What it was narrowed to, where that was asked for.
+        /// Restrictions, if any were requested.
         #[serde(default)]
         shaping: Option<Shaping>,
     },
-    /// The loopback device, where no namespaces could be made.
+    /// The loopback device, because namespaces could not be created.
     Loopback {
-        /// Why not.
+        /// Why namespaces could not be created.
         why: String,
     },
-    /// Whatever is between this host and another address.
+    /// The network between this host and another address.
     Network {
-        /// The other end's address.
+        /// Address of the other end.
         peer: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What a sampler says of the time in which there was traffic.
+//! Results of a sampler during the traffic.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::TrafficAccount;
 use crate::Nanos;
 
-/// What a CPU is found doing, as coarse as a sampler tells it.
+/// Activity of a CPU, as coarsely as a sampler can distinguish it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -16,18 +16,18 @@ pub enum Doing {
     Sender,
     /// The receiving thread.
     Receiver,
-    /// A softirq, whatever it is on top of.
+    /// A softirq, regardless of the thread that it interrupted.
     Softirq,
     /// A hardware interrupt.
     Irq,
-    /// Any other thread, and what is not known.
+    /// Any other thread, or unknown.
     Other,
-    /// Nothing, or a soaker.
+    /// Idle, or a soaker.
     Left,
 }
 
 impl Doing {
-    /// All of them, in the order of a page.
+    /// All activities, in the order of a page.
     pub const ALL: [Self; 6] = [
         Self::Sender,
         Self::Receiver,
@@ -37,7 +37,7 @@ impl Doing {
         Self::Left,
     ];
 
-    /// Which of them an account belongs to.
+    /// The activity that contains an account.
     pub const fn of(account: TrafficAccount) -> Self {
         match account {
             TrafficAccount::SenderUser | TrafficAccount::SenderCall => Self::Sender,
@@ -57,64 +57,67 @@ impl Doing {
     }
 }
 
-/// Which sort of code a sample found running.
+/// Kind of code that a sample found running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampledCode {
-    /// A thread's own: in user space, or in the kernel on its behalf.
+    /// A thread, in user mode or in the kernel on its behalf.
     Thread,
-    /// A softirq's.
+    /// A softirq.
     Softirq,
-    /// An interrupt's.
+    /// An interrupt.
     Irq,
 }
 
 /// One sample of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When it was taken.
+    /// Time of the sample.
     pub at: Nanos,
-    /// The thread that the CPU was running, or that what it was running was on top of; 0 is idling.
+    /// Current thread of the CPU, even if it was interrupted; 0 for idle.
     pub tid: i32,
-    /// What ran.
+    /// Kind of code that ran.
     pub code: SampledCode,
 }
 
-/// How many samples found a CPU doing something.
+/// Number of samples that found an activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleCount {
-    /// What.
+    /// Activity.
     pub doing: Doing,
-    /// How many, by the code that was found running.
+    /// Number of samples, classified by the running code.
     pub by_code: u64,
-    /// How many, by the thread that it was found on: interrupts and softirqs belong to whatever they are on top of.
+    /// Number of samples, classified by the current thread. Interrupts and softirqs then count as
+    /// the thread that they interrupted.
     pub by_thread: u64,
 }
 
-/// What a sampler found between the first byte and the last, on all CPUs together. Its samples are taken in a timer's
-/// interrupt, which waits while another is being handled: it finds none, by construction.
+/// Samples between the first byte and the last, on all CPUs. A timer interrupt takes the samples,
+/// and it has to wait while another interrupt is handled. By construction it finds no interrupts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampled {
-    /// How long from a sample to the next, on each CPU.
+    /// Sampling period on each CPU.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// What was found; both numbers sum to all samples.
+    /// Counts by activity. Both numbers add up to all samples.
     pub counts: Vec<SampleCount>,
-    /// Samples that found no room.
+    /// Samples that did not fit into the buffer.
     pub samples_lost: u64,
 }
 
 impl Sampled {
-    /// The shares of samples that found a CPU doing this: by code, and by thread.
+    /// Share of samples that found this activity: by code, and by thread.
     pub fn shares(&self, doing: Doing) -> (f64, f64) {
-        let all: u64 = self.counts.iter().map(|it| it.by_code).sum();
-        let of = |count: u64| count as f64 / all.max(1) as f64;
+        let all: u64 = self.counts.iter().map(|count| count.by_code).sum();
+        let share = |count: u64| count as f64 / all.max(1) as f64;
         let mut counts = self.counts.iter();
-        let found = counts.find(|it| it.doing == doing);
-        found.map_or((0.0, 0.0), |it| (of(it.by_code), of(it.by_thread)))
+        let found = counts.find(|count| count.doing == doing);
+        found.map_or((0.0, 0.0), |count| {
+            (share(count.by_code), share(count.by_thread))
+        })
     }
 
-    /// How many samples there are.
+    /// Number of samples.
     pub fn samples(&self) -> u64 {
-        self.counts.iter().map(|it| it.by_code).sum()
+        self.counts.iter().map(|count| count.by_code).sum()
     }
 }

@@ -1,4 +1,4 @@
-//! What a statement says of traffic.
+//! Tests of the figures that a statement derives.
 
 use super::{
     Datagrams, End, EndReport, Link, NetStatement, Protocol, ProtocolCounters, TrafficSpec,
@@ -47,26 +47,26 @@ fn statement() -> NetStatement {
 }
 
 #[test]
-fn throughput_is_what_arrived() {
-    let it = statement();
-    let rate = it.measured().unwrap().bits_hz().unwrap();
+fn throughput_counts_received_bytes() {
+    let net = statement();
+    let rate = net.measured().unwrap().bits_hz().unwrap();
     assert!((rate - 960_000.0).abs() < 1e-6, "{rate}");
-    assert_eq!((it.bytes(), it.packets()), (240_000, Some(250)));
-    assert_eq!(it.shortfall(), None);
+    assert_eq!((net.bytes(), net.packets()), (240_000, Some(250)));
+    assert_eq!(net.shortfall(), None);
 }
 
 #[test]
-fn a_rate_is_unreachable_by_what_the_sender_sent() {
-    let mut it = statement();
-    it.spec.rate = Some(4e6);
-    assert_eq!(it.shortfall(), Some(0.25));
-    it.spec.rate = None;
-    assert_eq!(it.shortfall(), None);
+fn the_shortfall_compares_the_sent_rate_with_the_request() {
+    let mut net = statement();
+    net.spec.rate = Some(4e6);
+    assert_eq!(net.shortfall(), Some(0.25));
+    net.spec.rate = None;
+    assert_eq!(net.shortfall(), None);
 }
 
 #[test]
-fn the_places_of_losses_sum_to_what_was_lost() {
-    let mut it = statement();
+fn the_places_of_losses_sum_to_the_loss() {
+    let mut net = statement();
     let mut receiver = end(End::Receiver, 240_000);
     receiver.counters.buffer_drops = 6;
     receiver.counters.backlog_drops = 90;
@@ -75,9 +75,10 @@ fn the_places_of_losses_sum_to_what_was_lost() {
         arrived: 240,
         ..Datagrams::default()
     });
-    it.receiver = Some(receiver.clone());
-    // The backlog's drops are of the whole machine: no more of them than are lost can be the traffic's.
-    let places = it.losses().unwrap();
+    net.receiver = Some(receiver.clone());
+    // Backlog drops count for the whole machine, so at most the remaining losses are attributed to
+    // them.
+    let places = net.losses().unwrap();
     let at = (
         places.socket_buffer,
         places.backlog,
@@ -86,19 +87,19 @@ fn the_places_of_losses_sum_to_what_was_lost() {
     );
     assert_eq!((places.lost, at), (10, (6, 4, 0, 0)));
     receiver.counters = ProtocolCounters::default();
-    it.receiver = Some(receiver.clone());
-    assert_eq!(it.losses().unwrap().not_placed, 10);
-    // The sender's queue dropped an acknowledgement as well.
-    if let Some(sender) = &mut it.sender {
+    net.receiver = Some(receiver.clone());
+    assert_eq!(net.losses().unwrap().not_placed, 10);
+    // The sender's queue also dropped an acknowledgement.
+    if let Some(sender) = &mut net.sender {
         sender.counters.queue_drops = 11;
     }
-    let places = it.losses().unwrap();
+    let places = net.losses().unwrap();
     assert_eq!(
         (places.lost, places.send_queue, places.not_placed),
         (10, 10, 0)
     );
-    // Nobody said how many there were.
+    // The sender did not report a number.
     receiver.datagrams = Some(Datagrams::default());
-    it.receiver = Some(receiver);
-    assert_eq!(it.losses(), None);
+    net.receiver = Some(receiver);
+    assert_eq!(net.losses(), None);
 }

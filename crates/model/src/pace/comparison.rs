@@ -1,4 +1,4 @@
-//! Variants of a paced loop, side by side.
+//! Comparison of variants of a paced loop.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,89 +10,89 @@ use crate::policy::PolicyGrant;
 use crate::recording::World;
 use crate::{Cpu, Nanos};
 
-/// Variants of a loop, each run several times in turns, and which to choose.
+/// Variants of a loop that took several turns each, with a recommendation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceComparison {
-    /// Version of the program that wrote it.
+    /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// Which world it is of.
+    /// Whether it comes from a real machine, a lab guest or the simulator.
     #[serde(default)]
     pub world: World,
-    /// What could not be seen, and why.
+    /// Limitations.
     #[serde(default)]
     pub limitations: Vec<Limitation>,
-    /// The machine.
+    /// Machine.
     pub machine: Machine,
-    /// Start, as seconds since 1970 on the wall clock.
+    /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// Where the loops ran.
+    /// CPU on which the loops ran.
     pub cpu: Cpu,
-    /// The scheduling policy that the loops asked for and got; `None` where none ran.
+    /// Requested and granted scheduling policy; `None` if no loop ran.
     pub policy: Option<PolicyGrant>,
-    /// How long one turn was to last.
+    /// Planned length of a turn.
     #[serde(rename = "turn_ns")]
     pub turn: Nanos,
-    /// How many turns each was to have.
+    /// Planned number of turns per variant.
     pub rounds: u64,
-    /// The variants, in the order in which they were named.
+    /// Variants, in the order of the command line.
     pub rows: Vec<PaceVariant>,
-    /// The quantile of the waits that is told and compared: the highest that every row has enough
-    /// frames for; `None` where one has none to speak of.
+    /// Quantile of the waits that is shown and compared: the highest one that every row has enough
+    /// frames for. `None` if a row has too few for any.
     pub quantile: Option<f64>,
-    /// The choice for each rate and work.
+    /// Recommendation for each rate and work.
     pub choices: Vec<Choice>,
-    /// What ended it early, if anything did.
+    /// Why it stopped early, if it did.
     pub ended_early: Option<PaceEnd>,
 }
 
-/// One variant: a combination of what is varied.
+/// One variant: a combination of the varied parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceVariant {
-    /// What it was asked for.
+    /// Specification of the loop.
     #[serde(flatten)]
     pub spec: LoopSpec,
-    /// Turns that it had.
+    /// Turns completed.
     pub turns: u64,
-    /// What became of the frames of all turns; `None` where there was none.
+    /// Figures over all turns; `None` if no frame ran.
     pub figures: Option<Figures>,
-    /// CPU time of all turns, by the thread's own clock.
+    /// CPU time over all turns, by the thread's CPU clock.
     #[serde(rename = "cpu_time_ns")]
     pub cpu_time: Nanos,
-    /// How long all turns took.
+    /// Wall-clock time of all turns.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// What each clock said of all turns.
+    /// CPU time over all turns, by each clock.
     #[serde(default)]
     pub readings: Vec<CpuReading>,
-    /// How long before a frame was due [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) began to spin: the mean of its turns,
-    /// each of which measured its own.
+    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before a frame was due,
+    /// averaged over the turns. Each turn is calibrated separately.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,
-    /// What each turn brought, by which differences are told from chance.
+    /// Results of each turn, which allow differences to be tested against chance.
     #[serde(default)]
     pub by_turn: Vec<PaceTurn>,
 }
 
-/// What one turn of a variant brought.
+/// Results of one turn of a variant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceTurn {
-    /// Slots without a frame in time: dropped, slipped, or begun late.
+    /// Slots without a frame in time: dropped, slipped or started late.
     pub late: u64,
-    /// Slots that there were.
+    /// Number of slots.
     pub wanted: u64,
-    /// How long frames waited to begin; `None` where there was none.
+    /// Delay between due time and start of the frames; `None` if there were no frames.
     pub wait: Option<Distribution>,
-    /// CPU time, by the thread's own clock.
+    /// CPU time, by the thread's CPU clock.
     #[serde(rename = "cpu_time_ns")]
     pub cpu_time: Nanos,
-    /// How long it took.
+    /// Wall-clock time.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
 }
 
 impl PaceTurn {
-    /// The turn in which frames did this.
+    /// The results of a turn with these figures.
     pub fn new(figures: Option<&Figures>, cpu_time: Nanos, elapsed: Nanos) -> Self {
         Self {
             late: figures.map_or(0, Figures::untimely),
@@ -109,33 +109,33 @@ fn wanted(figures: &Figures) -> u64 {
 }
 
 impl PaceVariant {
-    /// Slots without a frame in time: dropped, slipped, or begun late.
+    /// Slots without a frame in time: dropped, slipped or started late.
     pub fn late(&self) -> u64 {
         self.figures.as_ref().map_or(0, Figures::untimely)
     }
 
-    /// Slots that there were.
+    /// Number of slots.
     pub fn wanted(&self) -> u64 {
         self.figures.as_ref().map_or(0, wanted)
     }
 }
 
-/// Which of the rows of one rate and one work to choose.
+/// Recommended variants for one rate and one work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
-    /// Frames a second.
+    /// Frames per second.
     #[serde(rename = "rate_hz")]
     pub rate: f64,
     /// CPU time of each frame's work.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
-    /// The best, by their places among the rows; several where nothing tells them apart.
+    /// Indices of the best rows. There are several if they cannot be distinguished.
     pub best: Vec<usize>,
-    /// By what the last of the others was ruled out; `None` where nothing was.
+    /// Criterion that excluded the last of the other rows; `None` if no row was excluded.
     pub by: Option<Criterion>,
 }
 
-/// What speaks for a choice, the weightiest first.
+/// Criteria for a recommendation, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Criterion {

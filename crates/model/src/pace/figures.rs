@@ -1,116 +1,123 @@
-//! The figures of a paced loop: frames, distributions of times, CPU time by every clock, wake-ups.
+//! Figures of a paced loop: frames, distributions of times, CPU time by each clock, and wake-ups.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{CpuList, Nanos};
 
-/// What became of a loop's frames.
+/// Frame statistics of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
-    /// The period that slots are counted by.
+    /// Period by which slots are counted.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// How late after it is due a step's frame may begin before the step is overshot, where that was
-    /// asked for; else it is overshot where no frame began before the next step was due.
+    /// Delay after which a step's frame counts as overshot, if requested. By default a step is
+    /// overshot if no frame started before the next step was due.
     #[serde(rename = "overshot_from_ns")]
     pub overshot_from: Option<Nanos>,
-    /// A frame that begins later than this after it was due is late.
+    /// Delay from which a frame counts as late.
     #[serde(rename = "late_from_ns")]
     pub late_from: Nanos,
-    /// Frames that began.
+    /// Frames started.
     pub frames: u64,
-    /// Frames that the rate asks for from the first one's due time to the last one's begin; `None`
-    /// where the rate is not known.
+    /// Frames that the rate calls for between the first frame's due time and the last frame's
+    /// start; `None` if the rate is unknown.
     pub wanted: Option<u64>,
-    /// Slots in which no frame began.
+    /// Slots in which no frame started.
     pub dropped: u64,
-    /// Those of them that the loop slept through.
+    /// Dropped slots that the loop slept through.
     pub slept_through: u64,
-    /// Steps of a fixed schedule that no frame was in time for ([`Schedule`](super::Schedule)).
+    /// Steps of a fixed schedule that no frame reached in time ([`Schedule`](super::Schedule)).
     pub overshot: u64,
-    /// Frames that began more than `late_from` after they were due.
+    /// Frames that started more than `late_from` after they were due.
     pub late: u64,
-    /// Wanted frames that were never due: a relative rule puts off all later frames by each delay,
-    /// and [`PaceRule::Fixed`](super::PaceRule::Fixed) by each frame's work as well.
+    /// Wanted frames that were never due. Under a relative rule each delay postpones all later
+    /// frames. Under [`PaceRule::Fixed`](super::PaceRule::Fixed) so does each frame's work.
     pub slipped: Option<u64>,
-    /// Frames a second, from the first one's begin to the last one's; `None` for a single frame.
+    /// Frames per second, from the start of the first frame to the start of the last; `None` for a
+    /// single frame.
     pub average_fps: Option<f64>,
-    /// How many seconds had how many frames, most frames first; the last, begun second is left out.
+    /// Number of seconds by frame count, highest count first. The last, incomplete second is left
+    /// out.
     pub fps: Vec<FpsSeconds>,
-    /// From when a frame was due to the end of its work; dropped slots included.
+    /// Time from a frame's due time to the end of its work, including dropped slots.
     pub frame_time: Option<Distribution>,
-    /// From when a frame was due to its begin; dropped slots included.
+    /// Time from a frame's due time to its start, including dropped slots.
     pub wait: Option<Distribution>,
-    /// From when a frame was due to its begin, where the loop slept until then: the kernel's doing.
+    /// Time from a frame's due time to its start, if the loop slept until then: the delay caused by
+    /// the kernel.
     pub wakeup: Option<Distribution>,
-    /// From a frame's begin to the end of its work.
+    /// Time from a frame's start to the end of its work.
     pub busy: Option<Distribution>,
-    /// From one frame's begin to the next one's.
+    /// Time from one frame's start to the next frame's start.
     pub interval: Option<Distribution>,
     /// CPU time of a frame's work.
     pub work: Option<Distribution>,
 }
 
 impl Figures {
-    /// Slots without a frame in time: dropped, slipped, or begun late.
+    /// Slots without a frame in time: dropped, slipped or started late.
     pub fn untimely(&self) -> u64 {
         self.dropped + self.slipped.unwrap_or_default() + self.late
     }
 
-    /// Dropped slots whose frames may have been made all the same, late: a loop that is behind and does not
-    /// wait makes several frames in one wake-up, and only wake-ups are seen. Told where the CPU time is that of
-    /// so many more frames; 0 where frames themselves are known.
+    /// Dropped slots whose frames may have run late, in a burst. A loop that is behind and does not
+    /// wait runs several frames per wake-up, and only wake-ups are observed. The estimate rests on
+    /// the CPU time, which must suffice for the additional frames. 0 if the frames themselves are
+    /// known.
     pub fn caught_up(&self) -> u64 {
         let run_into = self.dropped.saturating_sub(self.slept_through);
         let work = self.work.as_ref().filter(|_| self.wanted.is_none());
-        let usual = work.and_then(|work| work.quantile(0.5));
-        let (Some(work), Some(usual)) = (work, usual.filter(|&usual| usual > Nanos::ZERO)) else {
+        let median_work = work.and_then(|work| work.quantile(0.5));
+        let (Some(work), Some(median_work)) =
+            (work, median_work.filter(|&time| time > Nanos::ZERO))
+        else {
             return 0;
         };
-        let frames = |slots: u64| usual.0 as f64 * (work.count + slots) as f64;
-        let all = work.mean.0 as f64 * work.count as f64;
-        let extra = (0..=run_into).rev().find(|&slots| frames(slots) <= all);
-        // Less than half of them would be work that varies.
+        let cpu_time = |slots: u64| median_work.0 as f64 * (work.count + slots) as f64;
+        let total = work.mean.0 as f64 * work.count as f64;
+        let extra = (0..=run_into).rev().find(|&slots| cpu_time(slots) <= total);
+        // An excess of less than half of these slots is more likely variation in the work.
         extra
             .filter(|&extra| 2 * extra >= run_into)
             .unwrap_or_default()
     }
 }
 
-/// How many seconds had so many frames.
+/// Number of seconds with a given frame count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FpsSeconds {
-    /// Frames in a second.
+    /// Frames per second.
     pub fps: u64,
-    /// Seconds of which that is true.
+    /// Number of seconds with this count.
     pub seconds: u64,
 }
 
-/// How a number of times is distributed. The least, the mean and the most are exact.
+/// Distribution of a set of times. Minimum, mean and maximum are exact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
-    /// How many.
+    /// Number of times.
     pub count: u64,
-    /// The shortest.
+    /// Minimum.
     #[serde(rename = "min_ns")]
     pub min: Nanos,
-    /// Their mean.
+    /// Mean.
     #[serde(rename = "mean_ns")]
     pub mean: Nanos,
-    /// The longest.
+    /// Maximum.
     #[serde(rename = "max_ns")]
     pub max: Nanos,
-    /// Whether the quantiles are exact; otherwise they are right to ±11 %.
+    /// Whether the quantiles are exact; otherwise they are accurate to ±11 %.
     pub exact: bool,
-    /// The quantiles that this many can tell: those that have a 95 % upper bound among them.
+    /// Quantiles that the number of values supports: those whose 95 % upper bound is among the
+    /// values.
     pub quantiles: Vec<Quantile>,
-    /// The histogram; empty buckets are left out.
+    /// Histogram without empty buckets.
     pub buckets: Vec<Bucket>,
 }
 
 impl Distribution {
-    /// How many lie above `time` by more than its bucket.
+    /// Number of values in buckets that start above `time`.
     pub fn beyond(&self, time: Nanos) -> u64 {
         let beyond = |bucket: &&Bucket| bucket.from > time;
         self.buckets
@@ -120,7 +127,7 @@ impl Distribution {
             .sum()
     }
 
-    /// The quantile `q`, if there are enough to tell it.
+    /// The quantile `q`, if there are enough values.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let found = |quantile: &&Quantile| (quantile.q - q).abs() < 1e-9;
         self.quantiles
@@ -133,9 +140,9 @@ impl Distribution {
 /// A quantile of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quantile {
-    /// The share of the times that lie below.
+    /// Share of values below it.
     pub q: f64,
-    /// The time.
+    /// Value.
     #[serde(rename = "value_ns")]
     pub value: Nanos,
 }
@@ -143,101 +150,101 @@ pub struct Quantile {
 /// A bucket of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bucket {
-    /// From this time on.
+    /// Lower bound, inclusive.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// To just under this one.
+    /// Upper bound, exclusive.
     #[serde(rename = "below_ns")]
     pub below: Nanos,
-    /// How many.
+    /// Number of values.
     pub count: u64,
 }
 
-/// CPU time, told by several clocks.
+/// CPU time according to several clocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuStatement {
-    /// What each clock said, the truest first.
+    /// Readings, most accurate first.
     pub readings: Vec<CpuReading>,
-    /// The CPUs that it ran on.
+    /// CPUs that it ran on.
     pub cpus: CpuList,
-    /// Whether this kernel's machine-wide figures are sampled at the tick; `None` where it does not
-    /// tell.
+    /// Whether this kernel samples its machine-wide figures at the tick; `None` if unknown.
     pub sampled_at_tick: Option<bool>,
-    /// What its rhythm makes of samples at the tick, where its frames keep to phases of it.
+    /// Effect of sampling at the tick, if the frames keep to fixed phases of the tick.
     #[serde(default)]
     pub alias: Option<TickAlias>,
 }
 
-/// A loop whose frames keep to a few phases of the tick: what samples make of it depends on the
-/// moment at which it was started.
+/// Aliasing between a loop and the tick: the frames keep to a few phases of the tick, so the
+/// sampled CPU time depends on the moment at which the loop was started.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickAlias {
-    /// From one tick to the next.
+    /// Tick period.
     #[serde(rename = "tick_ns")]
     pub tick: Nanos,
-    /// So many frames …
+    /// Number of frames that take as long as `ticks` ticks.
     pub frames: u32,
-    /// … are so many ticks.
+    /// Number of ticks that take as long as `frames` frames.
     pub ticks: u64,
-    /// The share of a CPU that the work of its frames takes, 0 to 1.
+    /// True share of a CPU used by the frames' work, 0 to 1.
     #[serde(rename = "true_share")]
     pub truth: f64,
-    /// The least that samples make of that.
+    /// Smallest share that sampling can show.
     #[serde(rename = "min_share")]
     pub min: f64,
-    /// The most.
+    /// Largest share that sampling can show.
     #[serde(rename = "max_share")]
     pub max: f64,
 }
 
-/// What one clock says.
+/// CPU time according to one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuReading {
-    /// Which.
+    /// Clock.
     pub clock: CpuClock,
     /// CPU time.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// Within this time.
+    /// Time over which it was used.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
 }
 
-/// A clock that tells CPU time.
+/// A clock that measures CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuClock {
     /// `CLOCK_THREAD_CPUTIME_ID`, read by the thread itself.
     Thread,
-    /// The sum of the thread's runs, each to the ns, less what interrupted them.
+    /// Sum of the thread's runs to the nanosecond, without interruptions.
     Runs,
     /// `/proc/PID/task/TID/schedstat`: the scheduler's own sum.
     Schedstat,
     /// User and system time in `/proc/PID/task/TID/stat`, which `top` shows.
     Stat,
-    /// The busy time of its CPUs in `/proc/stat`, everybody's together.
+    /// Busy time of its CPUs in `/proc/stat`, including all other programs.
     Machine,
 }
 
-/// How often a loop was woken.
+/// Number of wake-ups of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wakeups {
-    /// Within this time.
+    /// Time over which they were counted.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// How often.
+    /// Number of wake-ups.
     pub count: u64,
-    /// How often an idle CPU had to wake up.
+    /// Wake-ups of an idle CPU.
     pub ended_idle: Option<EndedIdle>,
 }
 
-/// Wakeups that ended a CPU's idling, which is what costs energy.
+/// Wake-ups that ended a CPU's idle period, which costs energy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndedIdle {
-    /// How many.
+    /// Number of such wake-ups.
     pub count: u64,
-    /// Whether they are the loop's own. Otherwise it is how often its CPU left an idle state that
-    /// saves energy, whoever woke it: an upper bound, but for idling that no sleep of the loop ended.
+    /// Whether they are the loop's own. Otherwise the count is the number of exits of its CPU from
+    /// energy-saving idle states, for any reason. That is an upper bound, except for idle periods
+    /// that no sleep of the loop ended.
     pub own: bool,
 }
 
@@ -283,18 +290,18 @@ mod tests {
     }
 
     #[test]
-    fn frames_without_a_wake_up_show_by_their_cpu_time() {
-        // 1600 wake-ups with the work of 1700 frames.
+    fn frames_without_wake_ups_are_inferred_from_cpu_time() {
+        // 1600 wake-ups with the CPU time of 1700 frames.
         let caught_up = figures(1_600, 110, 5, 4_250_000);
         assert_eq!(caught_up.caught_up(), 100);
-        // No more than were run into.
+        // The estimate cannot exceed the slots that the loop ran into.
         assert_eq!(figures(1_600, 90, 5, 4_250_000).caught_up(), 85);
         assert_eq!(figures(1_600, 110, 110, 4_250_000).caught_up(), 0);
-        // Each worked as ever: the slots were skipped.
+        // Each frame took its usual CPU time, so the slots were skipped.
         assert_eq!(figures(1_600, 110, 5, 4_000_000).caught_up(), 0);
-        // The work of a few more is work that varies.
+        // CPU time for only a few more frames is variation in the work.
         assert_eq!(figures(1_600, 110, 5, 4_100_000).caught_up(), 0);
-        // A loop of our own says which frames there were.
+        // For ticktax's own loop the frames are known.
         let own = Figures {
             wanted: Some(1_710),
             ..caught_up

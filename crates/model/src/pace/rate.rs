@@ -1,38 +1,38 @@
-//! How many frames a second a loop is asked for.
+//! Frame rate of a loop.
 
 use std::str::FromStr;
 
 use crate::Nanos;
 
-/// Frames a second, within [`FrameRate::RANGE`].
+/// Frames per second, within [`FrameRate::RANGE`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameRate(f64);
 
-/// A text that is no [`FrameRate`].
+/// A text that is not a [`FrameRate`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameRateError {
-    /// It is no number.
+    /// The text is not a number.
     #[error("invalid rate `{0}`: frames a second, as 35 or 59.94")]
     Invalid(String),
-    /// No loop keeps so many, or so few.
+    /// The rate is too high or too low for any loop.
     #[error("no loop keeps {0} frames a second: choose {min} to {max}", min = FrameRate::RANGE.0, max = FrameRate::RANGE.1)]
     OutOfRange(String),
 }
 
 impl FrameRate {
-    /// The fewest and the most frames a second.
+    /// Lowest and highest rate.
     pub const RANGE: (f64, f64) = (1.0, 50_000.0);
 
-    /// Frames a second.
+    /// Frames per second.
     pub const fn get(self) -> f64 {
         self.0
     }
 
-    /// The time from one frame to the next, to the nearest ns.
+    /// Frame period, to the nearest ns.
     pub fn period(self) -> Nanos {
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "the rate is at least one a second"
+            reason = "the rate is at least 1, so the period is at most 1 s"
         )]
         Nanos((1e9 / self.0).round() as i64)
     }
@@ -58,7 +58,7 @@ mod tests {
     use crate::Nanos;
 
     #[test]
-    fn rates_that_no_loop_keeps_are_refused() {
+    fn rates_out_of_range_are_rejected() {
         assert_eq!(
             "35".parse::<FrameRate>().unwrap().period(),
             Nanos(28_571_429)

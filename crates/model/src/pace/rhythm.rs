@@ -1,48 +1,53 @@
-//! A rhythm, as somebody who waits for the next frame needs it.
+//! The frame period of a running program, for code that waits for its next frame.
 
 use crate::Nanos;
 
-/// By what part two periods of a grid differ that are told apart: the same loop's are found some ppm apart, and slots
-/// are counted on, so that an error adds up.
-const APART: f64 = 0.001;
+/// Relative difference from which two grid periods count as different. Measurements of the same
+/// loop differ by a few ppm. Slots are extrapolated, so errors accumulate.
+const TOLERANCE: f64 = 0.001;
 
-/// The same where delays add up. The shortest intervals, which the period is then, vary, and each frame is the next
-/// one's only measure.
-const APART_REARMED: f64 = 0.01;
+/// The same for loops whose delays accumulate. Their period comes from the shortest intervals,
+/// which vary, and the next due time depends only on the current frame.
+const TOLERANCE_REARMED: f64 = 0.01;
 
-/// Which thread of a program has its frames, which of its wake-ups they are, and when they are due.
+/// The thread of a program that runs its frames, the wake-ups that start them, and their due times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameRhythm {
-    /// The thread.
+    /// Thread id.
     pub tid: i32,
-    /// Its name.
+    /// Thread name.
     pub name: String,
-    /// From when a frame is due to when the next one is.
+    /// Frame period.
     pub period: Nanos,
-    /// When the last one that was seen was due, on `CLOCK_MONOTONIC`.
+    /// Due time of the last observed frame, on `CLOCK_MONOTONIC`.
     pub due: Nanos,
-    /// Whether a frame is due a period after the last began, so that delays add up; else frames are due on a grid.
+    /// Whether a frame is due one period after the previous frame started, so that delays
+    /// accumulate. Otherwise frames are due on a grid.
     pub rearmed: bool,
-    /// Only wake-ups after which the thread used so much CPU time until it slept again are frames: it polls the clock in
-    /// naps. `None` where each is one.
+    /// For a thread that polls the clock in short sleeps: minimum CPU time after a wake-up for it
+    /// to count as a frame. `None` if every wake-up starts a frame.
     pub long_from: Option<Nanos>,
 }
 
 impl FrameRhythm {
-    /// Frames a second.
+    /// Frames per second.
     pub fn rate_hz(&self) -> f64 {
         1e9 / self.period.0.max(1) as f64
     }
 
-    /// Whether frames by the other are due when those by this one are: the same thread, the same sort of frames, and the
-    /// period but for 0.1 %, or 1 % where delays add up.
+    /// Whether both describe frames that are due at the same times: the same thread, the same kind
+    /// of frames, and periods within 0.1 %, or 1 % if delays accumulate.
     pub fn is_as(&self, other: &Self) -> bool {
-        let apart = if self.rearmed { APART_REARMED } else { APART };
-        let differs = (self.period - other.period).0.unsigned_abs() as f64;
+        let tolerance = if self.rearmed {
+            TOLERANCE_REARMED
+        } else {
+            TOLERANCE
+        };
+        let difference = (self.period - other.period).0.unsigned_abs() as f64;
         self.tid == other.tid
             && self.rearmed == other.rearmed
             && self.long_from.is_some() == other.long_from.is_some()
-            && differs <= self.period.0 as f64 * apart
+            && difference <= self.period.0 as f64 * tolerance
     }
 }
 
@@ -52,7 +57,7 @@ mod tests {
     use crate::Nanos;
 
     #[test]
-    fn a_rhythm_is_the_same_until_its_frames_are_due_at_other_times() {
+    fn rhythms_match_while_their_frames_are_due_at_the_same_times() {
         let rhythm = |tid, period| FrameRhythm {
             tid,
             name: "game".to_owned(),
@@ -76,7 +81,7 @@ mod tests {
             ..rhythm(7, period)
         };
         assert!(!first.is_as(&rearmed(20_000_000)));
-        // On a grid, half a percent is a slot after 200 frames.
+        // On a grid, half a percent adds up to a slot after 200 frames.
         assert!(!first.is_as(&rhythm(7, 20_100_000)));
         assert!(rearmed(20_000_000).is_as(&rearmed(20_100_000)));
     }

@@ -1,4 +1,4 @@
-//! What became of a paced loop: the statement of a loop of our own, or of another process.
+//! Statement of a paced loop of ticktax or of another process.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,41 +12,42 @@ use crate::recording::{ProbeFailure, World};
 use crate::victim::LateFrames;
 use crate::{Cpu, Nanos};
 
-/// What happened to a paced loop.
+/// Analysis of a paced loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PaceStatement {
-    /// Version of the program that wrote it.
+    /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// Which world it is of.
+    /// Whether it comes from a real machine, a lab guest or the simulator.
     #[serde(default)]
     pub world: World,
-    /// The machine.
+    /// Machine.
     pub machine: Machine,
-    /// Start, as seconds since 1970 on the wall clock.
+    /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// For how long it was watched.
+    /// Time that the loop was watched.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Whose loop.
+    /// Loop.
     pub subject: Subject,
-    /// What became of the frames; `None` where nothing repeats, or nothing was seen.
+    /// Frame statistics; `None` if no period was found or nothing was observed.
     pub figures: Option<Figures>,
-    /// What held up the frames that were late, where that could be seen.
+    /// Causes of late frames, if they could be determined.
     #[serde(default)]
     pub late: Option<LateFrames>,
-    /// CPU time, by every clock that tells it.
+    /// CPU time, by each clock that measures it.
     pub cpu: CpuStatement,
-    /// How often it was woken.
+    /// Wake-ups.
     pub wakeups: Option<Wakeups>,
-    /// What could not be seen, and why.
+    /// Limitations.
     pub limitations: Vec<Limitation>,
-    /// What ended it early, if anything did.
+    /// Why it stopped early, if it did.
     pub ended_early: Option<PaceEnd>,
 }
 
 impl PaceStatement {
-    /// The loop that ticktax ran, as the only variant of a comparison; `None` where it watched another.
+    /// The loop that ticktax ran, as the only variant of a comparison; `None` for another process's
+    /// loop.
     pub fn as_variant(&self) -> Option<PaceVariant> {
         let Subject::Loop(report) = &self.subject else {
             return None;
@@ -56,8 +57,8 @@ impl PaceStatement {
             spec: report.spec,
             turns: 1,
             figures: self.figures.clone(),
-            cpu_time: own.map_or(Nanos::ZERO, |it| it.time),
-            elapsed: own.map_or(self.elapsed, |it| it.elapsed),
+            cpu_time: own.map_or(Nanos::ZERO, |reading| reading.time),
+            elapsed: own.map_or(self.elapsed, |reading| reading.elapsed),
             readings: self.cpu.readings.clone(),
             margin: report.margin,
             by_turn: Vec::new(),
@@ -65,128 +66,129 @@ impl PaceStatement {
     }
 }
 
-/// Whose loop it is.
+/// The owner of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// One that ticktax ran.
+    /// A loop that ticktax ran.
     Loop(LoopReport),
-    /// A process that was there already, and was only watched.
+    /// An existing process that was only watched.
     Process(ProcessReport),
 }
 
-/// A loop that ticktax ran: what it was asked for, and what it got.
+/// A loop that ticktax ran: its specification and conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopReport {
-    /// What it was asked for.
+    /// Specification.
     #[serde(flatten)]
     pub spec: LoopSpec,
-    /// Where it ran.
+    /// CPU.
     pub cpu: Cpu,
-    /// The scheduling policy that it asked for and got.
+    /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// By how much the kernel may be late with this thread's timers, on purpose.
+    /// Timer slack: the delay that the kernel may add to this thread's timers.
     #[serde(rename = "timer_slack_ns")]
     pub timer_slack: Option<Nanos>,
-    /// How long before a frame is due [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) begins to spin.
+    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spins before a frame is due.
     #[serde(rename = "margin_ns")]
     pub margin: Option<Nanos>,
-    /// Frames that were run but not handed over, and are in none of the figures.
+    /// Frames that ran but were not reported. They are not included in any figure.
     pub frames_lost: u64,
 }
 
-/// How a loop of ticktax's own ran, or one in the model.
+/// A run of a loop in ticktax or in the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopRun {
-    /// What it was asked for, and what it got.
+    /// Specification and conditions.
     pub report: LoopReport,
-    /// For how long it ran.
+    /// Wall-clock time.
     #[serde(rename = "elapsed_ns")]
     pub elapsed: Nanos,
-    /// Its CPU time, by every clock that tells it; its thread's own comes first.
+    /// CPU time by each clock that measures it. The thread's own clock comes first.
     pub readings: Vec<CpuReading>,
-    /// How often it was woken.
+    /// Wake-ups.
     pub wakeups: Option<Wakeups>,
-    /// The failure that ended it early, if one did.
+    /// Why it stopped early, if it failed.
     pub error: Option<ProbeFailure>,
 }
 
-/// Why a loop was not run or watched for as long as was asked. Its `id` is stable.
+/// Reason why a loop was not run or watched for the requested time. Its `id` is stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum PaceEnd {
-    /// The loop could not go on.
+    /// The loop failed.
     Failed {
-        /// Why.
+        /// Failure.
         failure: ProbeFailure,
     },
-    /// The process that was watched ended.
+    /// The watched process exited.
     ProcessEnded {
-        /// Its number.
+        /// Process id.
         pid: i32,
     },
     /// It was interrupted.
     Interrupted,
-    /// It was interrupted while variants were compared.
+    /// A comparison of variants was interrupted.
     InterruptedInTurn {
-        /// In which turn, from 1.
+        /// Number of the turn, from 1.
         turn: u64,
-        /// How many there were to be.
+        /// Planned number of turns.
         turns: u64,
     },
 }
 
-/// A process that was watched.
+/// A watched process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessReport {
-    /// Its number.
+    /// Process id.
     pub pid: i32,
-    /// Its name.
+    /// Process name.
     pub name: String,
-    /// The thread whose rhythm was taken for the frames', by its place in `threads`.
+    /// Index in `threads` of the thread whose period was taken as the frames'.
     pub chosen: Option<usize>,
-    /// Its threads that were seen, the strongest rhythm first.
+    /// Observed threads, strongest period first.
     pub threads: Vec<ThreadReport>,
 }
 
 /// A thread of a watched process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadReport {
-    /// Its number.
+    /// Thread id.
     pub tid: i32,
-    /// Its name.
+    /// Thread name.
     pub name: String,
-    /// How often it was woken.
+    /// Number of wake-ups.
     pub wakeups: u64,
-    /// How often it was woken on a CPU that idled.
+    /// Number of wake-ups on an idle CPU.
     pub ended_idle: u64,
     /// CPU time of its runs.
     #[serde(rename = "cpu_time_ns")]
     pub cpu: Nanos,
-    /// What in it repeats, the strongest first.
+    /// Periodic events in it, strongest first.
     pub rhythms: Vec<RhythmReport>,
-    /// Why nothing does, nothing could be found, or what repeats is not taken for its process' frames.
+    /// Why no periodic events were found, or why they are not taken as the process's frames.
     pub why_none: Option<String>,
 }
 
-/// What marks a frame of another program's loop.
+/// The events that mark frames of another program's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FrameMark {
-    /// Every wakeup.
+    /// All wake-ups.
     Wakeups,
-    /// Wakeups after which the thread worked far longer than usual: it polls the clock in naps.
+    /// Wake-ups after which the thread worked far longer than usual, because it polls the clock in
+    /// short sleeps.
     LongRuns,
 }
 
-/// Something in a thread that repeats.
+/// A periodic sequence of events in a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RhythmReport {
-    /// Of which events.
+    /// Kind of events.
     pub mark: FrameMark,
-    /// Its period, and how surely that is one.
+    /// Period and significance.
     #[serde(flatten)]
     pub rhythm: Periodicity,
-    /// Its events' time as a share of the time watched.
+    /// Time of the events as a share of the observed time.
     pub share: f64,
 }

@@ -1,4 +1,4 @@
-//! A loop as it is asked for, and variants of one that run by turns.
+//! Specifications of loops, and variants of a loop that run in turn.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 use super::{LoopRun, PaceRule, SleepMethod};
 use crate::{Kind, Nanos, Owner, Source};
 
-/// What a loop is to do, wherever it runs and for however long.
+/// Specification of a loop, independent of its CPU and duration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopSpec {
-    /// Frames a second.
+    /// Frames per second.
     #[serde(rename = "rate_hz")]
     pub rate: f64,
-    /// The same as a time, to the ns.
+    /// Frame period, to the ns.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// CPU time of each frame's work; shorter than the period.
+    /// CPU time of each frame's work; less than the period.
     #[serde(rename = "work_ns")]
     pub work: Nanos,
-    /// How to wait for the next frame.
+    /// Method of waiting for the next frame.
     pub sleep: SleepMethod,
-    /// When frames are due.
+    /// Rule that sets when frames are due.
     pub rule: PaceRule,
 }
 
@@ -39,32 +39,32 @@ impl fmt::Display for LoopSpec {
     }
 }
 
-/// Variants of a loop that ran by turns: one after the other, round by round.
+/// Variants of a loop that ran in turn, one after the other in each round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopTurns {
-    /// How long one turn was to last.
+    /// Planned length of a turn.
     #[serde(rename = "turn_ns")]
     pub turn: Nanos,
-    /// How many turns each was to have.
+    /// Planned number of turns per variant.
     pub rounds: u64,
-    /// The variants, in the order of a round; at least one.
+    /// Variants in the order of a round, at least one.
     pub variants: Vec<LoopSpec>,
-    /// How the turns went, in their order; fewer than were to be where it was ended early.
+    /// Results of the turns, in order. There are fewer than planned if the run ended early.
     pub runs: Vec<LoopRun>,
 }
 
 impl LoopTurns {
-    /// How many turns there were to be.
+    /// Planned total number of turns.
     pub fn planned(&self) -> u64 {
         self.rounds * self.variants.len() as u64
     }
 }
 
-/// What the frames of all loops of ticktax's own are called.
+/// Name of the source of frames of all ticktax loops.
 const NAME: &str = "pace";
 
-/// The source of the frames of a loop of ticktax's own: of the only one, or of turn number `turn`,
-/// from 0, where variants run by turns.
+/// The source of the frames of a ticktax loop. If variants run in turn, `turn` is the number of the
+/// turn, from 0.
 pub fn frame_source(turn: Option<u64>) -> Source {
     let detail = turn.map_or_else(String::new, |turn| turn.to_string());
     Source {
@@ -76,7 +76,7 @@ pub fn frame_source(turn: Option<u64>) -> Source {
     }
 }
 
-/// The turn whose frames are of this source ([`frame_source`]).
+/// The turn that frames of this source belong to. The inverse of [`frame_source`].
 pub fn turn_of(source: &Source) -> Option<u64> {
     let ours = source.kind == Kind::Frame && &*source.name == NAME;
     ours.then(|| source.detail.parse().ok()).flatten()
@@ -87,7 +87,7 @@ mod tests {
     use super::{frame_source, turn_of};
 
     #[test]
-    fn the_source_of_a_turns_frames_tells_the_turn() {
+    fn frame_sources_identify_their_turn() {
         assert_eq!(turn_of(&frame_source(Some(0))), Some(0));
         assert_eq!(turn_of(&frame_source(Some(99_999))), Some(99_999));
         assert_eq!(turn_of(&frame_source(None)), None);

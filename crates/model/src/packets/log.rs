@@ -1,4 +1,4 @@
-//! What a receiver of numbered datagrams notes while it reads.
+//! The log of a receiver of numbered datagrams.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,68 +6,69 @@ use serde::{Deserialize, Serialize};
 use crate::net::{End, EndReport, Link, TrafficSpec};
 use crate::{Lengths, Nanos};
 
-/// A run of datagrams, as a recording keeps it: everything but who had the CPUs.
+/// A run of datagrams as stored in a recording. The activity of the CPUs is in the rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketRun {
-    /// What was asked for.
+    /// Specification of the traffic.
     pub spec: TrafficSpec,
-    /// What the datagrams went over.
+    /// Link that carried the datagrams.
     pub link: Link,
-    /// Which ends ran on this host.
+    /// Ends that ran on this host.
     pub here: Vec<End>,
-    /// What the sender did.
+    /// Report of the sender.
     pub sender: Option<EndReport>,
-    /// What the receiver did.
+    /// Report of the receiver.
     pub receiver: Option<EndReport>,
-    /// What the receiver noted, where it was here.
+    /// Log of the receiver, if it ran on this host.
     pub log: Option<PacketLog>,
-    /// Why the kernel of this host dropped datagrams of this stream; `None` where that was not watched.
+    /// Reasons why this host's kernel dropped datagrams of this stream; `None` if they were not
+    /// traced.
     #[serde(default)]
     pub drop_reasons: Option<Vec<DropReason>>,
-    /// The receiving process and its thread, where they were here and traced.
+    /// Process id and thread id of the receiver, if it ran on this host and was traced.
     pub thread: Option<(i32, i32)>,
-    /// The CPU that the receiver was kept on.
+    /// CPU that the receiver was pinned to.
     pub receiver_cpu: Option<u32>,
     /// Why nothing was traced.
     pub no_trace: Option<String>,
 }
 
-/// A reason for which the kernel dropped datagrams.
+/// A reason of the kernel for dropping datagrams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DropReason {
-    /// The kernel's name of it, without `SKB_DROP_REASON_` (`include/net/dropreason-core.h`).
+    /// The kernel's name without `SKB_DROP_REASON_` (`include/net/dropreason-core.h`).
     pub reason: String,
-    /// How many.
+    /// Number of datagrams.
     pub datagrams: u64,
 }
 
-/// Everything that the receiver noted.
+/// The log of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketLog {
-    /// Its socket's buffer.
+    /// Buffer of its socket.
     pub buffer: SocketBuffer,
-    /// Each burst of losses, in order.
+    /// Bursts of losses, in order.
     pub bursts: Vec<LossBurst>,
-    /// How many were lost in bursts for which there was no room.
+    /// Datagrams lost in bursts that did not fit into the log.
     pub not_kept: u64,
-    /// What came, and when nothing was read, around the bursts, in order.
+    /// Arrivals and pauses around the bursts, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub courses: Vec<Course>,
-    /// Whether there was no room for some of them.
+    /// Whether there was no room for some of `courses`.
     #[serde(default)]
     pub is_course_missing: bool,
-    /// The longest pause in which nothing was lost.
+    /// Longest pause without losses.
     #[serde(rename = "other_pause_ns", default)]
     pub other_pause: Nanos,
-    /// How many datagrams the socket says that it dropped.
+    /// Datagrams that the socket counted as dropped.
     pub socket_drops: u64,
-    /// How many were in the socket's buffer at the end, and are among the lost.
+    /// Lost datagrams that were still in the socket's buffer at the end.
     pub never_read: u64,
-    /// From sent to read; `None` where the ends have clocks of their own.
+    /// Time from sending to reading; `None` if the ends have different clocks.
     pub delays: Option<Lengths>,
-    /// Losses and delays by time.
+    /// Losses and delays over time.
     pub by_time: Vec<TimeSlot>,
-    /// The length of a slot of that.
+    /// Length of a slot in `by_time`.
     #[serde(rename = "slot_ns")]
     pub slot: Nanos,
 }
@@ -75,95 +76,97 @@ pub struct PacketLog {
 /// A socket's receive buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SocketBuffer {
-    /// Bytes that were asked for with `SO_RCVBUF`, where they were.
+    /// Size requested with `SO_RCVBUF`, in bytes; `None` if none was requested.
     pub asked_bytes: Option<u32>,
-    /// Bytes that the kernel lets it hold: what `getsockopt(SO_RCVBUF)` returns, twice what it was set to.
+    /// Size as the kernel counts it, in bytes: the value of `getsockopt(SO_RCVBUF)`, twice the size
+    /// that was set.
     pub bytes: u64,
-    /// The most that a program may ask for: `net.core.rmem_max`.
+    /// Largest size that a program can request without privileges: `net.core.rmem_max`.
     pub max_ask_bytes: Option<u64>,
-    /// Whether it has more than that, by the right to (`SO_RCVBUFFORCE`).
+    /// Whether the buffer exceeds that limit, through `SO_RCVBUFFORCE`.
     pub is_forced: bool,
-    /// What a datagram takes of it, where that was measured.
+    /// Space that a datagram takes, if it was measured.
     pub charge: Option<Charge>,
 }
 
-/// What the kernel charges for datagrams.
+/// The kernel's charge for datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Charge {
-    /// Bytes that a datagram takes of the buffer, with all that the kernel keeps beside its data.
+    /// Bytes charged to the buffer per datagram, including the kernel's own data.
     pub each_bytes: u64,
-    /// How many the buffer holds.
+    /// Datagrams that fit into the buffer.
     pub datagrams: u64,
-    /// Whether it was measured by filling a buffer like it beforehand, over the same link; else the first burst of
-    /// losses tells.
+    /// Whether it was measured beforehand by filling a similar buffer over the same link. Otherwise
+    /// it was derived from the first burst of losses.
     pub is_filled: bool,
 }
 
 /// A burst of losses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LossBurst {
-    /// The number of the first that was lost.
+    /// Number of the first lost datagram.
     pub first: u64,
-    /// How many were.
+    /// Datagrams lost.
     pub lost: u64,
-    /// Of these, how many the socket counted as dropped.
+    /// Lost datagrams that the socket counted as dropped.
     pub in_socket: u64,
-    /// When the first was sent, since the first datagram of all.
+    /// Sending time of the first lost datagram, relative to the first datagram sent.
     #[serde(rename = "time_ns")]
     pub at: Nanos,
-    /// The same by the receiver's `CLOCK_MONOTONIC`.
+    /// The same time on the receiver's `CLOCK_MONOTONIC`.
     #[serde(rename = "lost_at_ns", default)]
     pub lost_at: Nanos,
-    /// The pause in which the first was lost, if there was one.
+    /// The pause in which the first datagram was lost, if there was one.
     pub pause: Option<Pause>,
 }
 
-/// A time between two reads, in which there was something to read.
+/// A time between two reads in which data was waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
-    /// When the read before returned, or the first of those that waited came, whichever is later; by the receiver's
-    /// `CLOCK_MONOTONIC`.
+    /// Return of the previous read or arrival of the first waiting datagram, the later of the two,
+    /// on the receiver's `CLOCK_MONOTONIC`.
     #[serde(rename = "start_ns")]
     pub start: Nanos,
-    /// When the next did.
+    /// Return of the next read.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// How many datagrams were waiting when the first was lost.
+    /// Datagrams waiting when the first one was lost.
     pub queued: u64,
-    /// How many datagrams were sent from the first that was waiting until the end of the pause; `None` where the run ended
-    /// before that was known.
+    /// Datagrams sent from the first waiting one until the end of the pause; `None` if the run
+    /// ended before that was known.
     pub sent: Option<u64>,
 }
 
-/// A stretch of time around bursts of losses, until a receiver that had lost nothing would have read all that waited.
+/// An interval around bursts of losses. It lasts until a receiver without losses would have read
+/// everything that was waiting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Course {
-    /// When it begins, by the receiver's `CLOCK_MONOTONIC`.
+    /// Start, on the receiver's `CLOCK_MONOTONIC`.
     #[serde(rename = "start_ns")]
     pub start: Nanos,
-    /// The length of a slot of it.
+    /// Length of a slot.
     #[serde(rename = "slot_ns")]
     pub slot: Nanos,
-    /// How many datagrams were sent in each slot, the lost ones included. When those were sent that were lost in a row
-    /// is told by the ones before and after.
+    /// Datagrams sent in each slot, including lost ones. The sending times of consecutive lost
+    /// datagrams are interpolated from their neighbours.
     pub sent: Vec<u16>,
-    /// From when to when nothing was read although something waited, where that was long.
+    /// Start and end of long pauses in which nothing was read although data was waiting.
     #[serde(rename = "pauses_ns")]
     pub pauses: Vec<(Nanos, Nanos)>,
-    /// What reading one took where others waited, without these.
+    /// Time per read while data was waiting, without these pauses.
     #[serde(rename = "read_ns")]
     pub read: Nanos,
 }
 
-/// A slot of time: what became of the datagrams that were sent in it.
+/// A time slot, with the fate of the datagrams sent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeSlot {
-    /// How many arrived.
+    /// Datagrams that arrived.
     pub arrived: u64,
-    /// How many were lost.
+    /// Datagrams lost.
     pub lost: u64,
-    /// The longest delay of one that arrived; by how much it exceeds the shortest of all where the clocks of both ends
-    /// need not agree.
+    /// Longest delay of a datagram that arrived. If the clocks of the ends may differ, its excess
+    /// over the shortest delay of all.
     #[serde(rename = "delay_max_ns")]
     pub delay_max: Nanos,
 }

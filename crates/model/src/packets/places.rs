@@ -1,9 +1,10 @@
-//! Where lost datagrams were lost.
+//! Attributes lost datagrams to places.
 
 use super::{DropReason, PacketLog, PacketPlaces};
 use crate::net::EndReport;
 
-/// Reasons for drops that a counter tells as well, and what kernels say where they do not say why.
+/// Drop reasons that a counter covers as well, and the reason that kernels give when they do not
+/// know.
 const COUNTED: [&str; 5] = [
     "SOCKET_RCVBUFF",
     "PROTO_MEM",
@@ -12,16 +13,21 @@ const COUNTED: [&str; 5] = [
     "NOT_SPECIFIED",
 ];
 
-/// What the reasons of queueing disciplines begin with.
+/// Prefix of drop reasons of queueing disciplines.
 const QUEUE: &str = "QDISC_";
 
-/// The places of what was lost; they sum to it. `None` where it is not known how many were sent.
+/// The places of the losses, which add up to the total loss. `None` if the number sent is unknown.
 ///
-/// What only our own sockets and namespaces count comes first. What is counted for a whole host (a CPU's backlog, a
-/// card's ring) may be others', so no more is taken of it than is left. A full backlog is counted again by the devices
-/// on both sides of a veth pair, and a full ring by its device: these are taken off the devices' counts. The kernel's
-/// `reasons` are of this stream alone, but of this host: those of a queueing discipline count where they are more than
-/// its counters, and those that no counter is about.
+/// Counters of our own sockets and namespaces come first. Counters of the whole host (a CPU's
+/// backlog, a card's ring) may include other traffic, so they account for at most the remaining
+/// losses.
+///
+/// A full backlog is counted again by the devices on both sides of a veth pair, and a full ring by
+/// its device. The devices' counts are reduced accordingly.
+///
+/// The kernel's drop `reasons` cover only this stream, but only on this host. Reasons of queueing
+/// disciplines are used if they exceed the disciplines' counters. Other reasons are used if no
+/// counter covers them.
 pub fn places(
     sender: Option<&EndReport>,
     receiver: &EndReport,
@@ -35,30 +41,32 @@ pub fn places(
         left -= taken;
         taken
     };
-    let here = &receiver.counters;
+    let received = &receiver.counters;
     let never_read = take(log.map_or(0, |log| log.never_read));
-    // The socket counts what UDP had no memory for as dropped as well.
-    let dropped = log.map_or(here.buffer_drops + here.memory_drops, |log| {
+    // The socket's drop counter includes datagrams dropped because UDP's memory was used up.
+    let dropped = log.map_or(received.buffer_drops + received.memory_drops, |log| {
         log.socket_drops
     });
-    let udp_memory = take(here.memory_drops.min(dropped));
-    let socket_buffer = take(dropped - here.memory_drops.min(dropped));
-    let there = sender.map(|sender| &sender.counters);
-    // UDP counts what its device's queue dropped as well, unless the queue keeps that to itself, as netem does.
-    let queue = reasons.iter().filter(|it| it.reason.starts_with(QUEUE));
-    let queue: u64 = queue.map(|it| it.datagrams).sum();
-    let counted = there.map_or(0, |it| it.send_drops.max(it.queue_drops));
+    let udp_memory = take(received.memory_drops.min(dropped));
+    let socket_buffer = take(dropped - received.memory_drops.min(dropped));
+    let sent = sender.map(|sender| &sender.counters);
+    // UDP also counts drops of its device's queue, unless the queue hides them, as netem does.
+    let queue = reasons.iter().filter(|drop| drop.reason.starts_with(QUEUE));
+    let queue: u64 = queue.map(|drop| drop.datagrams).sum();
+    let counted = sent.map_or(0, |counters| counters.send_drops.max(counters.queue_drops));
     let send_queue = take(counted.max(queue));
-    let others = reasons.iter().filter(|it| {
-        let is_counted = COUNTED.contains(&&*it.reason);
-        !is_counted && !it.reason.starts_with(QUEUE)
+    let others = reasons.iter().filter(|drop| {
+        let is_counted = COUNTED.contains(&&*drop.reason);
+        !is_counted && !drop.reason.starts_with(QUEUE)
     });
-    let other_reason = take(others.map(|it| it.datagrams).sum());
-    let backlog = take(here.backlog_drops);
-    let ring = take(here.ring_drops);
-    let device = here.device_drops_in.saturating_sub(here.ring_drops)
-        + there.map_or(0, |it| {
-            it.device_drops_out.saturating_sub(here.backlog_drops)
+    let other_reason = take(others.map(|drop| drop.datagrams).sum());
+    let backlog = take(received.backlog_drops);
+    let ring = take(received.ring_drops);
+    let device = received.device_drops_in.saturating_sub(received.ring_drops)
+        + sent.map_or(0, |counters| {
+            counters
+                .device_drops_out
+                .saturating_sub(received.backlog_drops)
         });
     let device = take(device);
     Some(PacketPlaces {

@@ -1,23 +1,24 @@
-//! Wake-up edges: what made something able to run, as the kernel itself reports it.
+//! Wake-up edges: which source made a thread, work item or softirq runnable, as reported by the
+//! kernel.
 
 use std::sync::Arc;
 
 use crate::{Cpu, Nanos, SourceId, Span};
 
-/// A wake-up edge: at one moment a source woke a thread, queued a work item or raised a softirq.
+/// A wake-up edge: at one instant, a source woke a thread, queued a work item or raised a softirq.
 ///
-/// The CPU is that of the source. Where the effect runs, its own spans say.
+/// The CPU is that of the source. The effect may run elsewhere, as its own spans show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The moment, as a span of length 0 of the source that acted: the interrupt, the timer's
-    /// function or the thread that the CPU was in the middle of.
+    /// The instant, as a span of length 0. Its source is the interrupt, timer function or thread
+    /// that was running.
     pub span: Span,
-    /// What it made able to run.
+    /// The thread, work item or softirq that became runnable.
     pub effect: Effect,
 }
 
 impl Edge {
-    /// The edge from `source`, which acted on `cpu` at the time `at`.
+    /// An edge from `source`, which acted on `cpu` at time `at`.
     pub fn new(cpu: Cpu, at: Nanos, source: SourceId, effect: Effect) -> Self {
         Self {
             span: Span {
@@ -32,19 +33,19 @@ impl Edge {
     }
 }
 
-/// What an edge made able to run.
+/// The thread, work item or softirq that an edge made runnable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// The thread of this number, which was blocked.
+    /// The blocked thread with this id.
     Woke(i32),
     /// A work item with this function.
     Queued(Arc<str>),
-    /// The softirq of this name, on the same CPU.
+    /// The softirq with this name, on the same CPU.
     Raised(Arc<str>),
 }
 
 impl Effect {
-    /// Which sort of edge leads to it.
+    /// The kind of edge that has this effect.
     pub fn kind(&self) -> EdgeKind {
         match self {
             Self::Woke(_) => EdgeKind::Woke,
@@ -54,7 +55,7 @@ impl Effect {
     }
 }
 
-/// The sorts of edges.
+/// Kind of edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EdgeKind {
     /// A thread was woken.
@@ -66,10 +67,10 @@ pub enum EdgeKind {
 }
 
 impl EdgeKind {
-    /// Every sort.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Woke, Self::Queued, Self::Raised];
 
-    /// The word for it, as files write it.
+    /// Word used in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Woke => "woke",
@@ -78,7 +79,7 @@ impl EdgeKind {
         }
     }
 
-    /// The sort that [`EdgeKind::name`] gives this word to.
+    /// The inverse of [`EdgeKind::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

@@ -1,40 +1,40 @@
-//! A part of a recording, as a recording of its own.
+//! Position of a part within a longer recording.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Nanos;
 
-/// Which part of a longer recording this is. Times that a statement tells are counted from the begin of
+/// The part of a longer recording that this is. Times in statements are relative to the start of
 /// the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordingPart {
-    /// When the whole began, on `CLOCK_MONOTONIC`.
+    /// Start of the whole, on `CLOCK_MONOTONIC`.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Where the part begins, after the begin of the whole.
+    /// Start of the part, relative to the start of the whole.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// Where it ends, after the begin of the whole.
+    /// End of the part, relative to the start of the whole.
     #[serde(rename = "to_ns")]
     pub to: Nanos,
-    /// How long the whole is.
+    /// Length of the whole.
     #[serde(rename = "whole_ns")]
     pub whole: Nanos,
 }
 
 impl RecordingPart {
-    /// When the part begins, on `CLOCK_MONOTONIC`.
+    /// Start of the part, on `CLOCK_MONOTONIC`.
     pub fn start(&self) -> Nanos {
         self.begin + self.from
     }
 
-    /// When it ends.
+    /// End of the part, on `CLOCK_MONOTONIC`.
     pub fn end(&self) -> Nanos {
         self.begin + self.to
     }
 
-    /// How long it is.
+    /// Length of the part.
     pub fn length(&self) -> Nanos {
         self.to - self.from
     }

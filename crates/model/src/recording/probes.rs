@@ -1,4 +1,4 @@
-//! How probes and soakers ran, and the clock that they were read by.
+//! Reports of probes and soakers, and of the clock that they read.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,41 +8,41 @@ use crate::pace::SleepMethod;
 use crate::policy::PolicyGrant;
 use crate::{Cpu, Kind, Nanos, Source};
 
-/// How a counter that a probe reads was checked, and tied to `CLOCK_MONOTONIC`.
+/// Check of the counter that probes read, and its alignment with `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReport {
-    /// The counter.
+    /// Counter.
     pub counter: CounterSource,
-    /// Its measured frequency, in Hz.
+    /// Measured frequency, in Hz.
     pub frequency_hz: f64,
-    /// By how much `CLOCK_MONOTONIC` drifted against it during the recording, in millionths.
+    /// Drift of `CLOCK_MONOTONIC` against the counter during the recording, in parts per million.
     pub drift_ppm: f64,
-    /// Steps backwards seen between CPUs when it was checked; one is enough to distrust it.
+    /// Backward steps between CPUs during the check. A single one makes the counter untrusted.
     pub backwards_steps: u64,
-    /// Whether it was trusted, and why not.
+    /// Whether the counter is trusted, and reasons if not.
     pub verdict: CounterVerdict,
-    /// The tightest bracket of a reading of `CLOCK_MONOTONIC` between two of the counter.
+    /// Smallest time between two counter readings that enclose a reading of `CLOCK_MONOTONIC`.
     #[serde(rename = "bracket_ns")]
     pub bracket: Nanos,
-    /// The most by which an aligned time may be wrong.
+    /// Maximum error of an aligned time.
     #[serde(rename = "uncertainty_ns")]
     pub uncertainty: Nanos,
-    /// How many times the two were compared.
+    /// Number of comparisons of the two clocks.
     pub anchors: u64,
 }
 
-/// Which probe.
+/// Kind of probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProbeKind {
-    /// A loop that reads a counter and notes every gap.
+    /// A loop that reads a counter and records every gap.
     Spin,
-    /// A thread that sleeps to absolute times and notes how late it wakes.
+    /// A thread that sleeps until absolute times and records how late it wakes.
     Sleep,
 }
 
 impl ProbeKind {
-    /// The word for it; the name of the source of its gaps.
+    /// Name of the probe, which is also the name of the source of its gaps.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Spin => "spin",
@@ -50,7 +50,7 @@ impl ProbeKind {
         }
     }
 
-    /// The probe whose gaps have a source of this name.
+    /// The probe whose gap source has this name.
     pub fn of_gap(name: &str) -> Self {
         if name == Self::Spin.name() {
             Self::Spin
@@ -59,117 +59,121 @@ impl ProbeKind {
         }
     }
 
-    /// Whose gaps `source` is of; `None` where it is of none.
+    /// The probe that produced the gaps of `source`; `None` if they are not gaps.
     pub fn of_gaps(source: &Source) -> Option<Self> {
         (source.kind == Kind::Gap).then(|| Self::of_gap(&source.name))
     }
 }
 
-/// Why a probe, a soaker or a paced loop stopped before it was told to. Its `id` is stable.
+/// Reason why a probe, soaker or paced loop stopped early. Its `id` is stable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum ProbeFailure {
     /// The kernel moved its thread to another CPU.
     Moved {
-        /// Where the thread found itself.
+        /// New CPU of the thread.
         to: Cpu,
     },
-    /// Its thread did not come to its end in time, and its figures are lost.
+    /// Its thread did not stop in time, so its results are lost.
     NotStopped {
-        /// How long it was waited for.
+        /// Time allowed for stopping.
         #[serde(rename = "limit_ns")]
         limit: Nanos,
     },
-    /// The kernel refused the way of sleeping.
+    /// The kernel rejected the sleep method.
     SleepRefused {
-        /// The way.
+        /// Method.
         method: SleepMethod,
-        /// The kernel's reason.
+        /// The kernel's error.
         why: String,
     },
-    /// Its thread failed, which is a defect of ticktax.
+    /// Its thread failed, which is a bug in ticktax.
     Failed,
-    /// Anything else.
+    /// Another reason.
     Other {
-        /// In words.
+        /// Description.
         why: String,
     },
 }
 
-/// How a probe ran on one CPU.
+/// A probe's run on one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeReport {
-    /// Which probe.
+    /// Kind of probe.
     pub probe: ProbeKind,
-    /// Where.
+    /// CPU.
     pub cpu: Cpu,
-    /// Its thread.
+    /// Thread id.
     pub tid: i32,
-    /// The scheduling policy that it asked for and got.
+    /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// `spin`: the median time of one turn of its loop. `sleep`: the interval.
+    /// `spin`: median time of one iteration. `sleep`: interval.
     #[serde(rename = "period_ns")]
     pub period: Nanos,
-    /// `spin`: the shortest gap that it notes. `sleep`: the timer slack in force.
+    /// `spin`: shortest gap that it records. `sleep`: timer slack in force.
     #[serde(rename = "threshold_ns")]
     pub threshold: Nanos,
-    /// Turns of the loop, or wake-ups.
+    /// Iterations of the loop, or wake-ups.
     pub turns: u64,
-    /// From when it measured.
+    /// Start of the measurement.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Until when.
+    /// End of the measurement.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Why it ended early, where it did.
+    /// Why it stopped early, if it did.
     pub ended_early: Option<ProbeFailure>,
 }
 
-/// How a soaker ran on one CPU: a thread of the lowest priority that counts the work it gets done.
+/// A soaker's run on one CPU. A soaker is a thread of the lowest priority that counts the work that
+/// it completes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SoakReport {
-    /// Where.
+    /// CPU.
     pub cpu: Cpu,
-    /// Its thread.
+    /// Thread id.
     pub tid: i32,
-    /// The scheduling policy that it asked for and got.
+    /// Requested and granted scheduling policy.
     pub policy: PolicyGrant,
-    /// How long a block of work takes.
+    /// Time per block of work.
     #[serde(flatten)]
     pub block: BlockTimes,
-    /// Blocks that it got done.
+    /// Blocks completed.
     pub blocks: u64,
-    /// How many of them it had done at which times. A recording on disk does without.
+    /// Blocks completed at various times. Not stored in files.
     #[serde(skip)]
     pub progress: Vec<(Nanos, u64)>,
-    /// From when it worked.
+    /// Start of the work.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Until when.
+    /// End of the work.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// Why it ended early, where it did.
+    /// Why it stopped early, if it did.
     pub ended_early: Option<ProbeFailure>,
 }
 
 impl SoakReport {
-    /// The time that its work takes, by the fastest of the measurements: what slows a measurement down is a
+    /// CPU time of its work, at the fastest measured speed. Anything that slows a measurement is a
     /// disturbance.
     pub fn time(&self) -> Nanos {
-        #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the product is a time in ns, far below 2^63"
+        )]
         Nanos((self.blocks as f64 * self.block.fastest_ns()) as i64)
     }
 
-    /// The time that its work from one moment to another takes, at the speed that its own undisturbed blocks had;
-    /// `None` where it is not known how much it had done by then.
+    /// CPU time of its work between two times, at the speed of its undisturbed blocks; `None` if
+    /// its progress at either time is unknown.
     pub fn time_between(&self, begin: Nanos, end: Nanos) -> Option<Nanos> {
         let blocks = self.done_at(end)? - self.done_at(begin)?;
         Some(Nanos(1).times(blocks * self.block.block_fast_ns?))
     }
 
-    /// How many blocks were done at a time, in between two times at which that is known.
+    /// Blocks completed by time `at`, interpolated between known progress.
     fn done_at(&self, at: Nanos) -> Option<f64> {
-        let after = self.progress.partition_point(|(it, _)| *it <= at);
+        let after = self.progress.partition_point(|(time, _)| *time <= at);
         let (began, before) = *self.progress.get(after.checked_sub(1)?)?;
         let (then, done) = *self.progress.get(after).unwrap_or(&(self.end, self.blocks));
         if at > then || then <= began {
@@ -180,31 +184,32 @@ impl SoakReport {
     }
 }
 
-/// How long a soaker's block of work takes on its CPU, in ns, by measurements at three times. Each is the time
-/// that one block in ten stayed below, unless said otherwise.
+/// Time per block of a soaker's work on its CPU, in ns, measured before, after and during the work.
+/// Each value is the 10th percentile unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockTimes {
-    /// Measured before the soaker's work; 0 where it was not.
+    /// Measured before the work; 0 if not measured.
     pub block_before_ns: f64,
-    /// Measured after it; 0 where it was not.
+    /// Measured after the work; 0 if not measured.
     pub block_after_ns: f64,
-    /// Measured by blocks of the work itself. `None` where none was timed, as in old recordings.
+    /// Measured on blocks of the work itself; `None` if none was timed, as in old recordings.
     #[serde(default)]
     pub block_fast_ns: Option<f64>,
-    /// The median of those blocks, with all that slowed the CPU down.
+    /// Median of those blocks, including everything that slowed the CPU.
     #[serde(default)]
     pub block_median_ns: Option<f64>,
 }
 
 impl BlockTimes {
-    /// What an undisturbed block takes, in ns: the least of the measurements.
+    /// Time of an undisturbed block, in ns: the smallest measurement.
     pub fn fastest_ns(&self) -> f64 {
         let ends = self.block_before_ns.min(self.block_after_ns);
         self.block_fast_ns.map_or(ends, |during| during.min(ends))
     }
 
-    /// By what share of 1 the measurements before, during and after differ at most: how much the CPU's speed changed,
-    /// or a measurement was disturbed. `None` where it was not measured before or after.
+    /// Largest relative difference between the measurements before, during and after. It shows that
+    /// the CPU's speed changed or that a measurement was disturbed. `None` if it was not measured
+    /// before or after.
     pub fn drift(&self) -> Option<f64> {
         let measured = self.block_before_ns > 0.0 && self.block_after_ns > 0.0;
         let slowest = self.block_before_ns.max(self.block_after_ns);

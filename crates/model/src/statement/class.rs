@@ -1,4 +1,4 @@
-//! The classes of accounts, and what each is.
+//! The classes of accounts and their properties.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum Class {
     /// The user's programs.
     Program,
-    /// Threads of the kernel.
+    /// Kernel threads.
     KernelThread,
     /// Hardware interrupts.
     Irq,
@@ -19,24 +19,24 @@ pub enum Class {
     Softirq,
     /// Non-maskable interrupts.
     Nmi,
-    /// Getting into and out of the kernel around what has a name, as a probe saw it.
+    /// Kernel entry and exit around spans with a known source, measured by a probe.
     EntryExit,
-    /// Gaps in which the kernel provably ran nothing: the hypervisor or the firmware had the CPU.
+    /// Gaps in which the kernel provably ran nothing: the hypervisor or firmware held the CPU.
     Outside,
-    /// Taken by the hypervisor, by its own clock.
+    /// Stolen time, according to the hypervisor's steal clock.
     Steal,
-    /// What no source explains.
+    /// Time that no source explains.
     Unexplained,
     /// ticktax's own work.
     Tool,
-    /// A probe's loop: time that was there to be used.
+    /// A probe's loop: time that was available to others.
     Probe,
     /// Nothing to run.
     Idle,
 }
 
 impl Class {
-    /// Every class, in a statement's order.
+    /// All classes, in a statement's order.
     pub const ALL: [Self; 12] = [
         Self::Program,
         Self::KernelThread,
@@ -52,7 +52,7 @@ impl Class {
         Self::Idle,
     ];
 
-    /// The word for it, as documents and files write it.
+    /// Word used in documents and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Program => "program",
@@ -70,28 +70,29 @@ impl Class {
         }
     }
 
-    /// What the class is, for every question that is asked of classes: a new one is described here
-    /// once.
+    /// The properties of the class, from which the methods below derive their answers. A new class
+    /// is described only here.
     #[inline]
     const fn nature(self) -> Nature {
         use Form::{Absent, Interrupt, Loop, Surround, Thread};
         use Holder::{Hypervisor, Kernel, Nothing, Programs, Tool, Unexplained};
         match self {
-            Self::Nmi => Nature::of(Kernel, Interrupt).named(0),
-            Self::Irq => Nature::of(Kernel, Interrupt).named(1),
-            Self::Softirq => Nature::of(Kernel, Interrupt).named(2),
-            Self::KernelThread => Nature::of(Kernel, Thread).named(3),
-            Self::Program => Nature::of(Programs, Thread).named(4),
-            Self::Tool => Nature::of(Tool, Thread),
-            Self::EntryExit => Nature::of(Kernel, Surround),
-            Self::Outside | Self::Steal => Nature::of(Hypervisor, Absent),
-            Self::Unexplained => Nature::of(Unexplained, Absent),
-            Self::Probe => Nature::of(Nothing, Loop),
-            Self::Idle => Nature::of(Nothing, Absent),
+            Self::Nmi => Nature::new(Kernel, Interrupt).with_precedence(0),
+            Self::Irq => Nature::new(Kernel, Interrupt).with_precedence(1),
+            Self::Softirq => Nature::new(Kernel, Interrupt).with_precedence(2),
+            Self::KernelThread => Nature::new(Kernel, Thread).with_precedence(3),
+            Self::Program => Nature::new(Programs, Thread).with_precedence(4),
+            Self::Tool => Nature::new(Tool, Thread),
+            Self::EntryExit => Nature::new(Kernel, Surround),
+            Self::Outside | Self::Steal => Nature::new(Hypervisor, Absent),
+            Self::Unexplained => Nature::new(Unexplained, Absent),
+            Self::Probe => Nature::new(Nothing, Loop),
+            Self::Idle => Nature::new(Nothing, Absent),
         }
     }
 
-    /// The name of its only account; `None` where programs, threads or interrupts have one each.
+    /// The name of the class's only account; `None` if programs, threads or interrupts have
+    /// separate accounts.
     pub const fn account(self) -> Option<&'static str> {
         match self {
             Self::Program | Self::KernelThread | Self::Irq | Self::Softirq | Self::Nmi => None,
@@ -105,7 +106,8 @@ impl Class {
         }
     }
 
-    /// The name of its account where only counters tell of it (`/proc/stat`); `None` where none does.
+    /// The name of the class's account when time comes from counters only (`/proc/stat`); `None` if
+    /// no counter covers the class.
     pub const fn counted_account(self) -> Option<&'static str> {
         match self {
             Self::Program => Some("programs"),
@@ -117,13 +119,13 @@ impl Class {
         }
     }
 
-    /// Who had the CPU.
+    /// Holder of the CPU.
     #[inline]
     pub const fn holder(self) -> Holder {
         self.nature().holder
     }
 
-    /// Whether time in this class is time that a program wanted and did not get.
+    /// Whether time in this class was taken from programs.
     pub const fn is_taken(self) -> bool {
         matches!(
             self.holder(),
@@ -131,8 +133,8 @@ impl Class {
         )
     }
 
-    /// Whether the CPU was at work, as a column of `/proc/stat` would say: a probe's loop, which
-    /// stands for idle time, left out.
+    /// Whether the CPU was busy in the sense of `/proc/stat`. A probe's loop does not count,
+    /// because it stands for idle time.
     pub const fn is_busy(self) -> bool {
         matches!(
             self.holder(),
@@ -140,25 +142,25 @@ impl Class {
         )
     }
 
-    /// Whether threads ran, which are the parts of their account.
+    /// Whether the class consists of threads, which are then the parts of its accounts.
     pub const fn is_thread(self) -> bool {
         matches!(self.nature().form, Form::Thread)
     }
 
-    /// Whether a program ran that had asked for the CPU: one of the user's, or ticktax.
+    /// Whether a program ran, including ticktax.
     #[inline]
     pub const fn is_program(self) -> bool {
         matches!(self.holder(), Holder::Programs | Holder::Tool)
     }
 
-    /// Whether these are interrupts, whose parts are the functions within them.
+    /// Whether the class consists of interrupts, whose parts are the functions that they ran.
     #[inline]
     pub const fn is_interrupt(self) -> bool {
         matches!(self.nature().form, Form::Interrupt)
     }
 
-    /// Whether what a probe's gaps turn out to be moves time into its account, or out of it: it is
-    /// not what its rows add up to.
+    /// Whether analysing a probe's gaps moves time into or out of the account. If so, its time
+    /// differs from the sum of its rows.
     pub const fn is_moved_by_gaps(self) -> bool {
         let nature = self.nature();
         match nature.form {
@@ -168,57 +170,59 @@ impl Class {
         }
     }
 
-    /// Whether the kernel interrupted what ran: interrupts, and getting into and out of them.
+    /// Whether the kernel interrupted the running thread: interrupts, and entry and exit around
+    /// them.
     pub const fn is_interruption(self) -> bool {
         matches!(self.nature().form, Form::Interrupt | Form::Surround)
     }
 
-    /// Whether its time is work of the kernel that has a name, about which something can be done.
+    /// Whether the time is identifiable kernel work that a user can act on.
     pub const fn is_kernel_work(self) -> bool {
         let nature = self.nature();
         matches!(nature.holder, Holder::Kernel)
             && matches!(nature.form, Form::Thread | Form::Interrupt)
     }
 
-    /// Its place where several are named together: what interrupts comes before what it interrupts.
+    /// Rank when several classes are listed together: an interruption comes before the activity
+    /// that it interrupts.
     pub const fn precedence(self) -> u8 {
         self.nature().precedence
     }
 }
 
-/// Who had a CPU, as a first screen divides its time.
+/// The holder of a CPU, as the first screen divides its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// The user's programs.
     Programs,
     /// The kernel.
     Kernel,
-    /// The hypervisor, or the firmware.
+    /// The hypervisor or firmware.
     Hypervisor,
-    /// Not known.
+    /// Unknown.
     Unexplained,
     /// ticktax.
     Tool,
-    /// Nothing: the time was there to be used.
+    /// None: the time was available.
     Nothing,
 }
 
-/// What a class's time is made of.
+/// Composition of a class's time.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// Threads.
     Thread,
-    /// A probe's loop, of which no part is named.
+    /// A probe's loop, which has no parts.
     Loop,
-    /// Interrupts, with the functions in them.
+    /// Interrupts, with the functions that they ran.
     Interrupt,
-    /// What lies around interrupts.
+    /// The time around interrupts.
     Surround,
     /// Nothing that the kernel ran.
     Absent,
 }
 
-/// What a [`Class`] is.
+/// Properties of a [`Class`].
 #[derive(Clone, Copy, Debug)]
 struct Nature {
     holder: Holder,
@@ -227,7 +231,7 @@ struct Nature {
 }
 
 impl Nature {
-    const fn of(holder: Holder, form: Form) -> Self {
+    const fn new(holder: Holder, form: Form) -> Self {
         Self {
             holder,
             form,
@@ -235,8 +239,8 @@ impl Nature {
         }
     }
 
-    /// It is named at this place among others.
-    const fn named(self, precedence: u8) -> Self {
+    /// Sets the rank of the class among others.
+    const fn with_precedence(self, precedence: u8) -> Self {
         Self { precedence, ..self }
     }
 }
@@ -246,7 +250,7 @@ mod tests {
     use super::Class;
 
     #[test]
-    fn a_class_has_one_word_in_all_files() {
+    fn json_and_files_use_the_same_class_names() {
         for class in Class::ALL {
             let json = serde_json::to_value(class).unwrap();
             assert_eq!(json, class.name());

@@ -1,4 +1,4 @@
-//! What a flight recorder caught since it began, in bounded memory.
+//! Incidents that a flight recorder caught since it started, counted in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,27 @@ use crate::Nanos;
 use crate::incident::{Incident, LossCause, Signature, TriggerKind};
 use crate::kernel_words::OTHERS;
 
-/// Incidents, counted by what they are alike by.
+/// Counts of incidents by signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncidentTotals {
-    /// How many, by what they are alike by. There are never more than [`IncidentTotals::MAX`] besides one called
-    /// `others` of each kind.
+    /// Number of incidents per signature. At most [`IncidentTotals::MAX`] signatures are kept, plus
+    /// one called `others` for each kind.
     pub counts: BTreeMap<Signature, u64>,
-    /// How long they lasted, by what they are about.
+    /// Lengths of incidents, by kind.
     pub lengths: BTreeMap<TriggerKind, IntervalSum>,
-    /// What was not kept, by why.
+    /// Incidents that were not kept, by reason.
     pub not_kept: BTreeMap<LossCause, u64>,
-    /// When the last one was noticed, in ms since 1970 on the wall clock.
+    /// Time of the latest incident, in ms since 1970 by the wall clock.
     pub last_unix_ms: Option<i64>,
-    /// For how long the ring of every event reaches back. It is a time that may fall.
+    /// Time span that the ring buffer of events currently covers. It can shrink.
     pub reach: Nanos,
-    /// From how long on triggers fire whose thresholds are percentiles, by how they were typed; those that are not
-    /// known yet are not there.
+    /// Current thresholds of triggers that are defined by a percentile, by the trigger's text.
+    /// Thresholds that are not known yet are missing.
     pub limits: BTreeMap<String, Nanos>,
 }
 
 impl IncidentTotals {
-    /// The most sorts of incidents that are counted one by one.
+    /// Maximum number of signatures that are counted separately.
     pub const MAX: usize = 256;
 
     /// Counts an incident.
@@ -67,21 +67,21 @@ mod tests {
     }
 
     #[test]
-    fn sorts_without_end_are_others() {
+    fn signatures_beyond_the_limit_are_merged_into_others() {
         let mut totals = IncidentTotals::default();
         for number in 0..IncidentTotals::MAX + 10 {
             totals.add(&incident(&format!("p{number}"), 1_000));
         }
-        // One that is known already goes on being counted by its name.
+        // A known signature is still counted under its own name.
         totals.add(&incident("p0", 900));
         assert_eq!(totals.counts.len(), IncidentTotals::MAX + 1);
-        let of = |program: &str| {
+        let count_of = |program: &str| {
             let mut counts = totals.counts.iter();
             counts
                 .find(|(signature, _)| signature.program == program)
                 .map(|(_, count)| *count)
         };
-        assert_eq!((of("others"), of("p0")), (Some(10), Some(2)));
+        assert_eq!((count_of("others"), count_of("p0")), (Some(10), Some(2)));
         let lengths = &totals.lengths[&TriggerKind::Wait];
         assert_eq!(lengths.count, IncidentTotals::MAX as u64 + 11);
         assert_eq!(totals.last_unix_ms, Some(1_000));

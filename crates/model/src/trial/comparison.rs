@@ -1,67 +1,69 @@
-//! One metric of one arm beside the first.
+//! Comparison of one metric between an arm and the first arm.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One metric of one arm beside the first arm, or of one list of numbers beside another.
+/// Comparison of one metric between an arm and the first arm, or between two lists of numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// The metric's name.
+    /// Name of the metric.
     pub metric: String,
-    /// The arm, by its place among the arms; 1 for the second of two lists.
+    /// Index of the arm; 1 for the second of two lists.
     pub arm: usize,
-    /// The first arm's values.
+    /// Values of the first arm.
     pub first: Option<ArmFigures>,
-    /// This arm's.
+    /// Values of this arm.
     pub second: Option<ArmFigures>,
-    /// Blocks with values of both arms; of lists, `None`: nothing pairs their values.
+    /// Number of blocks with values of both arms; `None` for lists, whose values are not paired.
     pub blocks: Option<u64>,
-    /// What effect, noise and what could be detected are in.
+    /// Scale of the effect, the noise and the detectable effect.
     pub scale: Scale,
-    /// What this arm changes; `None` of too few values.
+    /// Effect of this arm; `None` if there are too few values.
     pub effect: Option<Effect>,
-    /// The probability that chance alone sets the arms so far apart, two-sided: of blocks, the exact
-    /// signed-rank test (Wilcoxon 1945), of lists the rank-sum test (Mann and Whitney 1947).
+    /// Probability that chance alone separates the arms this far, two-sided. Blocks use the exact
+    /// signed-rank test (Wilcoxon 1945), lists the rank-sum test (Mann and Whitney 1947).
     #[serde(rename = "chance_probability")]
     pub chance: Option<f64>,
-    /// The same, all comparisons of the document together (Holm 1979).
+    /// The same probability, corrected for all comparisons in the document (Holm 1979).
     #[serde(rename = "corrected_probability")]
     pub chance_corrected: Option<f64>,
-    /// The first arm beside itself: the standard deviation of a block's difference, by the runs before the blocks.
+    /// Noise of the first arm compared with itself: standard deviation of a block's difference,
+    /// from the runs before the blocks.
     pub noise: Option<f64>,
-    /// The effect that a trial of so many blocks finds in four of five cases, as it was known before the blocks.
+    /// Effect that a trial with this number of blocks detects in four of five cases, as estimated
+    /// before the blocks.
     pub detectable: Option<f64>,
-    /// What a model had said of it; `None` where none was asked.
+    /// Prediction of a model; `None` if none was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
-    /// What follows from all this.
+    /// Conclusion.
     pub verdict: Verdict,
-    /// What speaks against it.
+    /// Observations that weaken the conclusion.
     pub checks: Vec<Check>,
 }
 
-/// The values of an arm that were compared.
+/// Statistics of an arm's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmFigures {
-    /// How many.
+    /// Number of values.
     pub count: u64,
-    /// Their mean, in the metric's unit.
+    /// Mean, in the metric's unit.
     pub mean: f64,
-    /// Their median.
+    /// Median.
     pub median: f64,
-    /// Their standard deviation; 0 of one.
+    /// Standard deviation; 0 for a single value.
     pub deviation: f64,
-    /// The smallest.
+    /// Minimum.
     pub min: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// What a difference is in.
+/// Scale of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// A share of the first arm: 0.02 is 2 % more. Where all values are above 0.
+    /// A share of the first arm: 0.02 means 2 % more. Used if all values are positive.
     Relative,
     /// The metric's unit.
     Absolute,
@@ -70,59 +72,62 @@ pub enum Scale {
 /// A difference and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
-    /// This arm less the first.
+    /// This arm minus the first.
     pub value: f64,
-    /// The lower end of the interval.
+    /// Lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Effect {
-    /// The smallest bound on both sides of 0 that the interval keeps to.
+    /// Smallest absolute value that bounds both ends of the interval.
     pub fn bound(&self) -> f64 {
         self.low.abs().max(self.high.abs())
     }
 
-    /// Whether the interval has 0 in it.
+    /// Whether the interval contains 0.
     pub fn may_be_none(&self) -> bool {
         self.low <= 0.0 && self.high >= 0.0
     }
 }
 
-/// What a model had said that an arm would change.
+/// A model's prediction of an arm's effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Predicted {
-    /// The file that the work of the model's runs was taken from.
+    /// File from which the workload of the model's runs was taken.
     pub load: String,
-    /// What was set in the model, such as `slack=2ms`.
+    /// Settings in the model, such as `slack=2ms`.
     pub settings: Vec<String>,
-    /// The effect, in the comparison's scale, by the medians of the model's runs. Its interval is what the effect
-    /// of one more run is to be expected within; of a single run it is the effect itself.
+    /// Effect in the comparison's scale, from the medians of the model's runs. Its interval is the
+    /// one in which the effect of one more run is expected. With a single run it is the effect
+    /// itself.
     pub effect: Effect,
-    /// That effect less the one that was measured; `None` where none was.
+    /// Predicted effect minus measured effect; `None` if none was measured.
     pub error: Option<f64>,
 }
 
-/// What is to be thought of an arm.
+/// Conclusion about an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It differs from the first by more than chance, for the better.
+    /// It is better than the first arm, beyond chance.
     Better,
-    /// For the worse.
+    /// It is worse than the first arm, beyond chance.
     Worse,
-    /// It differs, and nobody said which way is better.
+    /// It differs beyond chance, but the direction of improvement is unknown.
     Differs,
-    /// The interval keeps to this bound, which is no larger than what was to count as none.
+    /// The interval lies within this bound, which does not exceed the difference that counts as
+    /// none.
     NoDifferenceBeyond {
-        /// In the comparison's scale.
+        /// Bound, in the comparison's scale.
         bound: f64,
     },
-    /// Neither can be said.
+    /// Neither a difference nor its absence can be shown.
     CannotTell {
-        /// About how many more blocks (of lists, values of each) would tell, if the effect is what it looks like;
-        /// `None` where no number within reason would.
+        /// Approximate number of further blocks (for lists, further values in each) that would
+        /// decide it, if the effect is as large as it appears. `None` if no reasonable number
+        /// would.
         more_blocks: Option<u64>,
     },
 }
@@ -134,63 +139,64 @@ impl Verdict {
     }
 }
 
-/// Something about the values that a verdict may suffer from.
+/// A property of the values that can invalidate a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "id", rename_all = "kebab-case")]
 pub enum Check {
-    /// There are too few blocks (or values) for any difference to count.
+    /// Too few blocks or values for any difference to be significant.
     TooFew {
-        /// Those that there are.
+        /// Number available.
         have: u64,
-        /// Those that it takes, of so many comparisons.
+        /// Number needed for this many comparisons.
         need: u64,
     },
-    /// Successful runs of an arm, or of both, have no value.
+    /// Successful runs of one or both arms without a value.
     Missing {
-        /// Such runs.
+        /// Number of such runs.
         runs: u64,
     },
-    /// Every value of both arms is the same.
+    /// All values of both arms are equal.
     Constant {
-        /// That value, in the metric's unit.
+        /// The value, in the metric's unit.
         value: f64,
     },
     /// Both arms have the same values, one by one.
     Identical,
-    /// The level of the blocks, which is the mean of both arms, rose or fell over the trial.
+    /// The level of the blocks, averaged over both arms, rose or fell during the trial.
     Drift {
-        /// From the first block to the last, in the comparison's scale.
+        /// Change from the first block to the last, in the comparison's scale.
         change: f64,
-        /// The probability of such a trend by chance (Spearman 1904).
+        /// Probability of such a trend by chance (Spearman 1904).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// Values depend on which arm was first in the block.
+    /// Values depend on which arm came first in the block.
     Order {
-        /// Effect where this arm was first less the effect where the other was, in the comparison's scale.
+        /// Effect in blocks that start with this arm minus the effect in blocks that start with the
+        /// other, in the comparison's scale.
         change: f64,
-        /// The probability of it by chance (rank-sum test).
+        /// Probability of such a difference by chance (rank-sum test).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// The values of an arm, in their order, ascend or descend: sorted before they were written down,
-    /// or the machine drifted.
+    /// The values of an arm are in ascending or descending order. They were sorted before they were
+    /// saved, or the machine drifted.
     Sorted {
-        /// Whether the first arm's are.
+        /// Whether this applies to the first arm.
         first: bool,
-        /// Whether this arm's are.
+        /// Whether this applies to this arm.
         second: bool,
-        /// The probability that those come so by chance.
+        /// Probability of such an order by chance.
         #[serde(rename = "chance_probability")]
         chance: f64,
     },
-    /// The two arms do not succeed equally often: what is left of them may not be alike.
+    /// The arms fail at different rates, so their remaining runs may differ in kind.
     Failures {
-        /// The share of the first arm's runs that failed.
+        /// Share of the first arm's runs that failed.
         first_share: f64,
-        /// The share of this arm's.
+        /// Share of this arm's runs that failed.
         second_share: f64,
-        /// The probability of such a difference by chance (Fisher's exact test).
+        /// Probability of such a difference by chance (Fisher's exact test).
         #[serde(rename = "chance_probability")]
         chance: f64,
     },

@@ -1,4 +1,4 @@
-//! `--fail-if 'p99 > +2%'`: what must not become of a metric.
+//! Conditions of `--fail-if`, such as `--fail-if 'p99 > +2%'`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{Comparison, Metric, Scale, Unit};
 
-/// What must not be: `p99 > +2%`.
+/// A condition under which a trial fails, such as `p99 > +2%`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailIf {
-    /// The metric's name.
+    /// Name of the metric.
     pub metric: String,
-    /// On which side of the bound.
+    /// Side of the bound.
     pub relation: Relation,
-    /// The bound of the arm's effect.
+    /// Bound of the arm's effect.
     pub bound: Bound,
 }
 
-/// On which side of a bound.
+/// Side of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
@@ -29,73 +29,73 @@ pub enum Relation {
     Below,
 }
 
-/// A bound of an effect.
+/// Bound of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// A share of the first arm: 0.02 is written `+2%`.
+    /// A share of the first arm. 0.02 is written `+2%`.
     Share(f64),
-    /// A difference of two shares: 0.02 is written `+2pt`, percentage points.
+    /// A difference of two shares, in percentage points. 0.02 is written `+2pt`.
     #[serde(rename = "points_share")]
     Points(f64),
 }
 
-/// Whether what must not be is so.
+/// Result of testing a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It is: the whole interval of the effect lies beyond the bound.
+    /// True: the whole interval of the effect lies beyond the bound.
     Holds,
-    /// It is not: no part of the interval does.
+    /// False: no part of the interval lies beyond the bound.
     DoesNotHold,
-    /// The bound lies within the interval, or there is none.
+    /// Undecided: the bound lies within the interval, or the interval is unknown.
     CannotTell,
 }
 
-/// A question of `--fail-if`, and its answer for an arm.
+/// A condition and its result for an arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailIfResult {
-    /// The question.
+    /// Condition.
     pub condition: FailIf,
-    /// The arm, by its place among the arms.
+    /// Index of the arm.
     pub arm: usize,
-    /// The answer.
+    /// Result.
     pub outcome: Outcome,
 }
 
-/// Why a condition cannot be asked.
+/// Reason why a condition is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FailIfError {
-    /// It is none.
+    /// The text is not a condition.
     #[error(
         "invalid condition `{0}`: it is METRIC > +N% or METRIC < -N%, of shares also +Npt (percentage points), as in 'p99 > +2%'"
     )]
     Syntax(String),
-    /// Nobody measures it.
+    /// The metric is not measured.
     #[error("nothing measures `{metric}` of `{condition}`: measured is {measured}")]
     Metric {
-        /// The condition.
+        /// Condition.
         condition: String,
-        /// What it asks about.
+        /// Its metric.
         metric: String,
-        /// What there is.
+        /// Measured metrics.
         measured: String,
     },
-    /// Percentage points of something that is no share.
+    /// The bound is in percentage points, but the metric is not a share.
     #[error("`{condition}`: {metric} is no share, so its bound is a percentage, as in '+2%'")]
     Points {
-        /// The condition.
+        /// Condition.
         condition: String,
-        /// What it asks about.
+        /// Its metric.
         metric: String,
     },
 }
 
 impl FailIf {
-    /// Reads a condition as it is typed.
+    /// Parses a condition.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a condition.
     pub fn parse(text: &str) -> Result<Self, FailIfError> {
         Self::read(text).ok_or_else(|| FailIfError::Syntax(text.trim().to_owned()))
     }
@@ -109,14 +109,15 @@ impl FailIf {
             Relation::Below
         };
         let bound = rest[1..].trim();
-        let is_word = |it: char| it.is_alphanumeric() || "_-.:".contains(it);
+        let is_word = |character: char| character.is_alphanumeric() || "_-.:".contains(character);
         let metric = metric.trim();
         if metric.is_empty() || !metric.chars().all(is_word) {
             return None;
         }
         let number = |text: &str| {
             let text = text.trim_end();
-            let is_plain = |it: char| it.is_ascii_digit() || "+-.".contains(it);
+            let is_plain =
+                |character: char| character.is_ascii_digit() || "+-.".contains(character);
             let number: f64 = text.parse().ok()?;
             (text.chars().all(is_plain) && number.is_finite()).then_some(number / 100.0)
         };
@@ -132,14 +133,15 @@ impl FailIf {
         })
     }
 
-    /// Whether it can be asked of what is measured.
+    /// Checks that the condition applies to the measured metrics.
     ///
     /// # Errors
-    /// It is of no metric, or of percentage points where the metric is no share.
+    /// The metric is not measured, or the bound is in percentage points and the metric is not a
+    /// share.
     pub fn check(&self, metrics: &[Metric]) -> Result<(), FailIfError> {
         let (condition, metric) = (self.to_string(), self.metric.clone());
-        let Some(found) = metrics.iter().find(|it| it.id == self.metric) else {
-            let measured: Vec<&str> = metrics.iter().map(|it| &*it.id).collect();
+        let Some(found) = metrics.iter().find(|known| known.id == self.metric) else {
+            let measured: Vec<&str> = metrics.iter().map(|metric| &*metric.id).collect();
             return Err(FailIfError::Metric {
                 condition,
                 metric,
@@ -152,10 +154,10 @@ impl FailIf {
         Ok(())
     }
 
-    /// Whether it is so, by what became of its metric. It holds, or does not, where the whole interval
-    /// of the effect says so.
+    /// Tests the condition against a comparison. The result is decided only if the whole interval
+    /// of the effect lies on one side of the bound.
     pub fn outcome(&self, comparison: &Comparison) -> Outcome {
-        let mean = comparison.first.map_or(0.0, |it| it.mean);
+        let mean = comparison.first.map_or(0.0, |first| first.mean);
         let bound = match (self.bound, comparison.scale) {
             (Bound::Share(bound), Scale::Relative) | (Bound::Points(bound), Scale::Absolute) => {
                 Some(bound)
@@ -197,7 +199,7 @@ impl fmt::Display for FailIf {
             Bound::Share(share) => (share, "%"),
             Bound::Points(points) => (points, "pt"),
         };
-        // 0.07 · 100 is no 7.
+        // Rounds, because 0.07 · 100 is not exactly 7.
         let bound = (bound * 1e8).round() / 1e6;
         write!(f, "{} {relation} {bound:+}{unit}", self.metric)
     }
@@ -211,7 +213,7 @@ mod tests {
     };
 
     #[test]
-    fn conditions_are_read_and_shown_as_they_are_typed() {
+    fn conditions_are_parsed_and_printed() {
         for (text, metric, relation, bound, shown) in [
             (
                 "p99 > +2%",
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_measured_cannot_be_asked() {
+    fn conditions_on_unknown_metrics_are_rejected() {
         let metrics = [Metric {
             id: "time".to_owned(),
             unit: Unit::Ns,
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_is_answered_by_the_whole_interval() {
+    fn conditions_are_decided_by_the_whole_interval() {
         use Outcome::{CannotTell, DoesNotHold, Holds};
         for (text, scale, mean, effect, outcome) in [
             (
@@ -361,7 +363,7 @@ mod tests {
                 DoesNotHold,
             ),
             ("time > +2%", Scale::Relative, 5.0, None, CannotTell),
-            // Of a mean of 0.5, 2 % are 0.01.
+            // 2 % of a mean of 0.5 is 0.01.
             (
                 "time > +2%",
                 Scale::Absolute,
@@ -383,7 +385,7 @@ mod tests {
                 Some((0.021, 0.03)),
                 Holds,
             ),
-            // Of a mean of 0.5, 2 points are 4 %.
+            // 2 percentage points of a mean of 0.5 are 4 %.
             (
                 "time > +2pt",
                 Scale::Relative,
@@ -393,8 +395,8 @@ mod tests {
             ),
         ] {
             let comparison = comparison(scale, mean, effect);
-            let told = FailIf::parse(text).unwrap().outcome(&comparison);
-            assert_eq!(told, outcome, "{text} {effect:?}");
+            let result = FailIf::parse(text).unwrap().outcome(&comparison);
+            assert_eq!(result, outcome, "{text} {effect:?}");
         }
     }
 }

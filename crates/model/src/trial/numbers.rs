@@ -1,39 +1,39 @@
-//! Two lists of numbers beside each other.
+//! Comparison of two lists of numbers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Better, Comparison, Unit};
 
-/// Two lists of numbers, of runs that somebody else made.
+/// A comparison of two lists of numbers from runs of another tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NumbersComparison {
-    /// Version of the program that wrote it.
+    /// Version of ticktax that wrote the document.
     pub tool_version: String,
-    /// The first list.
+    /// First list.
     pub first: Numbers,
-    /// The second one.
+    /// Second list.
     pub second: Numbers,
-    /// The unit of the values, where the files say one.
+    /// Unit of the values, if the files state it.
     pub unit: Unit,
-    /// Which way is better.
+    /// Direction of improvement.
     pub better: Better,
-    /// The largest effect that counts as none, as a share of the first list's mean.
+    /// Largest effect that counts as no difference, as a share of the first list's mean.
     #[serde(rename = "difference_share")]
     pub difference: f64,
-    /// The second list beside the first.
+    /// Comparison of the second list with the first.
     pub comparison: Comparison,
 }
 
 /// A list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Numbers {
-    /// Its file.
+    /// File.
     pub file: String,
-    /// Which of those in the file: a column's name, a command.
+    /// The list within the file: a column name or a command.
     pub name: Option<String>,
-    /// How many numbers it has.
+    /// Number of values.
     pub count: u64,
-    /// Runs that failed, by what the file says; their numbers are left out.
+    /// Failed runs according to the file. Their values are left out.
     pub failed: u64,
 }

@@ -1,4 +1,4 @@
-//! What a recording's header says of the program whose time is asked for.
+//! The victim as a recording's header describes it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,139 +6,139 @@ use serde::{Deserialize, Serialize};
 use crate::Nanos;
 use crate::limitation::Limitation;
 
-/// A thread to follow, as `/proc` shows it just before.
+/// A thread to follow, as read from `/proc` just before the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowedThread {
-    /// Its process.
+    /// Process id.
     pub pid: i32,
-    /// Its number.
+    /// Thread id.
     pub tid: i32,
-    /// Its name.
+    /// Thread name.
     pub name: String,
-    /// What it is doing.
+    /// State.
     pub state: RunState,
 }
 
-/// What a thread is doing, as `/proc/PID/task/TID/stat` tells it.
+/// State of a thread in `/proc/PID/task/TID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// It may run, or does.
+    /// Runnable or running.
     Runnable,
-    /// It waits for something, and a signal would wake it.
+    /// In an interruptible sleep.
     Sleeping,
-    /// It waits for something that no signal interrupts. `/proc` does not tell a disk from a lock.
+    /// In an uninterruptible sleep. `/proc` does not distinguish a disk from a lock.
     Uninterruptible,
-    /// It is stopped.
+    /// Stopped.
     Stopped,
 }
 
-/// How a victim was named.
+/// How a victim was specified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// The command that the audit ran.
+    /// The command that the audit started.
     Command,
-    /// A process that was there.
+    /// An existing process.
     Process,
-    /// Several processes that were there.
+    /// Several existing processes.
     Processes,
-    /// Everything in a cgroup, by its path.
+    /// All processes in a cgroup, given by its path.
     Cgroup(String),
 }
 
-/// What a recording's header says of its victim.
+/// A recording's data about its victim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VictimHeader {
-    /// How it was named.
+    /// How the victim was specified.
     pub target: Target,
-    /// The name of its program, or of its cgroup.
+    /// Name of its program or cgroup.
     pub name: String,
-    /// Its process id, where it is one process.
+    /// Process id, if it is one process.
     pub pid: Option<i32>,
-    /// From when on it was followed; rows that ended before are not about it.
+    /// Time from which it was followed. Rows that ended earlier do not concern it.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// Whether its threads were followed by the tracer.
+    /// Whether the tracer followed its threads.
     pub followed: bool,
-    /// Why a part of its threads' lives may be missing without a fault of ticktax.
+    /// A reason outside ticktax's control why parts of its threads' lives may be missing.
     #[serde(default)]
     pub incomplete: Option<Limitation>,
-    /// What `/proc` said of it at the start.
+    /// Resource usage at the start, from `/proc`.
     pub before: Option<Usage>,
-    /// And at the end, or when it was last seen.
+    /// Resource usage at the end, or when it was last seen.
     pub after: Option<Usage>,
-    /// The same of each of its threads, where that was asked for.
+    /// Resource usage by thread, if requested.
     #[serde(default)]
     pub threads: Option<ThreadUsages>,
 }
 
-/// What each thread of a program used, between two moments that are near a recording's ends.
+/// Resource usage of each thread between two readings close to the ends of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadUsages {
-    /// When the first reading was taken, on `CLOCK_MONOTONIC`.
+    /// Time of the first reading, on `CLOCK_MONOTONIC`.
     #[serde(rename = "begin_ns")]
     pub begin: Nanos,
-    /// When the last one was taken that found the program.
+    /// Time of the last reading that found the program, on `CLOCK_MONOTONIC`.
     #[serde(rename = "end_ns")]
     pub end: Nanos,
-    /// The threads that are in both.
+    /// Threads present in both readings.
     pub threads: Vec<ThreadUsage>,
 }
 
-/// What one thread used, at both ends.
+/// Resource usage of one thread at both readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadUsage {
-    /// Its number.
+    /// Thread id.
     pub tid: i32,
-    /// Its use at the first reading.
+    /// Usage at the first reading.
     pub before: Usage,
-    /// Its use at the last one.
+    /// Usage at the last reading.
     pub after: Usage,
 }
 
 impl ThreadUsages {
-    /// What thread `tid` used between the readings, and how far these are apart.
+    /// The usage of thread `tid` between the readings, and the time between them.
     pub fn of(&self, tid: i32) -> Option<(Usage, Nanos)> {
         let thread = self.threads.iter().find(|thread| thread.tid == tid)?;
         Some((thread.after.since(&thread.before), self.end - self.begin))
     }
 }
 
-/// What `/proc/PID` says that a program used so far.
+/// Resource usage of a program so far, from `/proc/PID`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// CPU time in the program.
+    /// CPU time in user mode.
     #[serde(rename = "user_ns")]
     pub user: Nanos,
     /// CPU time in the kernel.
     #[serde(rename = "system_ns")]
     pub system: Nanos,
-    /// Times that it gave up its CPU, because it waited for something; living threads only.
+    /// Voluntary context switches: the thread blocked. Living threads only.
     pub voluntary: u64,
-    /// Times that it lost its CPU to another; living threads only.
+    /// Involuntary context switches: the thread was preempted. Living threads only.
     pub involuntary: u64,
-    /// Time on CPUs by the scheduler's clock, where the kernel keeps it; living threads only.
+    /// Time on CPUs by the scheduler's clock, if the kernel records it. Living threads only.
     #[serde(rename = "on_cpu_ns")]
     pub on_cpu: Option<Nanos>,
-    /// Time for which it waited for a CPU, likewise.
+    /// Time spent waiting for a CPU, under the same conditions.
     #[serde(rename = "waited_ns")]
     pub waited: Option<Nanos>,
 }
 
 impl Usage {
-    /// What was used from `before` to here. Threads may have ended meanwhile, which takes what they
-    /// used out of some of the sums: none is below 0.
+    /// The usage since `before`. Threads that exited in between drop out of some of the sums, so
+    /// differences are clamped at 0.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let time = |a: Nanos, b: Nanos| (a - b).max(Nanos::ZERO);
-        let both = |a: Option<Nanos>, b: Option<Nanos>| Some(time(a?, b?));
+        let optional = |a: Option<Nanos>, b: Option<Nanos>| Some(time(a?, b?));
         Self {
             user: time(self.user, before.user),
             system: time(self.system, before.system),
             voluntary: self.voluntary.saturating_sub(before.voluntary),
             involuntary: self.involuntary.saturating_sub(before.involuntary),
-            on_cpu: both(self.on_cpu, before.on_cpu),
-            waited: both(self.waited, before.waited),
+            on_cpu: optional(self.on_cpu, before.on_cpu),
+            waited: optional(self.waited, before.waited),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why frames of a program were late or lost.
+//! Causes of late and lost frames of a program.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,70 +7,68 @@ use super::LostTo;
 use crate::Nanos;
 use crate::policy::SpecialPolicy;
 
-/// What held up a program's frames: those that began late.
+/// Causes that delayed a program's late frames.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateFrames {
-    /// How many frames were late.
+    /// Number of late frames.
     pub frames: u64,
-    /// Late frames of which it is not known what held them up, because by then too much had: these are in none of
-    /// the other numbers.
+    /// Late frames whose cause is unknown, because there were too many activities to track. They
+    /// are not included in the other numbers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_judged: u64,
-    /// Slots that got no frame because of them.
+    /// Frame slots that stayed empty because of late frames.
     pub lost: u64,
-    /// Who or what held most of them up, the one with the most frames first. Each late frame counts
-    /// once, for the cause that took most of its delay.
+    /// Causes of late frames, largest number of frames first. Each late frame counts once, for the
+    /// cause of most of its delay.
     pub causes: Vec<LateCause>,
-    /// What each kind of delay took of the late frames, every kind that could be seen; what took
-    /// nothing is not the cause.
+    /// Delay of late frames by kind. It lists every kind that could be observed, so a kind with 0
+    /// is ruled out as the cause.
     pub by_kind: Vec<LateTime>,
-    /// What the hypervisor took from the loop's CPUs in the whole recording, by its clock or by the
-    /// probe's gaps, whichever is more: an upper bound of what the late frames lost to it. `None`
-    /// where there is no hypervisor, or neither such a clock that has ever run nor such a gap.
+    /// Upper bound of the delay due to stolen time: the time stolen from the loop's CPUs during the
+    /// whole recording, by the steal clock or the probe's gaps, the larger of the two. `None` if
+    /// the machine is not virtual, or if neither the clock ever advanced nor such a gap was seen.
     #[serde(default, rename = "stolen_ns")]
     pub stolen: Option<Nanos>,
-    /// The latest frames, the latest first.
+    /// Frames with the longest delay, longest first.
     pub latest: Vec<LateFrame>,
 }
 
-/// What kind of thing holds a frame up.
+/// Kind of cause that delays a frame.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum HoldUp {
-    /// Another program or a thread of the kernel while the thread waited for a CPU, or an idle CPU
-    /// that had to be woken.
+    /// Run-queue wait behind another program or kernel thread, or the wake-up of an idle CPU.
     Waiting,
-    /// Its move to another CPU: the thread waited, the CPU that it waited for idled, and it then ran
-    /// on another one.
+    /// Migration to another CPU: the thread waited, its CPU idled, and it then ran on another one.
     Migration,
     /// Interrupts and softirqs on the thread's CPU.
     Interrupts,
-    /// The hypervisor, which ran something else on the thread's CPU.
+    /// Stolen time: the hypervisor ran something else on the thread's CPU.
     Steal,
     /// The CPU quota of its cgroup.
     Quota,
-    /// Page faults of its own.
+    /// The thread's page faults.
     PageFaults,
-    /// Memory that it had to reclaim.
+    /// Memory reclaim in the thread.
     Reclaim,
-    /// A disk that it waited for.
+    /// Waiting for a disk.
     Disk,
-    /// Something else that it waited for and that no signal interrupts: mostly a lock of the kernel's.
+    /// Another uninterruptible wait, usually for a kernel lock.
     Lock,
-    /// It was stopped or frozen.
+    /// The thread was stopped or frozen.
     Stopped,
-    /// CPU time of its own: the frame before had more than its frames usually have, or than the period has.
+    /// The program's own CPU time: the previous frame took more than usual, or more than a period.
     OwnWork,
-    /// It was asleep: its timer was late, or it waited for something else.
+    /// The thread slept: its timer was late, or it waited for something else.
     OwnSleep,
-    /// Nothing that was seen.
+    /// No observed cause.
     Unexplained,
 }
 
 impl HoldUp {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 13] = [
         Self::Waiting,
         Self::Migration,
@@ -87,78 +85,82 @@ impl HoldUp {
         Self::Unexplained,
     ];
 
-    /// Whether nothing else is known to have done it.
+    /// Whether the program itself is the only known cause.
     pub const fn is_own(self) -> bool {
         matches!(self, Self::OwnWork | Self::OwnSleep | Self::Unexplained)
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde requires this signature"
+)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What one kind of delay took of all late frames.
+/// Delay of all late frames due to one kind of cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LateTime {
-    /// Which.
+    /// Kind.
     pub kind: HoldUp,
-    /// For how long, of all late frames' delays.
+    /// Total delay over all late frames.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// How many frames lost most of their delay to it.
+    /// Number of frames whose delay is mostly of this kind.
     pub frames: u64,
 }
 
-/// Who or what held up frames.
+/// A cause of late frames.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateCause {
-    /// What kind of delay.
+    /// Kind of cause.
     pub kind: HoldUp,
-    /// The program, the thread of the kernel or the interrupt; empty where the kind says it all.
+    /// Program, kernel thread or interrupt; `None` if the kind is specific enough.
     pub by: Option<LostTo>,
-    /// Frames that lost most of their delay to it.
+    /// Frames whose delay is mostly due to this cause.
     pub frames: u64,
-    /// Slots that these left without a frame.
+    /// Frame slots that stayed empty because of them.
     pub lost: u64,
-    /// The latest of them.
+    /// Longest delay among them.
     #[serde(rename = "max_late_ns")]
     pub max: Nanos,
-    /// The period in which it runs, ns, where it is a single process and most of what it had meanwhile was of
-    /// threads that run in one.
+    /// Period of the cause in ns, if it is a single process and most of its time came from threads
+    /// that run periodically.
     #[serde(rename = "period_ns")]
     pub period: Option<f64>,
-    /// What makes it run, where it has a period and the kernel reported it: a timer's function.
+    /// Timer function that starts it, if it has a period and the kernel reported the timer.
     pub timer: Option<String>,
-    /// How it is scheduled, where that is not by the ordinary rules, and the same for each of its threads that
-    /// others waited for.
+    /// Scheduling policy of its process if not the default, and shared by all its threads that
+    /// others waited behind.
     pub policy: Option<SpecialPolicy>,
 }
 
 /// A late frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateFrame {
-    /// When it was due, since the recording began.
+    /// Due time, relative to the start of the recording.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
-    /// How much later it began.
+    /// Delay of the start of the frame.
     #[serde(rename = "late_ns")]
     pub late: Nanos,
-    /// Slots that got no frame because of it.
+    /// Frame slots that stayed empty because of it.
     pub lost: u64,
-    /// What took most of its delay.
+    /// Kind of the largest cause.
     pub kind: HoldUp,
-    /// Who had its time, the costliest first; its own work and sleep left out.
+    /// Programs and kernel activities that caused the delay, largest first, without the program's
+    /// own work and sleep.
     pub lost_to: Vec<LostTo>,
 }
 
-/// A thread that is not scheduled as programs are by default.
+/// A thread whose scheduling policy is not the default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadPolicy {
-    /// Its process.
+    /// Process id.
     pub pid: i32,
-    /// Its number.
+    /// Thread id.
     pub tid: i32,
-    /// How it is scheduled.
+    /// Policy.
     pub policy: SpecialPolicy,
 }

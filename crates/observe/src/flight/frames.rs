@@ -1,5 +1,8 @@
-//! Programs whose frames triggers are about: which process that is, when its rhythm is looked for, and what is known
-//! of it. Finding it is the analysis', which whoever drives the recorder asks: [`RecorderEvent::Program`](super::RecorderEvent).
+//! Programs with frame triggers: which process each one is, when to search for its rhythm, and what
+//! is known about it.
+//!
+//! The search itself belongs to the analysis, which the caller runs:
+//! [`RecorderEvent::Program`](super::RecorderEvent).
 
 use std::collections::VecDeque;
 
@@ -12,64 +15,70 @@ use ticktax_trace::PacedThread;
 use super::{FrameState, FrameStatus, ProgramWindow, Recorder, SETTLE};
 use crate::error::ObserveError;
 
-/// What a rhythm is looked for in.
+/// Recorded time in which to search for a rhythm.
 const LOOK: Nanos = Nanos::from_secs(5);
 
-/// The part of a window's memory that these seconds may take; what is found in them takes more. Where it does not suffice, they
-/// end early.
+/// These seconds may take one part in this many of a window's memory, because the search results
+/// take more. If the memory does not suffice, the recording ends early.
 const MEMORY: usize = 4;
 
-/// From one visit to the next: whether the thread is there still, or a rhythm by now.
+/// Interval between two visits, which check whether the thread still exists and whether it has a
+/// rhythm.
 const VISIT: Nanos = Nanos::from_secs(10);
 
-/// Of so many visits one looks for a rhythm, also where it is known: it may have changed without a frame being lost. Where
-/// there is none, the visits between two looks double up to this, since a look at a busy machine's events costs CPU time.
+/// One in this many visits searches again even if the rhythm is known, because it may have changed
+/// without a lost frame. Without a rhythm, the number of visits between two searches doubles up to
+/// this, because a search on a busy machine costs CPU time.
 const ANEW: u32 = 6;
 
-/// So many frames that triggered within [`OFTEN`] are no rare ones: the rate may have changed.
+/// If this many frames trigger within [`OFTEN`], the rate may have changed.
 const MANY: usize = 10;
 const OFTEN: Nanos = Nanos::from_secs(2);
 
-/// All of them.
+/// All programs with frame triggers.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     all: Vec<Program>,
-    /// Rhythms that were learnt so far.
+    /// Number of rhythms learnt so far.
     armed: u64,
-    /// Whether the kernel is to be told something else.
+    /// Whether the kernel's rules need an update.
     changed: bool,
 }
 
-/// One that was named.
+/// A program named by a trigger.
 #[derive(Debug)]
 struct Program {
     target: TriggerTarget,
     pid: i32,
     name: String,
     state: FrameState,
-    /// The number of its rhythm.
+    /// Number of its rhythm.
     armed: u64,
-    /// When it is to be looked at; `None` once it has ended.
+    /// Time of the next visit; `None` after it has ended.
     visit: Option<Nanos>,
-    /// Visits since its rhythm was looked for.
+    /// Visits since the last search.
     visits: u32,
-    /// Of so many the next one looks.
+    /// Number of visits between two searches.
     look_at: u32,
-    /// When frames triggered, the last [`MANY`].
+    /// Times of its last triggers, at most [`MANY`].
     lost: VecDeque<Nanos>,
-    /// It loses many by the rhythm that it has: looking for another one was in vain.
+    /// It loses many frames, and a search has not found another rhythm.
     loses_many: bool,
 }
 
 impl Programs {
-    /// Those of the triggers.
+    /// Finds the programs of the triggers.
     ///
     /// # Errors
-    /// Where there is no process of the number, or several of the name.
-    pub(super) fn of(specs: &[TriggerSpec], proc: &Proc) -> Result<Self, ObserveError> {
+    /// If no process has the ID, or several have the name.
+    pub(super) fn from_triggers(specs: &[TriggerSpec], proc: &Proc) -> Result<Self, ObserveError> {
         let mut programs = Self::default();
-        for spec in specs.iter().filter(|it| it.kind == TriggerKind::Frame) {
-            if programs.all.iter().any(|it| it.target == spec.target) {
+        for spec in specs.iter().filter(|spec| spec.kind == TriggerKind::Frame) {
+            if programs
+                .all
+                .iter()
+                .any(|program| program.target == spec.target)
+            {
                 continue;
             }
             let pid = match &spec.target {
@@ -82,7 +91,7 @@ impl Programs {
                     [pid] => pid,
                     _ => return Err(ObserveError::SeveralNamed { name: name.clone() }),
                 },
-                // The parser lets frames be nobody else's.
+                // The parser allows frame triggers only for processes and names.
                 TriggerTarget::Any | TriggerTarget::Cgroup(_) | TriggerTarget::Cpus(_) => continue,
             };
             programs
@@ -92,59 +101,60 @@ impl Programs {
         Ok(programs)
     }
 
-    /// The ring begins now.
+    /// Schedules the first visits: the ring starts now.
     pub(super) fn begin(&mut self, now: Nanos) {
-        for it in &mut self.all {
-            it.visit = Some(now + LOOK + SETTLE);
+        for program in &mut self.all {
+            program.visit = Some(now + LOOK + SETTLE);
         }
     }
 
-    /// When one of them is to be looked at.
+    /// Time of the next visit.
     pub(super) fn next_visit(&self) -> Option<Nanos> {
-        self.all.iter().filter_map(|it| it.visit).min()
+        self.all.iter().filter_map(|program| program.visit).min()
     }
 
-    /// Looks at those whose time has come. Returns the process whose rhythm is to be looked for, one at a time.
+    /// Visits the programs that are due. Returns one process whose rhythm must be searched for, if
+    /// any.
     fn visit(&mut self, now: Nanos, proc: &Proc) -> Option<i32> {
-        for it in &mut self.all {
-            if it.visit.is_none_or(|visit| now < visit) {
+        for program in &mut self.all {
+            if program.visit.is_none_or(|visit| now < visit) {
                 continue;
             }
-            it.visit = Some(now + VISIT);
-            let before = it.thread();
-            let look = it.look_after(now, proc);
-            self.changed |= it.thread() != before;
+            program.visit = Some(now + VISIT);
+            let before = program.thread();
+            let look = program.look_after(now, proc);
+            self.changed |= program.thread() != before;
             if look {
-                return Some(it.pid);
+                return Some(program.pid);
             }
         }
         None
     }
 
-    /// What was found of this process.
+    /// Stores the search result for this process.
     fn set(&mut self, pid: i32, found: &Result<FrameRhythm, String>, learnt_in: Nanos) {
-        for it in self.all.iter_mut().filter(|it| it.pid == pid) {
-            it.visits = 0;
-            it.lost.clear();
-            let known = it.rhythm().is_some();
-            it.look_at = match found {
+        for program in self.all.iter_mut().filter(|program| program.pid == pid) {
+            program.visits = 0;
+            program.lost.clear();
+            let known = program.rhythm().is_some();
+            program.look_at = match found {
                 Ok(_) => ANEW,
                 Err(_) if known => 1,
-                Err(_) => (2 * it.look_at).clamp(1, ANEW),
+                Err(_) => (2 * program.look_at).clamp(1, ANEW),
             };
-            let same = match (it.rhythm(), found) {
+            let same = match (program.rhythm(), found) {
                 (Some(before), Ok(found)) => before.is_as(found),
                 _ => false,
             };
-            it.loses_many &= same;
+            program.loses_many &= same;
             if same {
                 continue;
             }
             self.changed |= known || found.is_ok();
-            it.state = match found {
+            program.state = match found {
                 Ok(rhythm) => {
                     self.armed += 1;
-                    it.armed = self.armed;
+                    program.armed = self.armed;
                     let rhythm = rhythm.clone();
                     FrameState::Known { rhythm, learnt_in }
                 }
@@ -153,25 +163,30 @@ impl Programs {
         }
     }
 
-    /// A frame of such a program triggered. Where many do, the rate may be another one: the ring will tell.
+    /// Counts a triggering frame. After many of them, schedules a new search, because the rate may
+    /// have changed.
     pub(super) fn lost_one(&mut self, target: &TriggerTarget, time: Nanos) {
-        for it in self.all.iter_mut().filter(|it| it.target == *target) {
-            it.lost.push_back(time);
-            if it.lost.len() > MANY {
-                it.lost.pop_front();
+        for program in self
+            .all
+            .iter_mut()
+            .filter(|program| program.target == *target)
+        {
+            program.lost.push_back(time);
+            if program.lost.len() > MANY {
+                program.lost.pop_front();
             }
-            let first = it.lost.front().copied().unwrap_or(time);
-            if it.lost.len() == MANY && time - first <= OFTEN && !it.loses_many {
-                it.loses_many = true;
-                it.visits = ANEW;
-                it.visit = it.visit.map(|_| time + LOOK + SETTLE);
+            let first = program.lost.front().copied().unwrap_or(time);
+            if program.lost.len() == MANY && time - first <= OFTEN && !program.loses_many {
+                program.loses_many = true;
+                program.visits = ANEW;
+                program.visit = program.visit.map(|_| time + LOOK + SETTLE);
             }
         }
     }
 
-    /// The thread that has such a program's frames, where it is known.
+    /// The thread with this program's frames, if known.
     pub(super) fn paced(&self, target: &TriggerTarget) -> Option<PacedThread> {
-        let program = self.all.iter().find(|it| it.target == *target)?;
+        let program = self.all.iter().find(|program| program.target == *target)?;
         let rhythm = program.rhythm()?;
         Some(PacedThread {
             tid: rhythm.tid,
@@ -184,23 +199,25 @@ impl Programs {
     }
 
     fn status(&self) -> impl Iterator<Item = FrameStatus> + '_ {
-        self.all.iter().map(|it| FrameStatus {
-            target: it.target.clone(),
-            pid: it.pid,
-            name: it.name.clone(),
-            state: it.state.clone(),
+        self.all.iter().map(|program| FrameStatus {
+            target: program.target.clone(),
+            pid: program.pid,
+            name: program.name.clone(),
+            state: program.state.clone(),
         })
     }
 
-    /// Whether all of them have ended, for good.
+    /// Whether all of them have ended for good.
     fn have_ended(&self) -> bool {
-        self.all.iter().all(|it| it.state == FrameState::Ended)
+        self.all
+            .iter()
+            .all(|program| program.state == FrameState::Ended)
     }
 }
 
 impl Program {
     fn new(target: TriggerTarget, pid: i32, proc: &Proc) -> Self {
-        let mut new = Self {
+        let mut program = Self {
             target,
             pid,
             name: String::new(),
@@ -212,14 +229,14 @@ impl Program {
             lost: VecDeque::new(),
             loses_many: false,
         };
-        new.name_it(proc);
+        program.read_name(proc);
         if pid == 0 {
-            new.state = FrameState::Absent;
+            program.state = FrameState::Absent;
         }
-        new
+        program
     }
 
-    fn name_it(&mut self, proc: &Proc) {
+    fn read_name(&mut self, proc: &Proc) {
         let given = match &self.target {
             TriggerTarget::Named(name) => name.clone(),
             _ => String::new(),
@@ -238,14 +255,14 @@ impl Program {
         self.rhythm().map(|rhythm| rhythm.tid)
     }
 
-    /// Whether its process and its thread are there still. Returns whether its rhythm is to be looked for.
+    /// Checks that its process and thread still exist. Returns whether to search for its rhythm.
     fn look_after(&mut self, now: Nanos, proc: &Proc) -> bool {
         if self.pid == 0 || !proc.is_alive(self.pid) {
             return self.look_for_another(now, proc);
         }
-        let is_its = |tid| proc.process_of(tid) == Some(self.pid);
-        if self.thread().is_some_and(|tid| !is_its(tid)) {
-            // Another thread may have them now.
+        let is_own = |tid| proc.process_of(tid) == Some(self.pid);
+        if self.thread().is_some_and(|tid| !is_own(tid)) {
+            // Another thread may have the frames now.
             self.seek(now);
             return false;
         }
@@ -253,7 +270,7 @@ impl Program {
         self.visits >= self.look_at
     }
 
-    /// Its process has ended: one of the same name may have begun.
+    /// Its process has ended. Looks for a new one with the same name.
     fn look_for_another(&mut self, now: Nanos, proc: &Proc) -> bool {
         let TriggerTarget::Named(name) = &self.target else {
             self.state = FrameState::Ended;
@@ -268,12 +285,12 @@ impl Program {
             self.state = FrameState::Absent;
         } else {
             self.seek(now);
-            self.name_it(proc);
+            self.read_name(proc);
         }
         false
     }
 
-    /// Its rhythm is looked for once it was seen for long enough.
+    /// Schedules a search once enough time has been recorded.
     fn seek(&mut self, now: Nanos) {
         self.state = FrameState::Sought;
         self.visits = ANEW;
@@ -283,51 +300,52 @@ impl Program {
 }
 
 impl Recorder {
-    /// What is known of the programs whose frames triggers are about.
+    /// State of the programs with frame triggers.
     pub fn frames(&self) -> Vec<FrameStatus> {
         self.programs.status().collect()
     }
 
-    /// Takes what was found of a process' frames in [`RecorderEvent::Program`](super::RecorderEvent::Program), or in words
-    /// why there are none. A frame that is lost triggers from now on, by the rhythm that was found last.
+    /// Stores the result of a search in [`RecorderEvent::Program`](super::RecorderEvent::Program):
+    /// a rhythm, or the reason why none was found. From now on a lost frame triggers, according to
+    /// the rhythm found last.
     pub fn set_rhythm(&mut self, seen: &ProgramWindow, found: &Result<FrameRhythm, String>) {
         self.programs.set(seen.pid, found, seen.end - seen.begin);
-        self.tell_kernel();
+        self.update_kernel();
     }
 
-    /// Whether nothing will trigger any more unless somebody asks: all triggers were about frames of processes, which have
-    /// ended.
+    /// Whether nothing will trigger any more except on request: all triggers were about frames of
+    /// processes that have ended.
     pub fn has_nobody_left(&self) -> bool {
-        let of_frames = |it: &TriggerSpec| it.kind == TriggerKind::Frame;
+        let is_frame = |spec: &TriggerSpec| spec.kind == TriggerKind::Frame;
         !self.plan.triggers.is_empty()
-            && self.plan.triggers.iter().all(of_frames)
+            && self.plan.triggers.iter().all(is_frame)
             && self.programs.have_ended()
     }
 
-    /// Looks after the programs whose time has come; what their rhythm is to be found in. Not while a window is kept, which
-    /// has the memory.
+    /// Visits the programs that are due. Returns the recorded events to search, if any. Does
+    /// nothing while a window is being kept, because that needs the memory.
     pub(super) fn turn_frames(&mut self, time: Nanos) -> Option<ProgramWindow> {
         if self.open.is_some() || self.stopped.is_some() {
             return None;
         }
         let pid = self.programs.visit(time, &self.proc);
-        self.tell_kernel();
+        self.update_kernel();
         self.last_seconds(pid?, time)
     }
 
-    /// Has the kernel go by what is known now.
-    fn tell_kernel(&mut self) {
+    /// Updates the kernel's rules if anything changed.
+    fn update_kernel(&mut self) {
         if !std::mem::take(&mut self.programs.changed) {
             return;
         }
         self.rules.pace(&self.programs);
         if let Some(tracer) = &mut self.tracer {
-            // Where it cannot be told, it goes by what it was told before.
+            // If the update fails, the previous rules stay in effect.
             let _ = self.rules.apply(tracer);
         }
     }
 
-    /// The last seconds of a process, as far as every ring reaches back.
+    /// The last seconds of a process, as far as all rings reach back.
     fn last_seconds(&mut self, pid: i32, time: Nanos) -> Option<ProgramWindow> {
         let tracer = self.tracer.as_mut()?;
         let asked = time - SETTLE;
@@ -359,7 +377,7 @@ mod tests {
 
     use super::{ANEW, FrameState, LOOK, MANY, Programs, SETTLE, VISIT};
 
-    /// A machine with a game, whose second thread has the number 8.
+    /// A machine with a game whose second thread has the ID 8.
     struct World(TempDir);
 
     impl World {
@@ -393,9 +411,9 @@ mod tests {
         }
 
         fn programs(&self, texts: &[&str]) -> Result<Programs, String> {
-            let specs: Vec<TriggerSpec> = texts.iter().map(|it| it.parse().unwrap()).collect();
+            let specs: Vec<TriggerSpec> = texts.iter().map(|text| text.parse().unwrap()).collect();
             let mut programs =
-                Programs::of(&specs, &self.proc()).map_err(|error| error.to_string())?;
+                Programs::from_triggers(&specs, &self.proc()).map_err(|error| error.to_string())?;
             programs.begin(Nanos::ZERO);
             Ok(programs)
         }
@@ -416,7 +434,7 @@ mod tests {
         programs.status().next().unwrap().state
     }
 
-    /// When the next is due, and which process is to be looked for then.
+    /// Makes the next visit. Returns its time and the process to search for.
     fn visit(programs: &mut Programs, world: &World) -> (Nanos, Option<i32>) {
         let at = programs.next_visit().unwrap();
         (at, programs.visit(at, &world.proc()))
@@ -424,15 +442,15 @@ mod tests {
 
     fn thread(programs: &Programs) -> Option<i32> {
         let target = programs.all[0].target.clone();
-        programs.paced(&target).map(|it| it.tid)
+        programs.paced(&target).map(|paced| paced.tid)
     }
 
     #[test]
-    fn a_program_has_to_be_there_and_be_one() {
+    fn a_program_must_exist_and_be_unique() {
         let world = World::new();
         let error = world.programs(&["frame:pid=9"]).unwrap_err();
         assert!(error.contains("no process 9"), "{error}");
-        // A thread and its process are one; two triggers of one program share what is known of it.
+        // A thread ID stands for its process, and two triggers of one program share its state.
         let programs = world.programs(&["frame:pid=8", "frame:pid=8>5ms", "wait>5ms"]);
         let programs = programs.unwrap();
         assert_eq!(programs.all.len(), 1);
@@ -444,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rhythm_is_looked_for_until_it_is_found_and_then_each_minute() {
+    fn a_rhythm_is_searched_until_found_and_then_each_minute() {
         let world = World::new();
         let mut programs = world.programs(&["frame:pid=7"]).unwrap();
         assert_eq!(programs.visit(LOOK, &world.proc()), None);
@@ -466,7 +484,7 @@ mod tests {
             assert_eq!(visit(&mut programs, &world).1, None);
         }
         assert_eq!(visit(&mut programs, &world).1, Some(7));
-        // The same but for its last digits: slots are not counted anew.
+        // Only the last digits differ, so slots are not renumbered.
         let armed = programs.all[0].armed;
         programs.set(
             7,
@@ -484,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_rhythm_looks_become_rarer() {
+    fn without_a_rhythm_searches_become_rarer() {
         let world = World::new();
         let mut programs = world.programs(&["frame:pid=7"]).unwrap();
         let none = Err("it did not run".to_owned());
@@ -497,14 +515,14 @@ mod tests {
             }
         }
         assert_eq!(looks, [0, 1, 3, 7, 13, 19, 25]);
-        // One that was lost is looked for at once.
+        // A rhythm that was lost is searched for at once.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         programs.set(7, &none, LOOK);
         assert_eq!(visit(&mut programs, &world).1, Some(7));
     }
 
     #[test]
-    fn where_many_frames_trigger_the_rhythm_is_looked_for_anew_but_not_in_vain() {
+    fn many_lost_frames_start_one_new_search() {
         let world = World::new();
         let mut programs = world.programs(&["frame:pid=7"]).unwrap();
         visit(&mut programs, &world);
@@ -526,7 +544,7 @@ mod tests {
             visit(&mut programs, &world),
             (last + LOOK + SETTLE, Some(7))
         );
-        // It is the same: it loses frames, and is not looked for each time.
+        // The rhythm is the same: the program loses frames, but is not searched again each time.
         programs.set(7, &Ok(rhythm(8, 60)), LOOK);
         let before = programs.next_visit();
         lose(&mut programs, Nanos::from_secs(30), 33);
@@ -534,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_is_let_go_and_a_process_by_its_name_is_looked_for() {
+    fn an_ended_thread_is_dropped_and_a_process_is_found_by_name() {
         let world = World::new();
         let mut programs = world.programs(&["frame:comm=gamesrv"]).unwrap();
         visit(&mut programs, &world);
@@ -552,7 +570,7 @@ mod tests {
         world.begins(27);
         let (found, _) = visit(&mut programs, &world);
         assert_eq!(state(&programs), FrameState::Sought);
-        // Its first seconds are waited for.
+        // Its first seconds must be recorded first.
         assert_eq!(
             visit(&mut programs, &world),
             (found + LOOK + SETTLE, Some(27))
@@ -561,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_by_its_number_ends_for_good() {
+    fn a_process_named_by_id_ends_for_good() {
         let world = World::new();
         let mut programs = world.programs(&["frame:pid=7"]).unwrap();
         visit(&mut programs, &world);

@@ -1,9 +1,10 @@
-//! Rings that have become too short for this machine give way to larger ones.
+//! Replaces rings that have become too short with larger ones.
 //!
-//! A ring that is shared with the kernel is allocated whole, so larger ones come with a tracer of their own. It is
-//! loaded on a thread of its own while the one before goes on, because the kernel's verifier takes its time, and takes its
-//! place where a window of sums ends. What the rings held is gone then, and a delay that was going on is not noticed; so it
-//! happens twice at most, and not while something triggered.
+//! A ring shared with the kernel cannot be resized, so larger rings need a new tracer. It is loaded
+//! on another thread while the old one continues, because the kernel's verifier takes long. The new
+//! tracer takes over at the end of a window of sums. The contents of the old rings are lost, and a
+//! delay in progress is missed. The replacement therefore happens at most twice, and never while a
+//! trigger is being handled.
 
 use std::thread::{self, JoinHandle};
 
@@ -12,7 +13,7 @@ use ticktax_trace::{Counted, Output, TraceError, TraceSettings, Tracer, Triggers
 
 use super::{Recorder, SumsWindow, sizes};
 
-/// What the tracers before the one at work came to.
+/// Results of the tracers before the current one.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     pub(super) counted: Counted,
@@ -21,11 +22,11 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// All that was counted, with what the tracer at work has.
-    pub(super) fn and(&self, now: Counted) -> Counted {
+    /// Total counters, including those of the current tracer.
+    pub(super) fn plus(&self, now: Counted) -> Counted {
         let mut lost = self.counted.lost.clone();
         for loss in now.lost {
-            match lost.iter_mut().find(|it| it.cpu == loss.cpu) {
+            match lost.iter_mut().find(|sum| sum.cpu == loss.cpu) {
                 Some(sum) => add(sum, &loss),
                 None => lost.push(loss),
             }
@@ -44,7 +45,7 @@ fn add(sum: &mut Loss, loss: &Loss) {
     sum.gaps += loss.gaps;
 }
 
-/// The tracer of these rings, loaded and attached.
+/// Loads and attaches a tracer with rings of this size.
 pub(super) fn load(per_cpu: u32, room: usize) -> Result<(Tracer, Triggers), TraceError> {
     let settings = TraceSettings {
         output: Output::Flight {
@@ -58,12 +59,13 @@ pub(super) fn load(per_cpu: u32, room: usize) -> Result<(Tracer, Triggers), Trac
     Ok((tracer, triggers))
 }
 
-/// Larger rings while they are loaded.
+/// A tracer with larger rings that is being loaded.
 pub(super) type Loading = JoinHandle<Result<(Tracer, Triggers), TraceError>>;
 
 impl Recorder {
-    /// Where the rings reach back for less than a window begins before its trigger, has larger ones loaded; once they are,
-    /// they take over, and the sums up to then are returned. Not while something is kept.
+    /// Loads larger rings if the current ones reach back less than windows need. Once they are
+    /// loaded, they take over, and the sums up to then are returned. Does nothing while a window is
+    /// being kept.
     pub(super) fn grow(&mut self) -> Option<SumsWindow> {
         if self.open.is_some() || !self.waiting.is_empty() {
             return None;
@@ -78,7 +80,7 @@ impl Recorder {
                 let (per_cpu, room) = (self.too_short()?, self.room);
                 let thread = thread::Builder::new().name("ticktax-load".to_owned());
                 let loading = thread.spawn(move || {
-                    // Nobody waits for it.
+                    // No one waits for this thread.
                     Tracer::set_own_nice(19);
                     load(per_cpu, room)
                 });
@@ -91,27 +93,27 @@ impl Recorder {
     fn take_over(&mut self, loading: Loading) -> Option<SumsWindow> {
         let loaded = loading.join().ok().and_then(Result::ok);
         let ready = loaded.and_then(|(mut larger, triggers)| {
-            self.rules.go_on(&mut larger).ok()?;
+            self.rules.move_to(&mut larger).ok()?;
             Some((larger, triggers))
         });
         let Some((mut larger, triggers)) = ready else {
-            // For want of rights or memory: the rings stay as they are, and how far they reach is told.
+            // Not enough rights or memory. The rings stay as they are, and their reach is reported.
             self.plan.ring_grows = false;
             return None;
         };
         let sums = self.close_tracer()?;
         let tracer = self.tracer.as_ref()?;
-        self.past.counted = self.past.and(tracer.counted());
+        self.past.counted = self.past.plus(tracer.counted());
         self.past.suppressed += tracer.suppressed();
         larger.start_flight(&self.watched, &self.started.cpus);
-        // What the tracer before had noticed at its very end.
+        // Triggers that the old tracer noticed at its very end.
         self.take_triggers();
         self.tracer = Some(larger);
         self.triggers = triggers;
         Some(sums)
     }
 
-    /// Records for each ring, where those that there are do not suffice.
+    /// The number of records per ring to replace the current rings with, if those are too short.
     fn too_short(&self) -> Option<u32> {
         let tracer = self.tracer.as_ref().filter(|_| self.plan.ring_grows)?;
         let reach = tracer.ring_reach()?;
@@ -130,7 +132,7 @@ mod tests {
     use super::Past;
 
     #[test]
-    fn what_was_lost_is_lost_whichever_tracer_lost_it() {
+    fn losses_of_all_tracers_are_added_up() {
         let counted = |events, cpu| Counted {
             events,
             folded: 1,
@@ -144,9 +146,9 @@ mod tests {
             counted: counted(10, 1),
             ..Past::default()
         };
-        let all = past.and(counted(5, 1));
+        let all = past.plus(counted(5, 1));
         assert_eq!((all.events, all.folded, all.lost.len()), (15, 2, 1));
         assert_eq!((all.lost[0].events, all.lost[0].self_time), (15, Nanos(14)));
-        assert_eq!(past.and(counted(5, 0)).lost.len(), 2);
+        assert_eq!(past.plus(counted(5, 0)).lost.len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! From a window of the ring to a recording.
+//! Turns a window of the ring into a recording.
 
 use ticktax_host::{clock_offsets, own_thread_cpu_time};
 use ticktax_model::incident::Trigger;
@@ -14,11 +14,12 @@ use super::{FrozenWindow, Recorder};
 use crate::collector::Collector;
 use crate::header::clock_limitations;
 
-/// By how much less than asked a ring may reach back before it is said.
+/// A ring's reach may be this much shorter than requested without a report.
 const TOLERANCE: Nanos = Nanos::from_millis(100);
 
 impl Recorder {
-    /// What was recorded of the window, up to `time` where it is not over. `None` once the recorder has ended.
+    /// Returns the recording of a window, up to `time` if it is not over. `None` after the end of
+    /// the recorder.
     pub(super) fn freeze(
         &mut self,
         mut window: Window,
@@ -28,14 +29,14 @@ impl Recorder {
         let cpu_before = own_thread_cpu_time();
         let tracer = self.tracer.as_mut()?;
         let asked = window.end().min(time);
-        let told = window.tell(Nanos::MAX);
-        let about = whom(&window.triggers).map(|it| it.pid);
+        let reported = window.report(Nanos::MAX);
+        let about = main_trigger(&window.triggers).map(|trigger| trigger.pid);
         let mut sources = SourceTable::default();
         let frozen = tracer.freeze(capture, asked, about, &mut sources);
         let header = self.header(&window, &frozen, (asked, cpu_before))?;
         Some(FrozenWindow {
             header,
-            told,
+            told: reported,
             over: true,
             sources,
             rows: frozen.rows,
@@ -43,8 +44,9 @@ impl Recorder {
         })
     }
 
-    /// What has been recorded of a window that goes on until its triggers were due that nobody was told of. What the
-    /// program's threads did off their CPUs is not among it: that is the whole window's.
+    /// Returns the current state of a window that continues, up to when its unreported triggers
+    /// were due. The waits of the program's threads are left out; only the complete window has
+    /// them.
     pub(super) fn look(
         &mut self,
         window: &mut Window,
@@ -53,13 +55,13 @@ impl Recorder {
         let cpu_before = own_thread_cpu_time();
         let tracer = self.tracer.as_mut()?;
         let due = window.due();
-        let told = window.tell(due);
+        let reported = window.report(due);
         let mut sources = SourceTable::default();
         let frozen = tracer.look(capture, due, None, &mut sources);
         let header = self.header(window, &frozen, (due, cpu_before))?;
         Some(FrozenWindow {
             header,
-            told,
+            told: reported,
             over: false,
             sources,
             rows: frozen.rows,
@@ -67,7 +69,7 @@ impl Recorder {
         })
     }
 
-    /// The header of a window up to `asked`, or as far as there was room.
+    /// The header of a window that ends at `asked`, or earlier if memory ran out.
     fn header(
         &self,
         window: &Window,
@@ -76,7 +78,7 @@ impl Recorder {
     ) -> Option<Header> {
         let tracer = self.tracer.as_ref()?;
         let begin = window.begin();
-        // What is later belongs to the next window.
+        // Later events belong to the next window.
         let end = frozen.full.unwrap_or(asked).max(begin);
         let machine = self.started.machine.clone();
         let (world, hidden) = ticktax_host::world(&machine);
@@ -96,7 +98,7 @@ impl Recorder {
                 threads: frozen.threads_left_out,
             });
         }
-        // Those of the wall clock as it stood at the trigger, however it was set since then.
+        // The wall clock at the time of the trigger, even if it was set since.
         let at = |at: Nanos, clocks| Counters {
             at,
             clocks,
@@ -125,7 +127,7 @@ impl Recorder {
                 apart: self.collector.as_ref().is_some_and(Collector::is_apart),
                 ..ToolCost::default()
             },
-            victim: whom(&window.triggers).map(|trigger| victim(trigger, begin)),
+            victim: main_trigger(&window.triggers).map(|trigger| victim(trigger, begin)),
             policies: self.proc.special_policies(),
             triggers: window.triggers.clone(),
             ..Header::new(world, Level::Kernel, env!("CARGO_PKG_VERSION"))
@@ -133,12 +135,12 @@ impl Recorder {
     }
 }
 
-/// The trigger whose process the recording is about: the one that lasted longest of a program's.
-fn whom(triggers: &[Trigger]) -> Option<&Trigger> {
-    let of_programs = triggers
+/// The trigger whose process the recording is about: the longest one of a program's thread.
+fn main_trigger(triggers: &[Trigger]) -> Option<&Trigger> {
+    let program_triggers = triggers
         .iter()
-        .filter(|it| it.kind.is_of_thread() && it.pid > 0);
-    of_programs.max_by_key(|it| it.lasted)
+        .filter(|trigger| trigger.kind.is_of_thread() && trigger.pid > 0);
+    program_triggers.max_by_key(|trigger| trigger.lasted)
 }
 
 fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
@@ -155,10 +157,10 @@ fn victim(trigger: &Trigger, begin: Nanos) -> VictimHeader {
     }
 }
 
-/// Says so where the ring had come round before the window's beginning was read.
+/// A limitation if the ring had wrapped before the start of the window was read.
 fn too_short(window: &Window, begin: Nanos) -> Option<Limitation> {
     let trigger = window.triggers.first()?;
-    // A ring that has just taken another's place may begin after what triggered.
+    // A ring that has just replaced another may start after the trigger.
     let reached = (trigger.time - begin).max(Nanos::ZERO);
     let asked = trigger.time - window.begin();
     (asked - reached > TOLERANCE).then_some(Limitation::RingTooShort { asked, reached })

@@ -1,18 +1,18 @@
-//! A threshold that is a percentile of its own last hour.
+//! Thresholds that are percentiles of the delays in the last hour.
 
 use std::collections::VecDeque;
 
 use ticktax_model::incident::{Percentile, TriggerSpec};
 use ticktax_model::{Histogram, Nanos};
 
-/// Minutes that count.
+/// Number of minutes to remember.
 const MINUTES: usize = 60;
 
-/// Learns a threshold from what was counted in each minute. It holds 60 histograms of 1 KiB.
+/// Learns a threshold from the counts of each minute. It holds 60 histograms of 1 KiB.
 #[derive(Debug)]
 pub(super) struct Learner {
     percentile: Percentile,
-    /// All that had been counted when the last minute ended.
+    /// The counter at the end of the last minute.
     before: Histogram,
     minutes: VecDeque<Histogram>,
     seen: u64,
@@ -20,7 +20,7 @@ pub(super) struct Learner {
 }
 
 impl Learner {
-    /// Of a counter that stands at `before`.
+    /// Starts with a counter that is at `before`.
     pub(super) fn new(percentile: Percentile, before: Histogram) -> Self {
         Self {
             percentile,
@@ -31,14 +31,13 @@ impl Learner {
         }
     }
 
-    /// The counter is another from now on, which stands at `before`. What the last one had since the last minute is
-    /// left out.
-    pub(super) fn counts_anew(&mut self, before: Histogram) {
+    /// Continues with another counter, which is at `before`. The counts of the old one since the
+    /// last minute are lost.
+    pub(super) fn switch_counter(&mut self, before: Histogram) {
         self.before = before;
     }
 
-    /// A minute is over, and the counter stands at `counted`. What it is about fires from [`Learner::limit`] on from
-    /// now on.
+    /// Ends a minute with the counter at `counted`, and updates [`Learner::limit`].
     pub(super) fn turn(&mut self, counted: Histogram) {
         self.minutes.push_back(counted.since(&self.before));
         self.before = counted;
@@ -53,26 +52,26 @@ impl Learner {
         let enough = self.seen >= self.percentile.enough();
         let quantile = hour.quantile(self.percentile.share());
         let limit = quantile.filter(|_| enough).map(above);
-        self.limit = limit.map(|it| it.clamp(TriggerSpec::MIN, TriggerSpec::MAX));
+        self.limit = limit.map(|limit| limit.clamp(TriggerSpec::MIN, TriggerSpec::MAX));
     }
 
-    /// The percentile.
     pub(super) fn percentile(&self) -> Percentile {
         self.percentile
     }
 
-    /// What it was about in the last hour, as far as that is known.
+    /// Number of delays in the last hour, as far as known.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// From how long on it fires; `None` where too little is known.
+    /// The threshold; `None` if too few delays are known.
     pub(super) fn limit(&self) -> Option<Nanos> {
         self.limit
     }
 }
 
-/// Where the bucket of this length ends: no more of the counted times than the percentile leaves are longer.
+/// The end of the bucket with this length. No more of the counted delays than the percentile allows
+/// are longer.
 fn above(length: Nanos) -> Nanos {
     Histogram::lower(Histogram::bucket(length) + 1)
 }
@@ -83,7 +82,7 @@ mod tests {
 
     use super::{Learner, MINUTES};
 
-    /// A counter that goes on.
+    /// A counter that keeps counting.
     #[derive(Default)]
     struct Counter(Histogram);
 
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_fires_before_enough_is_known() {
+    fn no_threshold_before_enough_delays_are_known() {
         let ms = Nanos::from_millis;
         let mut counter = Counter::default();
         let before = counter.add(5_000, ms(90));
@@ -106,12 +105,12 @@ mod tests {
         assert_eq!((learner.seen(), learner.limit()), (999, None));
         learner.turn(counter.add(1, ms(1)));
         let limit = learner.limit().unwrap();
-        // Above all of them, by a bucket at most.
+        // Above all of them, by one bucket at most.
         assert!(limit > ms(1) && limit <= Nanos(1_250_000), "{limit}");
     }
 
     #[test]
-    fn as_many_are_longer_as_the_percentile_leaves() {
+    fn only_the_percentiles_share_is_longer() {
         let ms = Nanos::from_millis;
         let mut counter = Counter::default();
         let mut learner = Learner::new("p99".parse().unwrap(), Histogram::default());
@@ -119,13 +118,13 @@ mod tests {
         learner.turn(counter.add(100, ms(20)));
         let limit = learner.limit().unwrap();
         assert!(limit > ms(1) && limit < ms(20), "{limit}");
-        // One more than a hundredth is longer: it is beyond them, too.
+        // Now more than a hundredth is longer, so the limit must be above these too.
         learner.turn(counter.add(2, ms(20)));
         assert!(learner.limit().unwrap() > ms(20));
     }
 
     #[test]
-    fn what_is_older_than_an_hour_does_not_count() {
+    fn delays_older_than_an_hour_do_not_count() {
         let ms = Nanos::from_millis;
         let mut counter = Counter::default();
         let mut learner = Learner::new("p90".parse().unwrap(), Histogram::default());
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_all_the_time_is_no_threshold() {
+    fn very_short_delays_never_set_the_threshold() {
         let mut learner = Learner::new("p50".parse().unwrap(), Histogram::default());
         learner.turn(Counter::default().add(1_000, Nanos(300)));
         assert_eq!(learner.limit(), Some(Nanos::from_micros(10)));

@@ -1,4 +1,4 @@
-//! From triggers as they are asked for to what decides them: rules of the kernel's, and limits of probes.
+//! Turns requested triggers into the kernel's rules and the probes' limits.
 
 use std::path::{Path, PathBuf};
 
@@ -14,14 +14,14 @@ use super::frames::Programs;
 use super::learner::Learner;
 use crate::error::ObserveError;
 
-/// Where cgroups are mounted.
+/// Mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// What decides the triggers that have a length.
+/// All triggers with a duration.
 pub(super) struct Rules {
-    /// Those that the kernel decides, in the order of its rules.
+    /// Triggers evaluated in the kernel, in the order of its rules.
     kernel: Vec<KernelRule>,
-    /// Those of probes.
+    /// Triggers evaluated by probes.
     gaps: Vec<GapRule>,
 }
 
@@ -33,24 +33,24 @@ struct KernelRule {
 
 struct GapRule {
     spec: TriggerSpec,
-    /// The probes that it is about.
+    /// CPUs of the probes it applies to.
     cpus: CpuList,
     over: Nanos,
     learner: Option<Learner>,
 }
 
-/// What made something a trigger.
+/// Why something is a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fired {
     pub(super) kind: TriggerKind,
-    /// The percentile that it was above, where its threshold is one.
+    /// The percentile that it exceeded, if the threshold is one.
     pub(super) above: Option<AbovePercentile>,
 }
 
-/// A time that nothing reaches: what fires from there on does not.
+/// A limit that no delay reaches.
 const NEVER: Nanos = Nanos::MAX;
 
-/// From how long on it fires at first, and the percentile that it is to learn.
+/// The initial limit, and the percentile to learn.
 fn first_limit(limit: TriggerLimit) -> (Nanos, Option<Percentile>) {
     match limit {
         TriggerLimit::Time(over) => (over, None),
@@ -60,8 +60,8 @@ fn first_limit(limit: TriggerLimit) -> (Nanos, Option<Percentile>) {
 }
 
 impl Rules {
-    /// Those of `specs`; gaps are those of `watched` where no CPUs are named.
-    pub(super) fn of(
+    /// Creates the rules for `specs`. Gap triggers without CPUs apply to `watched`.
+    pub(super) fn from_triggers(
         specs: &[TriggerSpec],
         (watched, online): (&CpuList, &CpuList),
         proc: &Proc,
@@ -72,7 +72,8 @@ impl Rules {
         };
         for spec in specs {
             let (over, percentile) = first_limit(spec.over);
-            let learner = percentile.map(|it| Learner::new(it, Histogram::default()));
+            let learner =
+                percentile.map(|percentile| Learner::new(percentile, Histogram::default()));
             let delay = match spec.kind {
                 TriggerKind::Wait => Delay::Waiting,
                 TriggerKind::Late => Delay::Woken,
@@ -96,7 +97,7 @@ impl Rules {
                 rule: Rule {
                     delay,
                     whose: match delay {
-                        // Which process has the name, `Programs` finds out again and again.
+                        // `Programs` finds the process, again and again.
                         Delay::Frame => Whose::Any,
                         _ => whose(&spec.target, proc)?,
                     },
@@ -116,55 +117,57 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Has the kernel decide by them, and forgets what it had counted by others.
+    /// Applies the rules in the kernel, starting with fresh counts.
     pub(super) fn begin(&mut self, tracer: &mut Tracer) -> Result<(), TraceError> {
-        for (number, it) in self.kernel.iter_mut().enumerate() {
-            let percentile = it.learner.as_ref().map(Learner::percentile);
-            it.learner = percentile.map(|it| Learner::new(it, tracer.lengths(number)));
+        for (number, rule) in self.kernel.iter_mut().enumerate() {
+            let percentile = rule.learner.as_ref().map(Learner::percentile);
+            rule.learner =
+                percentile.map(|percentile| Learner::new(percentile, tracer.lengths(number)));
         }
         self.apply(tracer)
     }
 
-    /// Has another tracer decide by them, which has counted nothing yet.
-    pub(super) fn go_on(&mut self, tracer: &mut Tracer) -> Result<(), TraceError> {
+    /// Applies the rules to another tracer, which has not counted anything yet.
+    pub(super) fn move_to(&mut self, tracer: &mut Tracer) -> Result<(), TraceError> {
         self.apply(tracer)?;
-        for (number, it) in self.kernel.iter_mut().enumerate() {
-            if let Some(learner) = &mut it.learner {
-                learner.counts_anew(tracer.lengths(number));
+        for (number, rule) in self.kernel.iter_mut().enumerate() {
+            if let Some(learner) = &mut rule.learner {
+                learner.switch_counter(tracer.lengths(number));
             }
         }
         Ok(())
     }
 
-    /// Has those about frames go by what is known of their programs: a frame is lost from a period on. They are to be
-    /// told to the kernel then.
+    /// Updates the frame rules from what is known about their programs. A frame is lost if it is a
+    /// period late. Call [`Rules::apply`] afterwards.
     pub(super) fn pace(&mut self, programs: &Programs) {
-        let of_frames = |it: &&mut KernelRule| it.spec.kind == TriggerKind::Frame;
-        for it in self.kernel.iter_mut().filter(of_frames) {
-            it.rule.paced = programs.paced(&it.spec.target);
-            if let (TriggerLimit::None, Some(paced)) = (it.spec.over, it.rule.paced) {
-                it.rule.over = paced.period;
+        let is_frame = |rule: &&mut KernelRule| rule.spec.kind == TriggerKind::Frame;
+        for rule in self.kernel.iter_mut().filter(is_frame) {
+            rule.rule.paced = programs.paced(&rule.spec.target);
+            if let (TriggerLimit::None, Some(paced)) = (rule.spec.over, rule.rule.paced) {
+                rule.rule.over = paced.period;
             }
         }
     }
 
-    /// Whose frames a trigger was about, where it was.
-    pub(super) fn framed(&self, it: &Noticed) -> Option<&TriggerTarget> {
-        let rule = self.kernel.get(it.rule)?;
+    /// The program of a frame trigger.
+    pub(super) fn framed(&self, noticed: &Noticed) -> Option<&TriggerTarget> {
+        let rule = self.kernel.get(noticed.rule)?;
         (rule.spec.kind == TriggerKind::Frame).then_some(&rule.spec.target)
     }
 
     pub(super) fn apply(&self, tracer: &mut Tracer) -> Result<(), TraceError> {
-        let rules: Vec<Rule> = self.kernel.iter().map(|it| it.rule.clone()).collect();
+        let rules: Vec<Rule> = self.kernel.iter().map(|rule| rule.rule.clone()).collect();
         tracer.set_rules(&rules)
     }
 
-    /// What the kernel noticed is about, by the number of its rule: the rules may have been replaced since.
-    pub(super) fn fired(&self, it: &Noticed) -> Option<Fired> {
-        let rule = self.kernel.get(it.rule)?;
+    /// Identifies a trigger by the number of its rule. `None` if the rules were replaced by fewer
+    /// since.
+    pub(super) fn fired(&self, noticed: &Noticed) -> Option<Fired> {
+        let rule = self.kernel.get(noticed.rule)?;
         let above = rule.learner.as_ref().map(|learner| AbovePercentile {
             percentile: learner.percentile(),
-            limit: it.over,
+            limit: noticed.over,
         });
         Some(Fired {
             kind: rule.spec.kind,
@@ -172,12 +175,12 @@ impl Rules {
         })
     }
 
-    /// The CPUs that need a probe.
+    /// The CPUs that need a gap probe.
     pub(super) fn probed(&self) -> CpuList {
-        self.gaps.iter().flat_map(|it| it.cpus.iter()).collect()
+        self.gaps.iter().flat_map(|rule| rule.cpus.iter()).collect()
     }
 
-    /// A probe on each CPU that needs one; `None` where none does.
+    /// A probe on each CPU that needs one; `None` if none does.
     pub(super) fn probe(
         &self,
         probe: GapProbe,
@@ -192,19 +195,19 @@ impl Rules {
         Ok(Some(watch))
     }
 
-    /// Has the probes hand over what any of the rules is about.
+    /// Makes the probes report every gap that a rule may match.
     fn set_limits(&self, watch: &GapWatch) {
         for cpu in watch.cpus() {
-            let of_cpu = self.gaps.iter().filter(|it| it.cpus.contains(cpu));
-            let least = of_cpu.map(|it| it.over).min();
+            let matching = self.gaps.iter().filter(|rule| rule.cpus.contains(cpu));
+            let least = matching.map(|rule| rule.over).min();
             watch.set_limit(cpu, least.unwrap_or(NEVER));
         }
     }
 
-    /// Whether a gap is a trigger, by the first rule that it fits, and which percentile it was above.
+    /// Whether a gap is a trigger, according to the first matching rule.
     pub(super) fn gap_fired(&self, gap: &LongGap) -> Option<Fired> {
         let lasted = gap.end - gap.begin;
-        let fits = |it: &&GapRule| it.cpus.contains(gap.cpu) && lasted >= it.over;
+        let fits = |rule: &&GapRule| rule.cpus.contains(gap.cpu) && lasted >= rule.over;
         let rule = self.gaps.iter().find(fits)?;
         let above = rule.learner.as_ref().map(|learner| AbovePercentile {
             percentile: learner.percentile(),
@@ -216,28 +219,28 @@ impl Rules {
         })
     }
 
-    /// A minute is over: thresholds that are percentiles are set by what was counted.
+    /// Ends a minute: updates percentile thresholds from the counts.
     pub(super) fn turn(
         &mut self,
         tracer: &mut Tracer,
         watch: Option<&GapWatch>,
     ) -> Result<(), TraceError> {
-        for (number, it) in self.kernel.iter_mut().enumerate() {
-            if let Some(learner) = &mut it.learner {
+        for (number, rule) in self.kernel.iter_mut().enumerate() {
+            if let Some(learner) = &mut rule.learner {
                 learner.turn(tracer.lengths(number));
-                it.rule.over = learner.limit().unwrap_or(NEVER);
+                rule.rule.over = learner.limit().unwrap_or(NEVER);
             }
         }
         if let Some(watch) = watch {
-            for it in &mut self.gaps {
-                if let Some(learner) = &mut it.learner {
-                    learner.turn(counted(watch, it.cpus.iter()));
-                    it.over = learner.limit().unwrap_or(NEVER);
+            for rule in &mut self.gaps {
+                if let Some(learner) = &mut rule.learner {
+                    learner.turn(counted(watch, rule.cpus.iter()));
+                    rule.over = learner.limit().unwrap_or(NEVER);
                 }
             }
             self.set_limits(watch);
         }
-        if self.kernel.iter().any(|it| it.learner.is_some()) {
+        if self.kernel.iter().any(|rule| rule.learner.is_some()) {
             self.apply(tracer)?;
         }
         Ok(())
@@ -248,10 +251,10 @@ impl Rules {
         self.percentiles().next().is_some()
     }
 
-    /// How those stand that are percentiles.
+    /// Status of the triggers with percentile thresholds.
     pub(super) fn percentiles(&self) -> impl Iterator<Item = PercentileStatus> + '_ {
-        let kernel = self.kernel.iter().map(|it| (&it.spec, &it.learner));
-        let gaps = self.gaps.iter().map(|it| (&it.spec, &it.learner));
+        let kernel = self.kernel.iter().map(|rule| (&rule.spec, &rule.learner));
+        let gaps = self.gaps.iter().map(|rule| (&rule.spec, &rule.learner));
         kernel.chain(gaps).filter_map(|(spec, learner)| {
             let learner = learner.as_ref()?;
             Some(PercentileStatus {
@@ -264,16 +267,16 @@ impl Rules {
     }
 }
 
-/// All gaps of these probes, by length.
+/// Histogram of all gaps seen by these probes.
 fn counted(watch: &GapWatch, cpus: impl Iterator<Item = Cpu>) -> Histogram {
     let mut all = Histogram::default();
-    for of_cpu in cpus.filter_map(|cpu| watch.counted(cpu)) {
-        all.merge(&of_cpu);
+    for histogram in cpus.filter_map(|cpu| watch.counted(cpu)) {
+        all.merge(&histogram);
     }
     all
 }
 
-/// The CPUs of a rule about gaps.
+/// The CPUs of a gap trigger.
 fn probed(
     target: &TriggerTarget,
     watched: &CpuList,
@@ -294,7 +297,7 @@ fn probed(
 
 fn whose(target: &TriggerTarget, proc: &Proc) -> Result<Whose, ObserveError> {
     Ok(match target {
-        // The parser lets no thread be named by a CPU.
+        // The parser allows no CPU as a thread's target.
         TriggerTarget::Any | TriggerTarget::Cpus(_) => Whose::Any,
         TriggerTarget::Named(name) => Whose::Named(name.clone()),
         &TriggerTarget::Process(pid) => {
@@ -328,45 +331,48 @@ mod tests {
     fn rules(texts: &[&str]) -> Result<Rules, String> {
         let specs: Vec<TriggerSpec> = texts.iter().map(|text| text.parse().unwrap()).collect();
         let (watched, online) = (CpuList::first(2), CpuList::first(4));
-        let rules = Rules::of(&specs, (&watched, &online), &Proc::default());
+        let rules = Rules::from_triggers(&specs, (&watched, &online), &Proc::default());
         rules.map_err(|error| error.to_string())
     }
 
-    /// How many of them the kernel decides.
-    fn told(texts: &[&str]) -> Result<usize, String> {
+    /// The number of triggers evaluated in the kernel.
+    fn kernel_rules(texts: &[&str]) -> Result<usize, String> {
         rules(texts).map(|rules| rules.kernel.len())
     }
 
     #[test]
-    fn the_kernel_decides_what_has_a_length() {
-        assert_eq!(told(&["wait>5ms", "signal", "stretch>1ms"]), Ok(2));
-        assert_eq!(told(&["wait>5ms"; 8]), Ok(8));
-        assert_eq!(told(&["gap>5ms"; 9]), Ok(0));
-        let error = told(&["late>5ms"; 9]).unwrap_err();
+    fn the_kernel_evaluates_triggers_with_a_duration() {
+        assert_eq!(kernel_rules(&["wait>5ms", "signal", "stretch>1ms"]), Ok(2));
+        assert_eq!(kernel_rules(&["wait>5ms"; 8]), Ok(8));
+        assert_eq!(kernel_rules(&["gap>5ms"; 9]), Ok(0));
+        let error = kernel_rules(&["late>5ms"; 9]).unwrap_err();
         assert!(error.contains('9') && error.contains('8'), "{error}");
     }
 
     #[test]
-    fn a_target_has_to_be_there() {
+    fn a_target_must_exist() {
         let own = format!("wait:pid={}>5ms", std::process::id());
-        assert_eq!(told(&[&own]), Ok(1));
-        let error = told(&["wait:pid=2147483647>5ms"]).unwrap_err();
+        assert_eq!(kernel_rules(&[&own]), Ok(1));
+        let error = kernel_rules(&["wait:pid=2147483647>5ms"]).unwrap_err();
         assert!(error.contains("no process 2147483647"), "{error}");
-        let error = told(&["wait:cgroup=/tmp>5ms"]).unwrap_err();
+        let error = kernel_rules(&["wait:cgroup=/tmp>5ms"]).unwrap_err();
         assert!(error.contains("/tmp is not a cgroup"), "{error}");
     }
 
     #[test]
-    fn gaps_are_of_the_cpus_that_are_watched_or_named() {
-        let of = |texts: &[&str]| rules(texts).map(|rules| rules.probed().to_string());
-        assert_eq!(of(&["wait>5ms"]), Ok(String::new()));
-        assert_eq!(of(&["gap>5ms", "gap:cpu=3>1ms"]), Ok("0-1,3".to_owned()));
-        let error = of(&["gap:cpu=2,7>5ms"]).unwrap_err();
+    fn gap_triggers_apply_to_watched_or_named_cpus() {
+        let probed = |texts: &[&str]| rules(texts).map(|rules| rules.probed().to_string());
+        assert_eq!(probed(&["wait>5ms"]), Ok(String::new()));
+        assert_eq!(
+            probed(&["gap>5ms", "gap:cpu=3>1ms"]),
+            Ok("0-1,3".to_owned())
+        );
+        let error = probed(&["gap:cpu=2,7>5ms"]).unwrap_err();
         assert!(error.contains("CPU 7 is not online"), "{error}");
     }
 
     #[test]
-    fn the_first_rule_that_a_gap_fits_counts() {
+    fn the_first_matching_gap_rule_counts() {
         let rules = rules(&["gap:cpu=1>p99", "gap:cpu=1>5ms", "gap:cpu=0>1ms"]).unwrap();
         let gap = |cpu, millis| LongGap {
             cpu: Cpu(cpu),
@@ -384,15 +390,15 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_does_not_fire_before_it_is_known() {
+    fn an_unknown_percentile_does_not_fire() {
         let rules = rules(&["wait>p99.9", "wait>5ms", "gap>p99"]).unwrap();
-        let over: Vec<Nanos> = rules.kernel.iter().map(|it| it.rule.over).collect();
+        let over: Vec<Nanos> = rules.kernel.iter().map(|rule| rule.rule.over).collect();
         assert_eq!(over, [NEVER, Nanos::from_millis(5)]);
-        let counted: Vec<bool> = rules.kernel.iter().map(|it| it.rule.counted).collect();
+        let counted: Vec<bool> = rules.kernel.iter().map(|rule| rule.rule.counted).collect();
         assert_eq!(counted, [true, false]);
         let status: Vec<String> = rules
             .percentiles()
-            .map(|it| format!("{} {} {:?}", it.trigger, it.enough, it.limit))
+            .map(|status| format!("{} {} {:?}", status.trigger, status.enough, status.limit))
             .collect();
         assert_eq!(status, ["wait>p99.9 10000 None", "gap>p99 1000 None"]);
     }

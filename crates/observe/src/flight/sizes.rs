@@ -1,4 +1,4 @@
-//! How large the ring is.
+//! Chooses the size of the ring.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use ticktax_probes::clock::now;
 
 use super::RecorderPlan;
 
-/// Sources that each table of sums holds, each counted once a CPU: 5 MiB for both.
+/// Capacity of each table of sums: sources, each counted once per CPU. 5 MiB for both tables.
 pub(super) const SOURCES: u32 = 1 << 12;
 
-/// For how long the rate is measured.
+/// Measuring time for the event rate.
 const MEASURED: Duration = Duration::from_millis(250);
 
-/// For how long a ring is to reach back.
+/// Desired reach of a ring back in time.
 const REACH: Nanos = Nanos::from_secs(5);
 
-/// By how much more the rate may be, on one CPU and later, than it is at the start.
+/// Factor by which a CPU's event rate may exceed the initial rate.
 const HEADROOM: u64 = 4;
 
-/// Bytes of a record.
+/// Size of a record in bytes.
 const RECORD: u64 = 32;
 
-/// Records for each CPU's ring, by the rate at which this machine makes them now, where the plan does not say.
+/// Number of records per ring, based on the current event rate unless the plan sets a size.
 pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &RecorderPlan) -> u32 {
     if let Some(bytes) = plan.ring_first {
         return records(largest(room, bytes.min(plan.ring_bytes)));
@@ -45,11 +45,12 @@ pub(super) fn records_per_cpu(proc: &Proc, online: usize, room: usize, plan: &Re
     )
 }
 
-/// The same for a machine where so many switches, interrupts and softirqs happen in a second, with `room` for
-/// so many rings in `bytes`. A power of two: the largest for which there is room, or down to a quarter of it. The
-/// rate at which a machine starts says little about its worst hour.
+/// The ring size for `rate` switches, interrupts and softirqs per second, with `room` rings in
+/// `bytes`. The result is a power of two, between a quarter of the largest possible size and that
+/// size. The rate at the start says little about the worst hour.
 fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
-    // Each makes a span, and about every second one an edge; a ring holds those of one CPU.
+    // Each event makes a span, and about every second one makes an edge. A ring holds those of one
+    // CPU.
     let all = rate.saturating_add(rate / 2);
     let each = all / (online as u64).max(1);
     let seconds = REACH.0.unsigned_abs() / 1_000_000_000;
@@ -59,8 +60,8 @@ fn size(rate: u64, online: usize, room: usize, bytes: u64) -> u32 {
     records(wanted.clamp(smallest, largest).next_power_of_two())
 }
 
-/// Records for each ring in place of `now`, which reach back for `reach`, with `room` for so many rings in `bytes`;
-/// `None` where they can be no larger.
+/// The number of records per ring to replace the `now` records that reach back for `reach`, with
+/// `room` rings in `bytes`. `None` if the rings cannot grow.
 pub(super) fn more(now: usize, reach: Nanos, room: usize, bytes: u64) -> Option<u32> {
     let (now, reach) = (now as u64, reach.0.max(1).unsigned_abs());
     let wanted = u128::from(now) * u128::from(REACH.0.unsigned_abs()) / u128::from(reach);
@@ -69,7 +70,7 @@ pub(super) fn more(now: usize, reach: Nanos, room: usize, bytes: u64) -> Option<
     (size > now).then(|| records(size))
 }
 
-/// The most records of each ring, where there are `room` of them in so many bytes; a power of two.
+/// Maximum number of records per ring, with `room` rings in `bytes`; a power of two.
 fn largest(room: usize, bytes: u64) -> u64 {
     let share = (bytes / RECORD / (room as u64).max(1)).clamp(1 << 10, 1 << 22);
     1 << share.ilog2()
@@ -86,30 +87,30 @@ mod tests {
     use super::{RECORD, largest, more, size};
 
     #[test]
-    fn a_ring_takes_a_quarter_of_what_it_may_or_as_much_as_the_rate_asks_for() {
+    fn a_ring_gets_a_quarter_of_the_limit_or_what_the_rate_needs() {
         let mib = |records: u32, cpus: u32| (u64::from(records) * u64::from(cpus) * RECORD) >> 20;
         assert_eq!(mib(size(0, 2, 2, 64 << 20), 2), 16);
-        // 10,000, 20,000 and 500,000 a second on two CPUs.
+        // Two CPUs with 10,000, 20,000 and 500,000 events per second.
         assert_eq!(mib(size(10_000, 2, 2, 64 << 20), 2), 16);
         assert_eq!(mib(size(20_000, 2, 2, 64 << 20), 2), 32);
         assert_eq!(mib(size(500_000, 2, 2, 64 << 20), 2), 64);
         assert_eq!(mib(size(500_000, 2, 2, 100 << 20), 2), 64);
-        // 256 CPUs have a sixteenth of a MiB each.
+        // 256 CPUs get a sixteenth of a MiB each.
         assert_eq!(mib(size(1_000, 256, 256, 64 << 20), 256), 16);
         assert_eq!(size(500_000, 1, 1 << 12, 1 << 20), 1 << 10);
     }
 
     #[test]
-    fn all_of_it_reaches_back_for_four_seconds_at_half_a_million_records_a_second() {
+    fn the_largest_ring_holds_four_seconds_of_half_a_million_records() {
         let records = u64::from(size(500_000, 2, 2, 64 << 20)) * 2;
         assert!(records >= 4 * 500_000, "{records}");
     }
 
     #[test]
-    fn rings_that_are_too_short_become_as_large_as_five_seconds_ask_for_and_allowed() {
+    fn short_rings_grow_to_five_seconds_within_the_limit() {
         let all = 64 << 20;
         let quarter = 1 << 18;
-        // 16 MiB that reach back for 1.05 s, for 2.6 s.
+        // 16 MiB that reach back 1.05 s or 2.6 s.
         assert_eq!(
             more(quarter, Nanos::from_millis(1_050), 2, all),
             Some(1 << 20)

@@ -1,4 +1,4 @@
-//! What a recorder is asked for, and what it tells.
+//! A recorder's plan, events and status.
 
 use ticktax_model::incident::{TriggerSpec, TriggerTarget};
 use ticktax_model::limitation::Limitation;
@@ -10,41 +10,42 @@ use ticktax_probes::PolicyGrant;
 use ticktax_probes::gaps::GapProbe;
 use ticktax_trace::FrozenRows;
 
-/// What to record.
+/// The plan of a recorder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecorderPlan {
-    /// Which CPUs; `None`: all that are online, and those that are plugged in later.
+    /// The CPUs; `None` means all that are online now or plugged in later.
     pub cpus: Option<CpuList>,
-    /// What freezes the ring. [`Signal`](ticktax_model::incident::TriggerKind::Signal) among them changes nothing: see
-    /// [`Recorder::trigger`](super::Recorder::trigger).
+    /// The triggers that freeze the ring. [`Signal`](ticktax_model::incident::TriggerKind::Signal)
+    /// in this list has no effect: see [`Recorder::trigger`](super::Recorder::trigger).
     pub triggers: Vec<TriggerSpec>,
-    /// What is kept before the beginning of what triggered.
+    /// Time to keep before the start of the triggering delay.
     pub before: Nanos,
-    /// And after the last trigger.
+    /// Time to keep after the last trigger.
     pub after: Nanos,
-    /// The longest window: what triggers after it freezes the next one.
+    /// Maximum length of a window. Later triggers freeze the next one.
     pub longest: Nanos,
-    /// How often sums are handed out.
+    /// Interval at which sums are emitted.
     pub window: Nanos,
-    /// What looks for gaps, where a trigger is about them.
+    /// The probe for gap triggers.
     pub probe: GapProbe,
-    /// How often thresholds that are percentiles are set anew; sixty of these are their hour.
+    /// Interval at which percentile thresholds are updated. Their hour has sixty of these.
     pub minute: Nanos,
-    /// Most memory for the rings of all CPUs together, in bytes.
+    /// Memory limit for the rings of all CPUs together, in bytes.
     pub ring_bytes: u64,
-    /// What they take at the start; `None`: a quarter of that, or as much more as the rate of events asks for then.
+    /// Initial size of the rings. `None` means a quarter of [`RecorderPlan::ring_bytes`], or more
+    /// if the initial event rate needs it.
     pub ring_first: Option<u64>,
-    /// Whether rings that reach back for less than [`RecorderPlan::before`] give way to larger ones. That takes the
-    /// rights that starting took, and for a moment the memory of both.
+    /// Whether to replace rings that reach back less than [`RecorderPlan::before`] with larger
+    /// ones. This needs the same rights as the start, and the memory of both for a moment.
     pub ring_grows: bool,
-    /// Most memory for a window while it is kept, in bytes; it holds some ten bytes of each record. A window
-    /// that needs more ends early.
+    /// Memory limit for a window while it is kept, in bytes. A record takes about ten bytes. A
+    /// window that needs more ends early.
     pub window_bytes: usize,
 }
 
 impl Default for RecorderPlan {
-    /// Two seconds around a trigger, windows of ten seconds, at most 64 MiB of rings, which stay as they are; no
-    /// trigger.
+    /// Two seconds around a trigger, windows of up to ten seconds, at most 64 MiB of rings of fixed
+    /// size, no triggers.
     fn default() -> Self {
         Self {
             cpus: None,
@@ -63,151 +64,154 @@ impl Default for RecorderPlan {
     }
 }
 
-/// What is known before the first event.
+/// Facts known before the first event.
 #[derive(Clone, Debug)]
 pub struct RecorderStarted {
     /// The machine.
     pub machine: Machine,
-    /// The CPUs that are watched from the beginning.
+    /// The CPUs watched from the start.
     pub cpus: CpuList,
-    /// What cannot be seen on this kernel.
+    /// Blind spots on this kernel.
     pub limitations: Vec<Limitation>,
-    /// Records that each CPU's ring holds at the start.
+    /// Records in each CPU's ring at the start.
     pub ring_records: usize,
     /// Memory of the rings and tables, in bytes.
     pub buffer_bytes: u64,
-    /// What looks for gaps on the CPUs of [`RecorderStarted::probed`].
+    /// The kind of gap probe on the CPUs in [`RecorderStarted::probed`].
     pub probe: GapProbe,
-    /// The CPUs that have a probe, where a trigger is about gaps.
+    /// The CPUs with a gap probe.
     pub probed: CpuList,
-    /// The scheduling policy that the probes did not get, where they did not.
+    /// The scheduling policy that the probes were denied, if any.
     pub probe_refused: Option<PolicyGrant>,
-    /// When the books were opened, on `CLOCK_MONOTONIC`.
+    /// When accounting started, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,
 }
 
-/// How a recorder stands.
+/// Status of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderStatus {
-    /// Tracepoint hits so far.
+    /// Number of tracepoint hits so far.
     pub events: u64,
-    /// Triggers so far that the kernel did not hand out: more than 16 on a CPU within a second.
+    /// Number of triggers suppressed so far: more than 16 on a CPU within a second.
     pub suppressed: u64,
-    /// Records that each CPU's ring holds by now.
+    /// Current number of records in each CPU's ring.
     pub ring_records: usize,
-    /// For how long the ring that comes round soonest reaches back; `None` where none has come round.
+    /// Reach of the ring that wraps first, back from now; `None` if none has wrapped yet.
     pub reach: Option<Nanos>,
-    /// CPU time of the thread that drives it, since it was started.
+    /// CPU time of the thread that drives the recorder, since the start.
     pub cpu: Nanos,
-    /// Most memory that the process held, with the rings and tables, in bytes.
+    /// Peak memory of the process including the rings and tables, in bytes.
     pub memory_bytes: u64,
 }
 
-/// A trigger whose threshold is a percentile of its own last hour.
+/// Status of a trigger whose threshold is a percentile of the delays in its last hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PercentileStatus {
     /// The trigger.
     pub trigger: TriggerSpec,
-    /// What it was about within the hour, as far as that has been watched.
+    /// Number of observed delays within the hour.
     pub seen: u64,
-    /// Of how many a threshold is told.
+    /// Number of delays needed for a threshold.
     pub enough: u64,
-    /// From how long on it fires; `None` while too few are known, and it does not.
+    /// The current threshold; `None` while too few delays are known. The trigger does not fire
+    /// then.
     pub limit: Option<Nanos>,
 }
 
-/// A program whose frames triggers are about.
+/// A program with frame triggers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameStatus {
-    /// How it was named.
+    /// The program as the user named it.
     pub target: TriggerTarget,
-    /// The process; 0 before there is one.
+    /// The process ID; 0 until the process exists.
     pub pid: i32,
-    /// Its name, as far as that is known.
+    /// The program's name, if known.
     pub name: String,
-    /// What is known of its frames.
+    /// State of its frame detection.
     pub state: FrameState,
 }
 
-/// What a recorder knows of a program's frames.
+/// State of a program's frame detection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameState {
-    /// They were not looked for yet, or are looked for anew because their thread has ended.
+    /// Not searched for yet, or searched for again because the thread has ended.
     Sought,
-    /// When they are due: a lost one triggers.
+    /// Due times are known, so a lost frame triggers.
     Known {
         /// The rhythm that was found last.
         rhythm: FrameRhythm,
-        /// What it was found in.
+        /// Length of the recording it was found in.
         learnt_in: Nanos,
     },
-    /// They have no rhythm, in words why. They are looked for again.
+    /// No rhythm was found, with the reason. The search is repeated.
     Unknown(String),
-    /// No process has the name, or several have. It is looked for again.
+    /// No process or several processes have the name. The search is repeated.
     Absent,
-    /// The process that was named by its number has ended.
+    /// The process with the given ID has ended.
     Ended,
 }
 
-/// The last seconds of a program whose frames triggers are about.
+/// The last seconds of a program with frame triggers.
 #[derive(Clone, Debug)]
 pub struct ProgramWindow {
-    /// The process.
+    /// Process ID.
     pub pid: i32,
-    /// From when on every CPU's events are there, on `CLOCK_MONOTONIC`.
+    /// Start of the events of every CPU, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,
-    /// Until when.
+    /// Their end.
     pub end: Nanos,
-    /// The sources that the rows name.
+    /// The sources of the rows.
     pub sources: SourceTable,
-    /// Those of every CPU, and what the process' threads did off them.
+    /// The rows of every CPU, and the waits of the process's threads.
     pub rows: FrozenRows,
 }
 
 /// The sums of one window of time.
 #[derive(Clone, Debug)]
 pub struct SumsWindow {
-    /// On `CLOCK_MONOTONIC`.
+    /// Start, on `CLOCK_MONOTONIC`.
     pub begin: Nanos,
-    /// Likewise.
+    /// End, on `CLOCK_MONOTONIC`.
     pub end: Nanos,
-    /// The sources that the rows name.
+    /// The sources of the rows.
     pub sources: SourceTable,
-    /// [`Row::Sum`]s; of the last window also a span for each thing that a CPU was in the middle of.
+    /// [`Row::Sum`]s. The last window also has a span for each open interval.
     pub rows: Vec<Row>,
 }
 
-/// Everything that was recorded around some triggers, as far as it has come.
+/// Everything recorded around some triggers, so far or completely.
 #[derive(Clone, Debug)]
 pub struct FrozenWindow {
-    /// As of any recording; [`Header::triggers`] are in it.
+    /// The header, as in any recording. It includes [`Header::triggers`].
     pub header: Header,
-    /// How many of these, from the first on, windows that were handed out before had as well.
+    /// Number of triggers, from the first on, that an earlier version of this window contained.
     pub told: usize,
-    /// Whether it is over. Else recording goes on, and another comes that holds all of this.
+    /// Whether the window is complete. Otherwise recording continues, and a later version includes
+    /// this one.
     pub over: bool,
-    /// The sources that the rows name.
+    /// The sources of the rows.
     pub sources: SourceTable,
-    /// Made when they are asked for, as often as that is.
+    /// The rows, created on demand as often as needed.
     pub rows: FrozenRows,
-    /// Triggers within it that are not in the header: there were too many. Those of windows before are not among them.
+    /// Triggers in the window that did not fit into the header, excluding those counted in earlier
+    /// versions.
     pub left_out: u64,
 }
 
 /// One step of a recorder.
 #[derive(Debug)]
 pub enum RecorderEvent<'a> {
-    /// Comes first, and once.
+    /// The first event.
     Started(&'a RecorderStarted),
-    /// A window of sums is over.
+    /// A window of sums is complete.
     Sums(Box<SumsWindow>),
-    /// Something triggered, and what is to be kept after it has passed, or the time after which it is to be told of.
+    /// A window around a trigger is complete, or must be shown before it is.
     Frozen(Box<FrozenWindow>),
-    /// A program's frames are to be looked for in these: [`Recorder::set_rhythm`](super::Recorder::set_rhythm) takes
-    /// what was found.
+    /// Recorded events in which to search for a program's frames. Pass the result to
+    /// [`Recorder::set_rhythm`](super::Recorder::set_rhythm).
     Program(Box<ProgramWindow>),
-    /// Nothing, for as long as asked, or until [`Waker::wake`](super::Waker::wake).
+    /// The timeout has passed, or [`Waker::wake`](super::Waker::wake) was called.
     Idle,
-    /// Comes last, again and again.
+    /// The last event, returned again and again.
     Ended(RecorderStatus),
 }

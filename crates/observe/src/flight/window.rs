@@ -1,16 +1,16 @@
-//! Which time is kept around triggers.
+//! The time to keep around triggers.
 
 use ticktax_model::Nanos;
 use ticktax_model::incident::Trigger;
 use ticktax_model::machine::ClockOffsets;
 
-/// Triggers that are told of at once.
+/// Maximum number of triggers per report.
 const TRIGGERS: usize = 256;
 
 /// Later than any time.
 const FAR: Nanos = Nanos(i64::MAX / 2);
 
-/// What is kept around a trigger.
+/// Margins around a trigger, and the maximum length of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Margins {
     pub(super) before: Nanos,
@@ -18,25 +18,26 @@ pub(super) struct Margins {
     pub(super) longest: Nanos,
 }
 
-/// A time that is kept, as long as it may still become longer.
+/// A time to keep, which can still grow.
 #[derive(Debug)]
 pub(super) struct Window {
     begin: Nanos,
     end: Nanos,
     margins: Margins,
-    /// Those that somebody was told of.
+    /// Triggers that were already reported.
     pub(super) triggers: Vec<Trigger>,
-    /// Those that nobody was told of yet.
+    /// Triggers not reported yet.
     pending: Vec<Trigger>,
-    /// Triggers that it does not name, since somebody was last told.
+    /// Triggers dropped since the last report.
     pub(super) left_out: u64,
-    /// Where the other clocks stood when it was opened: they may be set, or the machine suspended, before it ends.
+    /// Offsets of the other clocks when the window was opened. They may be set, or the machine
+    /// suspended, before it ends.
     pub(super) clocks: Option<ClockOffsets>,
 }
 
 impl Window {
-    /// From the margin before what lasted too long to the margin after it. Where that is longer than the
-    /// longest, its beginning is left out.
+    /// A window from the margin before the delay to the margin after it. Its start is cut off if it
+    /// exceeds the maximum length.
     pub(super) fn new(first: Trigger, margins: Margins, not_before: Nanos) -> Self {
         let end = first.time + margins.after;
         let begin = (first.begin() - margins.before)
@@ -62,7 +63,8 @@ impl Window {
         self.end
     }
 
-    /// Takes a trigger that belongs to it, and becomes longer by it. Returns whether it does.
+    /// Adds a trigger if it falls into the window, which then may grow. Returns whether it was
+    /// added.
     pub(super) fn add(&mut self, trigger: &Trigger) -> bool {
         if trigger.time > self.end {
             return false;
@@ -78,18 +80,18 @@ impl Window {
         true
     }
 
-    /// When somebody is to be told of it, however long it becomes: once the margin after the first of the triggers that
-    /// nobody was told of has passed; [`FAR`] where there are none.
+    /// When the window must be reported, even if it grows: the margin after the first unreported
+    /// trigger has passed. [`FAR`] if all were reported.
     pub(super) fn due(&self) -> Nanos {
         let first = self.pending.iter().map(|trigger| trigger.time).min();
         first.map_or(FAR, |first| first + self.margins.after)
     }
 
-    /// Has the triggers up to `until` be those that somebody was told of, too. Returns how many were before.
-    pub(super) fn tell(&mut self, until: Nanos) -> usize {
+    /// Marks the triggers up to `until` as reported. Returns how many had been reported before.
+    pub(super) fn report(&mut self, until: Nanos) -> usize {
         let before = self.triggers.len();
-        let all = std::mem::take(&mut self.pending).into_iter();
-        let (now, later): (Vec<_>, Vec<_>) = all.partition(|trigger| trigger.time <= until);
+        let pending = std::mem::take(&mut self.pending).into_iter();
+        let (now, later): (Vec<_>, Vec<_>) = pending.partition(|trigger| trigger.time <= until);
         self.triggers.extend(now);
         self.pending = later;
         before
@@ -127,72 +129,75 @@ mod tests {
     }
 
     #[test]
-    fn a_window_begins_before_what_lasted_and_ends_after_the_last_trigger() {
+    fn a_window_covers_the_delay_and_the_margin_after_the_last_trigger() {
         let mut window = Window::new(at(10_000, 20), MARGINS, Nanos::ZERO);
         assert_eq!(millis(&window), (7_980, 12_000));
         assert!(window.add(&at(11_500, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
-        // One that comes late, and is of before, makes it no shorter.
+        // A trigger that arrives late and happened earlier does not shorten it.
         assert!(window.add(&at(9_000, 5)));
         assert_eq!(millis(&window), (7_980, 13_500));
         assert!(!window.add(&at(13_501, 5)));
-        assert_eq!((window.tell(FAR), window.triggers.len()), (0, 3));
+        assert_eq!((window.report(FAR), window.triggers.len()), (0, 3));
     }
 
     #[test]
-    fn triggers_without_end_fill_window_after_window() {
+    fn endless_triggers_fill_window_after_window() {
         let mut window = Window::new(at(10_000, 0), MARGINS, Nanos::ZERO);
         let mut time = 10_000;
         while window.add(&at(time, 1)) {
             time += 10;
         }
         assert_eq!(millis(&window), (8_000, 18_000));
-        assert_eq!((window.tell(FAR), window.triggers.len()), (0, TRIGGERS));
+        assert_eq!((window.report(FAR), window.triggers.len()), (0, TRIGGERS));
         assert_eq!(TRIGGERS as u64 + window.left_out, 802);
         let next = Window::new(at(time, 1), MARGINS, window.end());
         assert_eq!(millis(&next), (18_000, time + 2_000));
     }
 
     #[test]
-    fn each_trigger_is_due_as_if_it_were_alone_however_many_follow() {
+    fn each_trigger_is_reported_in_time_however_many_follow() {
         let mut window = Window::new(at(10_000, 20), MARGINS, Nanos::ZERO);
-        let mut told = Vec::new();
-        // Every 300 ms from the first on, and looked at every 10 ms.
+        let mut reports = Vec::new();
+        // A trigger every 300 ms, checked every 10 ms.
         for millis in (10_010..=17_900).step_by(10) {
             if millis % 300 == 100 {
                 assert!(window.add(&at(millis, 5)));
             }
             let now = Nanos::from_millis(millis);
             if now >= window.due() && now < window.end() {
-                let before = window.tell(window.due());
+                let before = window.report(window.due());
                 let new = &window.triggers[before..];
                 assert!(!new.is_empty());
-                assert!(new.iter().all(|it| now - it.time <= MARGINS.after));
-                told.push((millis, new.len()));
+                assert!(
+                    new.iter()
+                        .all(|trigger| now - trigger.time <= MARGINS.after)
+                );
+                reports.push((millis, new.len()));
             }
         }
-        assert_eq!(told, [(12_000, 7), (14_100, 7), (16_200, 7)]);
+        assert_eq!(reports, [(12_000, 7), (14_100, 7), (16_200, 7)]);
         assert_eq!(millis(&window), (7_980, 17_980));
-        let before = window.tell(FAR);
-        assert_eq!(before, told.iter().map(|(_, new)| new).sum::<usize>());
+        let before = window.report(FAR);
+        assert_eq!(before, reports.iter().map(|(_, new)| new).sum::<usize>());
         assert_eq!(window.due(), FAR);
     }
 
     #[test]
-    fn a_trigger_that_is_seen_late_is_due_by_its_own_time() {
+    fn a_trigger_seen_late_is_due_by_its_own_time() {
         let mut window = Window::new(at(10_000, 1), MARGINS, Nanos::ZERO);
         assert!(window.add(&at(11_999, 1)));
-        assert_eq!(window.tell(window.due()), 0);
+        assert_eq!(window.report(window.due()), 0);
         assert_eq!((window.triggers.len(), window.due()), (2, FAR));
         assert!(window.add(&at(11_500, 1)));
         assert_eq!(window.due(), Nanos::from_millis(13_500));
     }
 
     #[test]
-    fn what_lasted_longer_than_a_window_is_kept_at_its_end() {
+    fn a_delay_longer_than_a_window_keeps_its_end() {
         let window = Window::new(at(60_000, 30_000), MARGINS, Nanos::ZERO);
         assert_eq!(millis(&window), (52_000, 62_000));
-        // One that was noticed before the last window's end.
+        // A trigger noticed before the end of the last window.
         let window = Window::new(at(60_000, 1), MARGINS, Nanos::from_secs(61));
         assert_eq!(millis(&window), (60_000, 62_000));
     }

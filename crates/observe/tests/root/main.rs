@@ -1,4 +1,4 @@
-//! The flight recorder on this machine's kernel, beside a stall of known size, and a session beside a load.
+//! Tests the flight recorder with stalls of known length, and a session under load.
 
 mod paced;
 
@@ -29,33 +29,33 @@ const TESTS: &[(&str, Test)] = &[
         a_stall_is_caught_with_what_ran_instead,
     ),
     (
-        "who_asks_for_a_window_gets_it_and_sums_go_on",
-        who_asks_for_a_window_gets_it_and_sums_go_on,
+        "a_requested_window_is_kept_and_sums_continue",
+        a_requested_window_is_kept_and_sums_continue,
     ),
     (
-        "a_window_that_goes_on_is_handed_out_in_time",
-        a_window_that_goes_on_is_handed_out_in_time,
+        "a_growing_window_is_emitted_in_time",
+        a_growing_window_is_emitted_in_time,
     ),
     ("two_recorders_work_at_once", two_recorders_work_at_once),
     (
-        "rings_that_are_too_short_give_way_to_larger_ones",
-        rings_that_are_too_short_give_way_to_larger_ones,
+        "short_rings_are_replaced_by_larger_ones",
+        short_rings_are_replaced_by_larger_ones,
     ),
     (
-        "a_session_is_as_long_as_asked_however_busy_the_machine_is",
-        a_session_is_as_long_as_asked,
+        "a_session_has_the_requested_length_on_a_busy_machine",
+        a_session_has_the_requested_length,
     ),
 ];
 
-/// Tests that judge lengths of time, so the machine must be quiet.
+/// Tests that check durations, so the machine must be quiet.
 const QUIET: &[(&str, Test)] = &[
     (
         "a_gap_is_noticed_by_its_probe",
         a_gap_is_noticed_by_its_probe,
     ),
     (
-        "a_frame_that_is_a_period_late_is_noticed",
-        a_frame_that_is_a_period_late_is_noticed,
+        "a_frame_one_period_late_is_noticed",
+        a_frame_one_period_late_is_noticed,
     ),
     (
         "a_percentile_is_learnt_and_then_fires",
@@ -84,7 +84,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Steps of at most a second, until `until` has what it looks for.
+/// Makes steps of 100 ms until `until` returns something, for at most `seconds`.
 fn drive<T>(
     recorder: &mut Recorder,
     seconds: u32,
@@ -105,7 +105,7 @@ fn frozen(event: RecorderEvent<'_>) -> Option<Box<FrozenWindow>> {
     }
 }
 
-/// Every CPU's rows make its books, to the ns, and none was lost.
+/// Every CPU's rows sum to its accounting interval exactly, and nothing was lost.
 fn balances(frozen: &FrozenWindow) -> Result<(), Failed> {
     let header = &frozen.header;
     if header.books.is_empty() || header.coverage.events_lost() > 0 {
@@ -148,13 +148,13 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     let [caught] = caught[..] else {
         return Err(format!("{event:?} among {triggers:?}").into());
     };
-    let is_it = caught.kind == TriggerKind::Wait
+    let is_expected = caught.kind == TriggerKind::Wait
         && caught.pid == stalled.pid()
         && caught.lasted >= Nanos::from_millis(30);
-    if !is_it {
+    if !is_expected {
         return Err(format!("{caught:?}").into());
     }
-    // What ran instead is in the rows, whole, and so is the wait.
+    // The rows contain what ran instead, completely, and the wait.
     let during = |row: &Row| {
         row.span().start < caught.time && row.span().end() > caught.time - caught.lasted
     };
@@ -169,13 +169,13 @@ fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     if !waits.into_iter().any(|row| row.span().dur == caught.lasted) {
         return Err(format!("no wait of {}", caught.lasted).into());
     }
-    if frozen.header.victim.as_ref().and_then(|it| it.pid) != Some(stalled.pid()) {
+    if frozen.header.victim.as_ref().and_then(|victim| victim.pid) != Some(stalled.pid()) {
         return Err(format!("{:?}", frozen.header.victim).into());
     }
     Ok(())
 }
 
-/// Takes `cpu` from everybody once, for so long; when that was.
+/// Blocks `cpu` once for `length`. Returns when that happened.
 fn stall(cpu: Cpu, length: Nanos) -> Result<Stalled, Failed> {
     let injected = ticktax_inject::run(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -185,12 +185,12 @@ fn stall(cpu: Cpu, length: Nanos) -> Result<Stalled, Failed> {
     Ok(*injected.log.first().ok_or("nothing was injected")?)
 }
 
-/// Whether what triggered went on during that.
+/// Whether the triggering delay overlaps the stall.
 fn is_during(trigger: &Trigger, event: &Stalled) -> bool {
     trigger.begin() < event.start + event.length && trigger.time > event.start
 }
 
-/// The same, and the trigger that went on during that.
+/// Makes a stall. Also returns the trigger that overlaps it.
 fn caught_in_a_stall(
     recorder: &mut Recorder,
     cpu: Cpu,
@@ -199,7 +199,7 @@ fn caught_in_a_stall(
     let event = stall(cpu, length)?;
     let caught = drive(recorder, 60, |step| {
         let frozen = frozen(step)?;
-        let during = |it: &&Trigger| is_during(it, &event);
+        let during = |trigger: &&Trigger| is_during(trigger, &event);
         frozen.header.triggers.iter().find(during).cloned()
     })?;
     Ok((event, caught))
@@ -226,25 +226,26 @@ fn a_gap_is_noticed_by_its_probe() -> Result<(), Failed> {
         let event = stall(cpu, STALL)?;
         let found = drive(&mut recorder, 60, |step| {
             let frozen = frozen(step)?;
-            let during = |it: &&Trigger| is_during(it, &event);
+            let during = |trigger: &&Trigger| is_during(trigger, &event);
             let gap = frozen.header.triggers.iter().find(during).cloned();
             Some((frozen, gap?))
         });
         let (frozen, gap) = found?;
         balances(&frozen)?;
-        let is_it = gap.kind == TriggerKind::Gap
+        let is_expected = gap.kind == TriggerKind::Gap
             && gap.cpu == Some(cpu)
             && gap.lasted >= Nanos(STALL.0 * 3 / 4)
             && gap.above.is_none();
-        if !is_it {
+        if !is_expected {
             return Err(format!("{gap:?} of {event:?}").into());
         }
     }
     Ok(())
 }
 
-/// A thread that wakes each ms, taken for one that has a frame 10 ms after the last: what else wakes it is none.
-fn a_frame_that_is_a_period_late_is_noticed() -> Result<(), Failed> {
+/// A thread that wakes every ms, treated as if a frame were due 10 ms after the previous one. Other
+/// wake-ups do not count.
+fn a_frame_one_period_late_is_noticed() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(60);
     let cpu = ticktax_inject::default_cpu()?;
     let paced = Paced::start(cpu)?;
@@ -273,23 +274,23 @@ fn a_frame_that_is_a_period_late_is_noticed() -> Result<(), Failed> {
     };
     recorder.set_rhythm(&seen, &Ok(rhythm));
     let known = recorder.frames();
-    let is_known = |it: &FrameStatus| matches!(it.state, FrameState::Known { .. });
+    let is_known = |status: &FrameStatus| matches!(status.state, FrameState::Known { .. });
     if known.len() != 1 || !known.iter().all(is_known) || recorder.has_nobody_left() {
         return Err(format!("{known:?}").into());
     }
     std::thread::sleep(Duration::from_millis(100));
     let (event, caught) = caught_in_a_stall(&mut recorder, cpu, STALL)?;
-    let is_it = caught.kind == TriggerKind::Frame
+    let is_expected = caught.kind == TriggerKind::Frame
         && (caught.pid, caught.tid) == (paced.pid(), paced.pid())
         && caught.cpu == Some(cpu)
         && caught.lasted >= Nanos(STALL.0 / 2);
-    if !is_it {
+    if !is_expected {
         return Err(format!("{caught:?} of {event:?}").into());
     }
     Ok(())
 }
 
-/// A minute of the recorder's is a second here.
+/// Here a minute of the recorder takes one second.
 fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(40);
     let cpu = ticktax_inject::default_cpu()?;
@@ -303,9 +304,10 @@ fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
         ..RecorderPlan::default()
     })?;
     let mut too_early = false;
-    // Ten thousand waits, of a thread that wakes a thousand times a second where it may.
+    // Ten thousand waits of a thread that wakes up to a thousand times per second.
     for _ in 0..1_200 {
-        if recorder.percentiles().iter().all(|it| it.limit.is_some()) {
+        let percentiles = recorder.percentiles();
+        if percentiles.iter().all(|status| status.limit.is_some()) {
             break;
         }
         too_early |= frozen(recorder.next_event(Duration::from_millis(100))).is_some();
@@ -313,24 +315,24 @@ fn a_percentile_is_learnt_and_then_fires() -> Result<(), Failed> {
     let status = recorder.percentiles();
     let learnt = status
         .first()
-        .filter(|it| it.limit.is_some() && it.seen >= it.enough);
+        .filter(|status| status.limit.is_some() && status.seen >= status.enough);
     if learnt.is_none() || too_early {
         return Err(format!("{status:?}, too early: {too_early}").into());
     }
     let (event, caught) = caught_in_a_stall(&mut recorder, cpu, STALL)?;
     let above = caught.above.ok_or("by no percentile")?;
-    let is_it = caught.kind == TriggerKind::Wait
+    let is_expected = caught.kind == TriggerKind::Wait
         && caught.pid == paced.pid()
         && above.percentile.to_string() == "p99.9"
         && above.limit <= caught.lasted
         && above.limit < STALL;
-    if !is_it {
+    if !is_expected {
         return Err(format!("{caught:?} of {event:?}").into());
     }
     Ok(())
 }
 
-fn who_asks_for_a_window_gets_it_and_sums_go_on() -> Result<(), Failed> {
+fn a_requested_window_is_kept_and_sums_continue() -> Result<(), Failed> {
     let mut recorder = Recorder::start(RecorderPlan {
         window: Nanos::from_secs(1),
         before: Nanos::from_millis(500),
@@ -378,13 +380,13 @@ fn who_asks_for_a_window_gets_it_and_sums_go_on() -> Result<(), Failed> {
         window.rows.iter().all(is_sum) && !window.rows.is_empty()
     });
     if !are_sums {
-        return Err("a window has rows that are no sums".into());
+        return Err("a window contains rows other than sums".into());
     }
-    sums_make_the_books(&windows, recorder.books())
+    sums_match_the_books(&windows, recorder.books())
 }
 
-/// Its books balance then, and those of all of it at its end do as if nobody had looked.
-fn a_window_that_goes_on_is_handed_out_in_time() -> Result<(), Failed> {
+/// Intermediate windows balance, and so does the complete one at the end.
+fn a_growing_window_is_emitted_in_time() -> Result<(), Failed> {
     let after = Nanos::from_secs(2);
     let mut recorder = Recorder::start(RecorderPlan {
         before: Nanos::from_millis(500),
@@ -407,26 +409,26 @@ fn a_window_that_goes_on_is_handed_out_in_time() -> Result<(), Failed> {
         }
     }
     let is_over = (0..200).any(|_| step(&mut recorder));
-    let (begin, mut told) = (seen[0].header.before.at, 0);
+    let (begin, mut reported) = (seen[0].header.before.at, 0);
     for frozen in &seen {
         balances(frozen)?;
         let header = &frozen.header;
-        let new = header.triggers.get(told..).unwrap_or_default();
-        let first = new.iter().map(|it| it.time).min();
+        let new = header.triggers.get(reported..).unwrap_or_default();
+        let first = new.iter().map(|trigger| trigger.time).min();
         let late = first.is_some_and(|first| header.after.at > first + after);
-        if frozen.told != told || header.before.at != begin || (late && !frozen.over) {
-            return Err(format!("{:?} after {told}: {header:?}", frozen.told).into());
+        if frozen.told != reported || header.before.at != begin || (late && !frozen.over) {
+            return Err(format!("{:?} after {reported}: {header:?}", frozen.told).into());
         }
-        told = header.triggers.len();
+        reported = header.triggers.len();
     }
-    if !is_over || seen.len() < 2 || told != 3 {
-        return Err(format!("{} windows, {told} triggers", seen.len()).into());
+    if !is_over || seen.len() < 2 || reported != 3 {
+        return Err(format!("{} windows, {reported} triggers", seen.len()).into());
     }
     Ok(())
 }
 
-/// All windows of a CPU, with what it was in the middle of at the end, make its books, to the ns.
-fn sums_make_the_books(windows: &[Box<SumsWindow>], all: &[Books]) -> Result<(), Failed> {
+/// All windows of a CPU, with its open intervals, sum to its accounting interval exactly.
+fn sums_match_the_books(windows: &[Box<SumsWindow>], all: &[Books]) -> Result<(), Failed> {
     if all.is_empty() {
         return Err("no books".into());
     }
@@ -460,12 +462,12 @@ fn two_recorders_work_at_once() -> Result<(), Failed> {
     Ok(())
 }
 
-fn rings_that_are_too_short_give_way_to_larger_ones() -> Result<(), Failed> {
+fn short_rings_are_replaced_by_larger_ones() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(40);
     let cpu = ticktax_inject::default_cpu()?;
     let paced = Paced::start(cpu)?;
     let trigger = format!("wait:pid={}>30ms", paced.pid());
-    // The smallest rings that there are, which come round within half a second.
+    // The smallest possible rings, which wrap within half a second.
     let mut recorder = Recorder::start(RecorderPlan {
         triggers: vec![trigger.parse()?],
         window: Nanos::from_secs(1),
@@ -474,21 +476,21 @@ fn rings_that_are_too_short_give_way_to_larger_ones() -> Result<(), Failed> {
         ..RecorderPlan::default()
     })?;
     let first = recorder.started().ring_records;
-    let mut all = Nanos::ZERO;
-    // Loading them takes seconds, on a busy machine minutes.
+    let mut summed = Nanos::ZERO;
+    // Loading takes seconds, or minutes on a busy machine.
     for _ in 0..6_000 {
         if recorder.status().ring_records > first {
             break;
         }
         if let RecorderEvent::Sums(sums) = recorder.next_event(Duration::from_millis(100)) {
-            all += sums.end - sums.begin;
+            summed += sums.end - sums.begin;
         }
     }
     let status = recorder.status();
-    if status.ring_records <= first || all == Nanos::ZERO {
-        return Err(format!("{status:?} after {all}").into());
+    if status.ring_records <= first || summed == Nanos::ZERO {
+        return Err(format!("{status:?} after {summed}").into());
     }
-    // What triggers does so still, and the books go on.
+    // Triggers still work, and accounting continues.
     ticktax_inject::run(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
             .schedule(Schedule::every(Nanos::from_secs(1), STALL))
@@ -500,7 +502,7 @@ fn rings_that_are_too_short_give_way_to_larger_ones() -> Result<(), Failed> {
         .header
         .triggers
         .iter()
-        .all(|it| it.pid != paced.pid())
+        .all(|trigger| trigger.pid != paced.pid())
     {
         return Err(format!("{:?}", frozen.header.triggers).into());
     }
@@ -511,7 +513,7 @@ fn rings_that_are_too_short_give_way_to_larger_ones() -> Result<(), Failed> {
     drive(&mut recorder, 5, |event| {
         matches!(event, RecorderEvent::Ended(_)).then_some(())
     })?;
-    // Those of both tracers.
+    // The accounting intervals of both tracers.
     let cpus = recorder.started().cpus.iter().count();
     if recorder.books().len() < 2 * cpus {
         return Err(format!("{:?}", recorder.books()).into());
@@ -519,7 +521,7 @@ fn rings_that_are_too_short_give_way_to_larger_ones() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Five times as many threads as CPUs run all the time, until it is dropped.
+/// Five busy threads per CPU, until this is dropped.
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
@@ -539,9 +541,9 @@ impl Drop for Busy {
     }
 }
 
-/// Every CPU's books, the rows and the probes end at one time, which is as long after the begin as was asked,
-/// whenever whoever watches has a CPU.
-fn a_session_is_as_long_as_asked() -> Result<(), Failed> {
+/// Accounting on every CPU, the rows and the probes all end at the requested time, even if the
+/// watching thread is not running then.
+fn a_session_has_the_requested_length() -> Result<(), Failed> {
     const LENGTH: Nanos = Nanos::from_millis(400);
     const TOLERANCE: Nanos = Nanos::from_millis(20);
     let busy = Busy::start(std::thread::available_parallelism()?.get());
@@ -572,11 +574,11 @@ fn a_session_is_as_long_as_asked() -> Result<(), Failed> {
     let longest = elapsed.max().ok_or("no CPU has books")?;
     let off = Nanos((longest - LENGTH).0.abs());
     let limitations = &header.coverage.limitations;
-    let said = limitations
+    let reported = limitations
         .iter()
-        .any(|it| matches!(it, Limitation::LengthNotKept { .. }));
-    // Books that begin late make a recording longer, never shorter, and it says so.
-    if said != (off > TOLERANCE) || longest < LENGTH {
+        .any(|limitation| matches!(limitation, Limitation::LengthNotKept { .. }));
+    // A late start makes a recording longer, never shorter, and the header reports it.
+    if reported != (off > TOLERANCE) || longest < LENGTH {
         return Err(format!("{longest}: {limitations:?}").into());
     }
     for books in &header.books {

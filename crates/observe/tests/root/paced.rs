@@ -1,4 +1,4 @@
-//! A paced program that a recorder's frames are judged by.
+//! A paced program for testing the recorder's triggers.
 
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use ticktax_model::Cpu;
 
-/// A process of its own that wakes every millisecond, on one CPU, before all ordinary threads.
+/// A process that wakes every millisecond on one CPU, with priority over all normal threads.
 pub(crate) struct Paced(Child);
 
-/// The argument with which this program is one.
+/// The argument that makes this program act as the paced one.
 pub(crate) const PACED: &str = "--as-paced";
 
 impl Paced {
@@ -27,7 +27,7 @@ impl Paced {
     }
 
     pub(crate) fn run() {
-        // Ends with the test, however that ends.
+        // Ends with the test, however the test ends.
         let parent = nix::unistd::getppid();
         while nix::unistd::getppid() == parent {
             std::thread::sleep(Duration::from_millis(1));

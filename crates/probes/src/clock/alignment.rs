@@ -1,45 +1,45 @@
-//! From readings of the counter to times, through a chain of anchors.
+//! Converts readings of the counter to times, through a chain of anchors.
 
 use ticktax_model::Nanos;
 
 use super::{Anchor, NANOS_PER_SECOND};
 
-/// How many anchors an alignment holds unless told otherwise. 4096 anchors take 96 KiB.
+/// Default maximum number of anchors. 4096 anchors take 96 KiB.
 const DEFAULT_CAPACITY: usize = 4096;
 
-/// The map from the counter to `CLOCK_MONOTONIC`: straight lines between anchors.
+/// Piecewise linear map from the counter to `CLOCK_MONOTONIC`, through anchors.
 ///
-/// The kernel slews `CLOCK_MONOTONIC` as NTP tells it to, so one line is not enough for a long
-/// measurement. Before the first anchor and after the last, the line is continued with the slope
-/// of the whole chain, which short brackets at its ends disturb least.
+/// NTP makes the kernel slew `CLOCK_MONOTONIC`, so a single line does not suffice for a long
+/// measurement. Before the first anchor and after the last, the map continues with the slope of the
+/// whole chain. Over that length, the error of the end anchors changes the slope least.
 ///
-/// The map is exact at every anchor that is kept, never goes back, and takes bounded memory: over
-/// its capacity it keeps every second anchor, and from then on every second of those pushed, so
-/// that the anchors stay evenly spread however long it runs.
+/// The map is exact at every anchor that it keeps, never decreases, and takes bounded memory. When
+/// it exceeds its capacity, it drops every second anchor, and from then on half as many pushed
+/// anchors stay. The anchors thus remain evenly spread over any length.
 #[derive(Debug, Clone)]
 pub struct Alignment {
-    /// Ascending in counter, and never empty.
+    /// Ascending by counter, and never empty.
     anchors: Vec<Anchor>,
     capacity: usize,
     frequency_hz: u64,
-    /// One in so many pushed anchors is kept for good.
+    /// One in this many pushed anchors is kept permanently.
     stride: usize,
-    /// How many were pushed since the one before the last that is kept for good, 1 to `stride`.
-    /// The last anchor is always held, so that the map reaches the present.
+    /// Number of anchors pushed since the last one kept permanently, 1 to `stride`. The latest
+    /// anchor is always present, so that the map reaches the present.
     since_kept: usize,
     worst_bracket: Nanos,
-    /// How far the worst anchor that was given up lay from the line that took its place.
+    /// Largest distance of a dropped anchor from the line that replaced it.
     worst_dropped: Nanos,
 }
 
 impl Alignment {
-    /// An alignment that begins at `first`, for a counter of about `frequency_hz` (above 0), which
-    /// counts until the second anchor is there. Holds up to 4096 anchors.
+    /// An alignment that starts at `first`, with up to 4096 anchors. The counter's approximate
+    /// `frequency_hz` (above 0) sets the slope until the second anchor arrives.
     pub fn new(first: Anchor, frequency_hz: u64) -> Self {
         Self::with_capacity(first, frequency_hz, DEFAULT_CAPACITY)
     }
 
-    /// [`Alignment::new`], with room for `capacity` anchors, at least 4.
+    /// [`Alignment::new`] with room for `capacity` anchors, at least 4.
     pub fn with_capacity(first: Anchor, frequency_hz: u64, capacity: usize) -> Self {
         let capacity = capacity.max(4);
         let mut anchors = Vec::with_capacity(capacity + 1);
@@ -55,7 +55,8 @@ impl Alignment {
         }
     }
 
-    /// Adds an anchor. `false` means that it does not lie after the last one and was left out.
+    /// Adds an anchor. Returns `false` and ignores the anchor if it does not lie after the last
+    /// one.
     pub fn push(&mut self, anchor: Anchor) -> bool {
         let last = self.last();
         if anchor.counter <= last.counter || anchor.monotonic < last.monotonic {
@@ -78,7 +79,7 @@ impl Alignment {
         true
     }
 
-    /// The anchors that the map rests on, ascending, at least one.
+    /// The anchors of the map, ascending, at least one.
     pub fn anchors(&self) -> &[Anchor] {
         &self.anchors
     }
@@ -106,12 +107,12 @@ impl Alignment {
         on_line(base, counter, rise, run)
     }
 
-    /// How far [`Alignment::to_monotonic`] may be off between the first anchor and the last.
+    /// Estimated error bound of [`Alignment::to_monotonic`] between the first and the last anchor.
     ///
-    /// Half the worst bracket, for the anchors' own error, and the largest distance of an anchor
-    /// from the line between its neighbours, for what the clock does between anchors; 1 ns for
-    /// rounding. It is an estimate: a clock that jumps there and back between two anchors goes
-    /// unseen.
+    /// It is half the worst bracket, for the anchors' own error, plus 1 ns for rounding. The
+    /// largest distance of an anchor from the line between its neighbours is added, for changes of
+    /// the clock between anchors. It is only an estimate: a clock that jumps there and back between
+    /// two anchors goes unnoticed.
     pub fn uncertainty(&self) -> Nanos {
         let interior = self
             .anchors
@@ -126,7 +127,7 @@ impl Alignment {
         self.anchors[self.anchors.len() - 1]
     }
 
-    /// Keeps every second anchor and the last.
+    /// Drops every second anchor, but keeps the last.
     fn thin(&mut self) {
         let end = self.anchors.len() - 1;
         for odd in (1..end).step_by(2) {
@@ -138,7 +139,7 @@ impl Alignment {
             position += 1;
             position % 2 == 1 || position == end + 1
         });
-        // The neighbour before the last went if its place was odd, and with it one stride.
+        // If the second-last anchor was dropped, the last permanent one is a stride further back.
         if end.is_multiple_of(2) {
             self.since_kept += self.stride;
         }
@@ -156,7 +157,7 @@ fn slope(from: &Anchor, to: &Anchor) -> (i128, i128) {
     (rise, i128::from(to.counter) - i128::from(from.counter))
 }
 
-/// The time at `counter` on the line through `base` that rises `rise` ns in `run` ticks.
+/// Time at `counter` on the line through `base` that rises `rise` ns in `run` ticks.
 ///
 /// Both differences are below 2^65, so their product fits.
 fn on_line(base: &Anchor, counter: u64, rise: i128, run: i128) -> Nanos {
@@ -166,7 +167,7 @@ fn on_line(base: &Anchor, counter: u64, rise: i128, run: i128) -> Nanos {
     Nanos(i64::try_from(clamped).unwrap_or(i64::MAX))
 }
 
-/// How far `middle` lies from the line between its neighbours.
+/// Distance of `middle` from the line between its neighbours.
 fn residual(from: &Anchor, middle: &Anchor, to: &Anchor) -> Nanos {
     let (rise, run) = slope(from, to);
     let expected = on_line(from, middle.counter, rise, run);
@@ -181,8 +182,8 @@ mod tests {
 
     const HZ: u64 = 2_596_144_000;
 
-    /// A counter that starts at 2.6 GHz and gains on the clock by `ppm_per_second`, read 10 times a
-    /// second with an error that changes sign but stays within half of a 16 ns bracket.
+    /// Anchors of a counter that starts at 2.6 GHz and gains on the clock by `ppm_per_second`. It
+    /// is read 10 times a second, with an error of alternating sign within half of a 16 ns bracket.
     fn anchors(count: u32, ppm_per_second: f64) -> Vec<Anchor> {
         (0..count)
             .map(|n| {
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_at_anchors_and_monotone_between_and_beyond() {
+    fn the_map_is_exact_at_anchors_and_never_decreases() {
         let anchors = anchors(50, 0.5);
         let alignment = aligned(&anchors, 4096);
         for anchor in &anchors {
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn recovers_a_drifting_counter_within_the_stated_uncertainty() {
+    fn a_drifting_counter_is_mapped_within_the_stated_uncertainty() {
         for (count, drift, capacity) in [(100, 0.0, 4096), (100, 2.0, 4096), (5000, 0.05, 64)] {
             let alignment = aligned(&anchors(count, drift), capacity);
             let margin = alignment.uncertainty();
@@ -260,7 +261,7 @@ mod tests {
             let kept = alignment.anchors();
             assert_eq!((kept[0], kept[kept.len() - 1]), (anchors[0], *anchor));
             assert!(kept.len() <= 16);
-            // All but the last step are equally long.
+            // All steps except the last are equally long.
             let steps = kept[..kept.len() - 1]
                 .windows(2)
                 .map(|a| a[1].monotonic - a[0].monotonic);
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_anchor_uses_the_frequency() {
+    fn a_single_anchor_uses_the_frequency() {
         let first = anchors(1, 0.0)[0];
         let alignment = Alignment::new(first, HZ);
         let second = Nanos::from_secs(1);
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_anchor_from_the_past_is_left_out() {
+    fn an_anchor_from_the_past_is_ignored() {
         let anchors = anchors(3, 0.0);
         let mut alignment = aligned(&anchors, 16);
         assert!(!alignment.push(anchors[1]));

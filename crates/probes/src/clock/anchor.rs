@@ -1,25 +1,25 @@
-//! One point at which the counter's reading and the time are both known.
+//! A point at which both the counter's reading and the time are known.
 
 use ticktax_model::Nanos;
 
 use super::{Counter, ticks_to_nanos};
 
-/// How often the two clocks are read for one anchor; the nearest pair is kept.
+/// Number of readings of both clocks per anchor; the closest pair is kept.
 const TRIES: u32 = 32;
 
-/// A reading of the counter, and the time on `CLOCK_MONOTONIC` when it was made.
+/// A reading of the counter, with the time on `CLOCK_MONOTONIC` when it was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
     /// The counter's reading, in ticks.
     pub counter: u64,
-    /// The time that belongs to it, to within half the bracket.
+    /// The matching time, accurate to half the bracket.
     pub monotonic: Nanos,
-    /// The time between the two readings of the counter that enclose the reading of the clock.
+    /// Time between the two readings of the counter that enclose the reading of the clock.
     pub bracket: Nanos,
 }
 
 impl Anchor {
-    /// The anchor of a counter that is `CLOCK_MONOTONIC` itself.
+    /// The anchor if `CLOCK_MONOTONIC` itself is the counter.
     pub(super) fn exact(monotonic: Nanos) -> Self {
         Self {
             counter: monotonic.0.unsigned_abs(),
@@ -29,7 +29,7 @@ impl Anchor {
     }
 }
 
-/// A reading of the clock between two readings of the counter, whose frequency may be unknown yet.
+/// A reading of the clock between two readings of a counter of possibly unknown frequency.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bracket {
     pub(super) before: u64,
@@ -38,17 +38,17 @@ pub(super) struct Bracket {
 }
 
 impl Bracket {
-    /// The ticks between the two readings of the counter.
+    /// Ticks between the two readings of the counter.
     pub(super) fn width(&self) -> u64 {
         self.after.saturating_sub(self.before)
     }
 
-    /// The counter's reading at the clock's, as far as the bracket tells: its middle.
+    /// Estimated counter reading at the time of the clock's reading: the bracket's middle.
     pub(super) fn counter(&self) -> u64 {
         self.before + self.width() / 2
     }
 
-    /// The anchor that this bracket gives, for a counter of known frequency.
+    /// Converts the bracket to an anchor, given the counter's frequency.
     pub(super) fn to_anchor(self, frequency_hz: u64) -> Anchor {
         let bracket = ticks_to_nanos(self.width(), frequency_hz);
         Anchor {
@@ -59,13 +59,12 @@ impl Bracket {
     }
 }
 
-/// The narrowest of [`TRIES`] brackets.
+/// Returns the narrowest of [`TRIES`] brackets.
 ///
-/// An interruption widens the bracket that it hits, never narrows one, so the narrowest is the one
-/// that was left alone. A bracket in which the counter stepped back proves nothing and is skipped;
-/// if all did, the last is given.
+/// An interruption only widens the bracket that it hits, so the narrowest is the least disturbed
+/// one. Brackets in which the counter stepped back are skipped. If all did, the last is returned.
 pub(super) fn tightest(counter: &mut impl Counter, clock: impl Fn() -> Nanos) -> Bracket {
-    let mut take = || {
+    let mut read_bracket = || {
         let before = counter.read();
         let monotonic = clock();
         Bracket {
@@ -74,11 +73,11 @@ pub(super) fn tightest(counter: &mut impl Counter, clock: impl Fn() -> Nanos) ->
             monotonic,
         }
     };
-    let mut best = take();
+    let mut best = read_bracket();
     for _ in 1..TRIES {
-        let next = take();
-        let sound = next.after >= next.before;
-        if best.after < best.before || (sound && next.width() < best.width()) {
+        let next = read_bracket();
+        let is_forward = next.after >= next.before;
+        if best.after < best.before || (is_forward && next.width() < best.width()) {
             best = next;
         }
     }
@@ -93,7 +92,7 @@ mod tests {
 
     use super::{Counter, tightest};
 
-    /// A counter of 2 GHz whose readings take 10 ticks, and 1000 more at some of them.
+    /// A 2 GHz counter whose readings take 10 ticks, some of them 1000 more.
     struct Disturbed<'a> {
         time: &'a Cell<u64>,
         reading: u32,
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_undisturbed_bracket_is_found() {
+    fn the_undisturbed_bracket_is_chosen() {
         let time = Cell::new(0);
         let clock = || {
             time.set(time.get() + 20);

@@ -1,4 +1,4 @@
-//! Whether the CPU's counter can be trusted as a clock.
+//! Checks whether the CPU's counter can be trusted as a clock.
 
 mod across;
 
@@ -13,15 +13,15 @@ use crate::{cpus, sys};
 /// The frequency is measured over two halves of this length.
 const HALF: Duration = Duration::from_millis(25);
 
-/// How far the two halves' frequencies may lie apart, beyond what their brackets leave open. NTP
-/// changes the rate of `CLOCK_MONOTONIC` by less than this within 50 ms.
+/// Largest accepted difference between the two halves' frequencies, beyond the error of their
+/// brackets. NTP changes the rate of `CLOCK_MONOTONIC` by less than this within 50 ms.
 const DRIFT_LIMIT_PPM: f64 = 100.0;
 
-/// How far the measured frequency may lie from the nominal one. NTP slews by up to 500 ppm, and the
-/// kernel's own figure may come from an early, coarser calibration.
+/// Largest accepted difference between the measured frequency and the nominal one. NTP slews by up
+/// to 500 ppm, and the kernel's own value can come from an early, coarser calibration.
 const NOMINAL_LIMIT_PPM: f64 = 1000.0;
 
-/// Clock sources of the kernel that are the CPU's counter, scaled.
+/// Kernel clock sources that are scaled versions of the CPU's counter.
 const COUNTER_BASED: [&str; 6] = [
     "tsc",
     "tsc-early",
@@ -31,34 +31,34 @@ const COUNTER_BASED: [&str; 6] = [
     "arch_sys_counter",
 ];
 
-/// What an examination of the CPU's counter found, all of it measured but the nominal frequency.
+/// Results of checking the CPU's counter. All are measured except the nominal frequency.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CounterCheck {
-    /// The counter that was examined: what this architecture offers.
+    /// The checked counter: the one that this architecture offers.
     pub source: CounterSource,
     /// Whether it counts at one rate in all power states (`constant_tsc` and `nonstop_tsc` on
-    /// x86-64; the architecture's promise on aarch64).
+    /// x86-64; guaranteed by the architecture on aarch64).
     pub invariant: bool,
-    /// Ticks in a second of `CLOCK_MONOTONIC`, measured over 50 ms.
+    /// Ticks per second of `CLOCK_MONOTONIC`, measured over 50 ms.
     pub frequency_hz: u64,
-    /// The frequency that the kernel or the counter declares, where one does.
+    /// Frequency declared by the kernel or the counter, if any.
     pub nominal_hz: Option<u64>,
-    /// By how much the second half of the measurement ran faster than the first, in parts per
-    /// million.
+    /// How much faster the counter ran in the second half of the measurement than in the first, in
+    /// parts per million.
     pub drift_ppm: f64,
-    /// How far off `drift_ppm` may be, from the width of the brackets that it rests on.
+    /// Error bound of `drift_ppm`, from the widths of its brackets.
     pub drift_margin_ppm: f64,
-    /// How many readings on one CPU were enclosed by two on another.
+    /// Number of readings on one CPU that were enclosed by two readings on another.
     pub comparisons: u32,
-    /// How many of these readings lay outside their enclosure: steps backwards in time.
+    /// Number of those that lay outside their enclosing readings: steps backwards in time.
     pub backwards_steps: u32,
-    /// The kernel's clock source, `unknown` where `/sys` does not tell.
+    /// The kernel's clock source; `unknown` if `/sys` does not show it.
     pub clocksource: String,
-    /// The judgement of all this.
+    /// Verdict from all of these.
     pub verdict: CounterVerdict,
 }
 
-/// Examines this machine's counter, with the kernel's files under `root`.
+/// Checks this machine's counter, with the kernel's files under `root`.
 pub(super) fn examine(root: &Path) -> CounterCheck {
     let source = NATIVE;
     let cpuinfo = read(root, "proc/cpuinfo");
@@ -99,7 +99,7 @@ pub(super) fn examine(root: &Path) -> CounterCheck {
     check
 }
 
-/// A file of the kernel, trimmed; empty where there is none.
+/// Reads a kernel file and trims it; empty if it does not exist.
 fn read(root: &Path, path: &str) -> String {
     std::fs::read_to_string(root.join(path))
         .unwrap_or_default()
@@ -107,16 +107,16 @@ fn read(root: &Path, path: &str) -> String {
         .to_owned()
 }
 
-/// Whether the kernel says that the counter keeps its rate in all power states.
+/// Whether the kernel reports that the counter keeps its rate in all power states.
 fn is_invariant(source: CounterSource, cpuinfo: &str) -> bool {
     let flags = cpuinfo_field(cpuinfo, "flags").unwrap_or_default();
     let has = |flag| flags.split_whitespace().any(|word| word == flag);
     source == CounterSource::Cntvct || (has("constant_tsc") && has("nonstop_tsc"))
 }
 
-/// The frequency of the time-stamp counter as the kernel calibrated it.
+/// The kernel's calibrated frequency of the time-stamp counter.
 ///
-/// x86-64 derives its delay loop from that counter and prints it as `bogomips`: twice its frequency
+/// x86-64 derives its delay loop from that counter and prints it as `bogomips`: twice the frequency
 /// in MHz.
 fn nominal(source: CounterSource, cpuinfo: &str) -> Option<u64> {
     if source != CounterSource::Tsc {
@@ -127,7 +127,7 @@ fn nominal(source: CounterSource, cpuinfo: &str) -> Option<u64> {
     Some(hundredths.checked_mul(5_000)?).filter(|hertz| *hertz > 0)
 }
 
-/// The first CPU's value of a field of `/proc/cpuinfo`.
+/// The first CPU's value of a field in `/proc/cpuinfo`.
 fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     fields
@@ -135,7 +135,7 @@ fn cpuinfo_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// Fills in the frequency and its change from three brackets.
+/// Computes the frequency and its change from three brackets.
 fn measure_rate(check: &mut CounterCheck, start: &Bracket, middle: &Bracket, end: &Bracket) {
     let rate = |from: &Bracket, to: &Bracket| {
         let nanos = u128::from((to.monotonic - from.monotonic).0.unsigned_abs().max(1));
@@ -145,7 +145,8 @@ fn measure_rate(check: &mut CounterCheck, start: &Bracket, middle: &Bracket, end
     check.frequency_hz = u64::try_from(rate(start, end)).unwrap_or(u64::MAX).max(1);
     let (first, second) = (rate(start, middle) as f64, rate(middle, end) as f64);
     check.drift_ppm = (second / first.max(1.0) - 1.0) * 1e6;
-    // Each half is off by at most the half widths at its ends; the drift is their difference.
+    // Each half is off by at most the half widths of its end brackets; the drift is the difference
+    // of the two.
     let open = [start, middle, middle, end]
         .iter()
         .map(|b| b.width() as f64 / 2.0)
@@ -154,7 +155,6 @@ fn measure_rate(check: &mut CounterCheck, start: &Bracket, middle: &Bracket, end
     check.drift_margin_ppm = open / half.max(1.0) * 1e6;
 }
 
-/// Judges a counter by what was found.
 fn judge(check: &CounterCheck, available: &str) -> CounterVerdict {
     if check.source == CounterSource::Monotonic {
         return CounterVerdict::Untrusted(vec![Distrust::NoCounter]);
@@ -163,8 +163,8 @@ fn judge(check: &CounterCheck, available: &str) -> CounterVerdict {
     if !check.invariant {
         reasons.push(Distrust::NotInvariant);
     }
-    // An administrator may have chosen another source; a counter that the kernel found wanting is
-    // gone from the list of those available.
+    // An administrator may have chosen another source. But a counter that the kernel rejected is
+    // missing from the list of available sources.
     let offered = available
         .split_whitespace()
         .any(|source| COUNTER_BASED.contains(&source));

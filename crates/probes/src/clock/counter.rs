@@ -1,4 +1,4 @@
-//! What can be read fast and often: the CPU's counter, or `CLOCK_MONOTONIC` in its place.
+//! Fast time sources: the CPU's counter, or `CLOCK_MONOTONIC` instead.
 
 use ticktax_model::Cpu;
 use ticktax_model::clock::CounterSource;
@@ -14,23 +14,23 @@ pub(crate) const NATIVE: CounterSource = if !sys::HAS_COUNTER {
     CounterSource::Cntvct
 };
 
-/// A counter as the measuring loops see it, so that tests can feed them readings of their own.
+/// The measuring loops' interface to a counter, which lets tests supply their own readings.
 pub(crate) trait Counter {
     /// The count, in ticks.
     fn read(&mut self) -> u64;
 
-    /// The CPU that the thread runs on, if the system tells.
+    /// CPU that the thread runs on, if the system reports it.
     fn cpu(&mut self) -> Option<Cpu>;
 }
 
-/// The CPU's own counter, read after everything that the thread did before.
+/// The CPU's own counter, read after all earlier instructions of the thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hardware;
 
 /// The CPU's own counter, read without waiting for earlier instructions.
 ///
-/// For a loop that compares one reading with the next: order adds nothing there, and the wait for
-/// it would double the loop's time.
+/// Loops that compare one reading with the next use it. They do not need the ordering, and waiting
+/// for it would double the loop's time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FastHardware;
 

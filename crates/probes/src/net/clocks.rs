@@ -1,28 +1,28 @@
-//! The clocks of a thread that moves data: how much CPU time it used, and how much of that between its calls.
+//! CPU time of a thread that moves data, and how much of that it spent between its system calls.
 
 use ticktax_model::Nanos;
 
 use crate::clock::{now, thread_cpu_time};
 
-/// One call in so many is looked at: reading the clock takes a tenth of the shortest calls.
+/// One call in this many is timed, because reading the clock takes a tenth of the shortest calls.
 const EVERY: u64 = 16;
 
-/// Between two calls there are some hundred nanoseconds of work: what took longer was interrupted.
+/// The work between two calls takes some hundred nanoseconds. A longer time means an interruption.
 const LONGEST: Nanos = Nanos::from_micros(20);
 
-/// Counts a thread's calls, and tells what it did between them.
+/// Counts a thread's calls, and estimates the time that it worked between them.
 #[derive(Debug)]
 pub(super) struct CallClock {
     cpu_before: Nanos,
     calls: u64,
-    /// When a call that is looked at returned.
+    /// When the last timed call returned.
     returned: Option<Nanos>,
     sampled: u64,
     between: Nanos,
 }
 
 impl CallClock {
-    /// From now on, in the thread that makes the calls.
+    /// Starts the clock, in the thread that makes the calls.
     pub(super) fn start() -> Self {
         Self {
             cpu_before: thread_cpu_time(),
@@ -33,7 +33,7 @@ impl CallClock {
         }
     }
 
-    /// A call is about to be made, at this time.
+    /// Notes that a call is about to be made at `at`.
     pub(super) fn enter(&mut self, at: Nanos) {
         if let Some(returned) = self.returned.take() {
             let between = at - returned;
@@ -44,7 +44,7 @@ impl CallClock {
         }
     }
 
-    /// A call that moved data has returned.
+    /// Notes that a call that moved data has returned.
     pub(super) fn returned(&mut self) {
         self.calls += 1;
         if self.calls.is_multiple_of(EVERY) {
@@ -52,17 +52,17 @@ impl CallClock {
         }
     }
 
-    /// The thread waits for its rate: that is not between two calls.
+    /// Notes that the thread waits for its rate, which is not work between calls.
     pub(super) fn waits(&mut self) {
         self.returned = None;
     }
 
-    /// How many calls moved data.
+    /// Number of calls that moved data.
     pub(super) fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// CPU time since the start, and how much of it was between calls.
+    /// CPU time since the start, and its part between calls.
     pub(super) fn stop(&self) -> (Nanos, Nanos) {
         let cpu = thread_cpu_time() - self.cpu_before;
         let each = self.between.0 as f64 / self.sampled.max(1) as f64;
@@ -79,7 +79,7 @@ mod tests {
     use crate::clock::now;
 
     #[test]
-    fn what_is_between_calls_is_no_more_than_all_of_it() {
+    fn time_between_calls_is_at_most_the_total() {
         let mut clock = CallClock::start();
         for _ in 0..EVERY * 100 {
             clock.enter(now());
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_long_between_calls_was_no_work() {
+    fn interruptions_between_calls_are_not_work() {
         let mut clock = CallClock::start();
         for _ in 0..EVERY {
             clock.returned();

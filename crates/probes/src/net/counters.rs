@@ -1,4 +1,4 @@
-//! What the kernel counts of a network namespace: the calling thread's own.
+//! The kernel's protocol counters for the calling thread's network namespace.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use ticktax_model::net::ProtocolCounters;
 
 use super::qdisc;
 
-/// Reads the counters; what a kernel lacks is 0.
+/// Reads the counters. Counters that the kernel lacks are 0.
 pub(super) fn read() -> ProtocolCounters {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let counters = parse(
@@ -16,8 +16,8 @@ pub(super) fn read() -> ProtocolCounters {
         &text("/proc/thread-self/net/dev"),
         &text("/proc/net/softnet_stat"),
     );
-    // What is mounted at /sys shows the devices of the namespace that the process began in.
-    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
+    // /sys shows the devices of the namespace in which the process started.
+    let namespace = |task: &str| fs::read_link(format!("/proc/{task}/ns/net")).ok();
     let is_at_home = namespace("thread-self") == namespace("self");
     ProtocolCounters {
         ring_drops: if is_at_home {
@@ -30,7 +30,7 @@ pub(super) fn read() -> ProtocolCounters {
     }
 }
 
-/// Packets for which the cards below a folder had no room.
+/// Packets dropped because a card's receive ring was full, summed over the devices below a folder.
 fn ring(devices: &Path) -> u64 {
     let counter = |device: &Path, name: &str| {
         let text = fs::read_to_string(device.join("statistics").join(name)).ok()?;
@@ -38,45 +38,45 @@ fn ring(devices: &Path) -> u64 {
     };
     let devices = fs::read_dir(devices).into_iter().flatten().flatten();
     let names = ["rx_missed_errors", "rx_fifo_errors"];
-    let of = |device: &Path| -> u64 {
+    let device_drops = |device: &Path| -> u64 {
         names
             .into_iter()
             .filter_map(|name| counter(device, name))
             .sum()
     };
-    devices.map(|device| of(&device.path())).sum()
+    devices.map(|device| device_drops(&device.path())).sum()
 }
 
 fn parse(snmp: &str, netstat: &str, dev: &str, softnet: &str) -> ProtocolCounters {
-    let of = |protocol: &str, name: &str| counter(snmp, protocol, name).unwrap_or_default();
+    let value = |protocol: &str, name: &str| counter(snmp, protocol, name).unwrap_or_default();
     let (device_drops_in, device_drops_out) = drops(dev);
     ProtocolCounters {
-        segments_out: of("Tcp:", "OutSegs"),
-        segments_in: of("Tcp:", "InSegs"),
-        segments_again: of("Tcp:", "RetransSegs"),
+        segments_out: value("Tcp:", "OutSegs"),
+        segments_in: value("Tcp:", "InSegs"),
+        segments_again: value("Tcp:", "RetransSegs"),
         segments_twice: counter(netstat, "TcpExt:", "TCPDSACKRecvSegs").unwrap_or_default(),
-        datagrams_out: of("Udp:", "OutDatagrams"),
-        datagrams_in: of("Udp:", "InDatagrams"),
-        buffer_drops: of("Udp:", "RcvbufErrors"),
+        datagrams_out: value("Udp:", "OutDatagrams"),
+        datagrams_in: value("Udp:", "InDatagrams"),
+        buffer_drops: value("Udp:", "RcvbufErrors"),
         queue_drops: 0,
         device_drops_in,
         device_drops_out,
         backlog_drops: backlog(softnet),
-        send_drops: of("Udp:", "SndbufErrors"),
-        memory_drops: of("Udp:", "MemErrors"),
+        send_drops: value("Udp:", "SndbufErrors"),
+        memory_drops: value("Udp:", "MemErrors"),
         ring_drops: 0,
     }
 }
 
-/// A counter by its name: the names of a protocol are one line, their values the next.
+/// Finds a counter by name. One line has a protocol's names, and the next line their values.
 fn counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
     let (names, values) = (lines.next()?, lines.next()?);
-    let mut both = names.split_whitespace().zip(values.split_whitespace());
-    both.find(|(it, _)| *it == name)?.1.parse().ok()
+    let mut counters = names.split_whitespace().zip(values.split_whitespace());
+    counters.find(|(known, _)| *known == name)?.1.parse().ok()
 }
 
-/// Packets that all devices dropped, on receipt and on the way out.
+/// Packets that all devices dropped, on receipt and on transmission.
 fn drops(dev: &str) -> (u64, u64) {
     let of_device = |line: &str| {
         let (_, numbers) = line.split_once(':')?;
@@ -84,14 +84,15 @@ fn drops(dev: &str) -> (u64, u64) {
             .split_whitespace()
             .map_while(|word| word.parse().ok())
             .collect();
-        // Columns 4 and 12 of 16: "drop" of what is received, and of what is sent.
+        // Columns 4 and 12 of 16: received and sent packets that were dropped.
         Some((*numbers.get(3)?, *numbers.get(11)?))
     };
     let all = dev.lines().filter_map(of_device);
-    all.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
+    all.fold((0, 0), |sum, drops| (sum.0 + drops.0, sum.1 + drops.1))
 }
 
-/// Packets that found a CPU's backlog full: the second column, hexadecimal, a line a CPU.
+/// Packets dropped because a CPU's backlog was full: the second column, in hexadecimal, one line
+/// per CPU.
 fn backlog(softnet: &str) -> u64 {
     let second = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
     softnet.lines().filter_map(second).sum()
@@ -125,19 +126,31 @@ Inter-|   Receive                                                |  Transmit
 
     #[test]
     fn counters_are_read_by_name() {
-        let it = parse(SNMP, NETSTAT, DEV, SOFTNET);
-        let tcp = (it.segments_in, it.segments_out, it.segments_again);
+        let counters = parse(SNMP, NETSTAT, DEV, SOFTNET);
+        let tcp = (
+            counters.segments_in,
+            counters.segments_out,
+            counters.segments_again,
+        );
         assert_eq!(tcp, (20, 30, 4));
-        assert_eq!(it.segments_twice, 3);
-        let udp = (it.datagrams_in, it.datagrams_out, it.buffer_drops);
+        assert_eq!(counters.segments_twice, 3);
+        let udp = (
+            counters.datagrams_in,
+            counters.datagrams_out,
+            counters.buffer_drops,
+        );
         assert_eq!(udp, (7, 11, 8));
-        let drops = (it.device_drops_in, it.device_drops_out, it.backlog_drops);
+        let drops = (
+            counters.device_drops_in,
+            counters.device_drops_out,
+            counters.backlog_drops,
+        );
         assert_eq!(drops, (5, 6, 11));
-        assert_eq!((it.send_drops, it.memory_drops), (12, 13));
+        assert_eq!((counters.send_drops, counters.memory_drops), (12, 13));
     }
 
     #[test]
-    fn rings_of_all_cards_are_summed() {
+    fn ring_drops_of_all_cards_are_summed() {
         let folder = tempfile::tempdir().unwrap();
         for (card, name, count) in [
             ("eth0", "rx_missed_errors", "5\n"),
@@ -154,14 +167,14 @@ Inter-|   Receive                                                |  Transmit
     }
 
     #[test]
-    fn what_is_not_there_is_nothing() {
+    fn missing_counters_are_zero() {
         let nothing = parse("", "", "", "");
         assert_eq!(parse("Tcp: InSegs", "TcpExt: A", "lo: 1 2", "zz"), nothing);
     }
 
-    /// Whatever else runs, the sockets of this machine have sent no less than before.
+    /// Counters of sent segments never decrease, regardless of other programs.
     #[test]
-    fn this_kernel_has_them() {
+    fn this_kernels_counters_are_read() {
         let before = read();
         let after = read();
         assert_eq!(before.since(&after).segments_out, 0);

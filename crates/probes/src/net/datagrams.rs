@@ -1,29 +1,31 @@
-//! Numbered datagrams: what each begins with, and which of them arrived.
+//! Numbered datagrams: their header, and the record of arrived ones.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::Datagrams;
 
-/// Bytes that each datagram begins with: whose it is, its number, and when it was sent.
+/// Size of each datagram's header in bytes: the sender's token, the number, and the time of
+/// sending.
 pub(super) const HEADER: u32 = 24;
 
-/// How far a number may be ahead of all before it: what is beyond is not believed, so that a stranger's packet costs
-/// no memory. At a million a second this is a minute of nothing but losses.
+/// Largest accepted step of a number beyond all earlier ones. Higher numbers are rejected, so that
+/// a stranger's packet costs no memory. At a million per second, this is a minute of nothing but
+/// losses.
 const FURTHEST: u64 = 1 << 26;
 
-/// The shortest time that stragglers are waited for.
+/// Shortest wait for stragglers.
 const SHORTEST: Nanos = Nanos::from_millis(200);
 
-/// The longest.
+/// Longest wait for stragglers.
 const LONGEST: Nanos = Nanos::from_secs(10);
 
-/// Writes the head of a datagram, which has at least [`HEADER`] bytes.
+/// Writes the header of a datagram, which has at least [`HEADER`] bytes.
 pub(super) fn write_head(into: &mut [u8], token: u64, number: u64, at: Nanos) {
     into[..8].copy_from_slice(&token.to_le_bytes());
     into[8..16].copy_from_slice(&number.to_le_bytes());
     into[16..24].copy_from_slice(&at.0.to_le_bytes());
 }
 
-/// The number and the time of a datagram that begins with this token; `None` of a stranger's.
+/// Reads the number and time of a datagram with this token; `None` for a stranger's datagram.
 fn read_head(datagram: &[u8], token: u64) -> Option<(u64, Nanos)> {
     let word = |at: usize| {
         let bytes = datagram.get(at..at + 8)?;
@@ -39,28 +41,28 @@ pub(super) struct Arrival {
     pub(super) number: u64,
     /// When it was sent, by the sender's clock.
     pub(super) sent: Nanos,
-    /// Whether it had arrived before.
+    /// Whether it is a duplicate.
     pub(super) is_again: bool,
-    /// Whether one with a higher number had.
+    /// Whether a datagram with a higher number arrived earlier.
     pub(super) is_late: bool,
 }
 
-/// Which datagrams arrived.
+/// The record of arrived datagrams.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     token: u64,
     /// A bit for each number.
     seen: Vec<u64>,
-    /// One above the highest number.
+    /// The highest number plus 1.
     next: u64,
     counts: Datagrams,
-    /// By how much the receiver's clock is ahead of the sender's, at least, with the delay in it: of the fastest
-    /// datagram, and of the slowest.
+    /// The shortest and the longest delay seen. They include the difference between the receiver's
+    /// clock and the sender's.
     delays: Option<(Nanos, Nanos)>,
 }
 
 impl Arrivals {
-    pub(super) fn of(token: u64) -> Self {
+    pub(super) fn new(token: u64) -> Self {
         Self {
             token,
             seen: Vec::new(),
@@ -70,12 +72,12 @@ impl Arrivals {
         }
     }
 
-    /// Takes a datagram that arrived at this time; false where it is a stranger's.
+    /// Records a datagram that arrived at this time; false if it is a stranger's.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos) -> bool {
         self.note(datagram, at).is_some()
     }
 
-    /// The same, and what it was; `None` where it is a stranger's.
+    /// Like [`Arrivals::take`], but returns the arrival; `None` if it is a stranger's.
     pub(super) fn note(&mut self, datagram: &[u8], at: Nanos) -> Option<Arrival> {
         let (number, sent) = read_head(datagram, self.token)?;
         let furthest = self.next.checked_add(FURTHEST)?;
@@ -112,7 +114,7 @@ impl Arrivals {
         Some(arrival)
     }
 
-    /// Whether a datagram is one of these, and has not arrived.
+    /// Whether a datagram has this sender's token and has not arrived before.
     pub(super) fn is_new(&self, datagram: &[u8]) -> bool {
         let Some((number, _)) = read_head(datagram, self.token) else {
             return false;
@@ -122,13 +124,13 @@ impl Arrivals {
         seen & (1 << (number % 64)) == 0
     }
 
-    /// Whether all of so many are there.
+    /// Whether all `sent` datagrams have arrived.
     pub(super) fn has_all(&self, sent: u64) -> bool {
         self.counts.arrived >= sent
     }
 
-    /// How long nothing has to come before what is missing counts as lost: well above the longest delay seen. Clocks
-    /// of two hosts may differ by anything: what is known there is by how much the delays differ.
+    /// Silence after which missing datagrams count as lost: well above the longest delay seen. The
+    /// clocks of two hosts may differ by any amount, so only the spread of the delays counts.
     pub(super) fn grace(&self) -> Nanos {
         let spread = self
             .delays
@@ -136,7 +138,7 @@ impl Arrivals {
         (SHORTEST + spread.min(LONGEST).times(2.0)).min(LONGEST)
     }
 
-    /// What became of all that were sent.
+    /// Totals, given the number of datagrams sent.
     pub(super) fn finish(&self, sent: Option<u64>, drained: Nanos) -> Datagrams {
         Datagrams {
             sent,
@@ -161,20 +163,23 @@ mod tests {
     }
 
     #[test]
-    fn gaps_repeats_and_late_ones_are_told_apart() {
-        let mut arrivals = Arrivals::of(TOKEN);
+    fn losses_duplicates_and_reordered_datagrams_are_counted() {
+        let mut arrivals = Arrivals::new(TOKEN);
         for number in [0, 1, 4, 3, 3, 6] {
             assert!(arrivals.take(&datagram(number, 0), Nanos(10)));
         }
-        let told = arrivals.finish(Some(8), Nanos::ZERO);
-        assert_eq!((told.arrived, told.duplicates, told.reordered), (5, 1, 1));
-        assert_eq!(told.lost(), Some(3));
+        let counts = arrivals.finish(Some(8), Nanos::ZERO);
+        assert_eq!(
+            (counts.arrived, counts.duplicates, counts.reordered),
+            (5, 1, 1)
+        );
+        assert_eq!(counts.lost(), Some(3));
         assert!(arrivals.has_all(5) && !arrivals.has_all(6));
     }
 
     #[test]
-    fn a_strangers_datagram_is_not_counted_and_costs_no_memory() {
-        let mut arrivals = Arrivals::of(TOKEN);
+    fn a_strangers_datagram_is_ignored_and_costs_no_memory() {
+        let mut arrivals = Arrivals::new(TOKEN);
         assert!(!arrivals.take(b"hello", Nanos::ZERO));
         let mut strange = datagram(0, 0);
         strange[0] ^= 1;
@@ -187,15 +192,15 @@ mod tests {
     }
 
     #[test]
-    fn stragglers_are_waited_for_longer_where_delays_differ() {
-        let mut arrivals = Arrivals::of(TOKEN);
+    fn the_wait_for_stragglers_grows_with_the_spread_of_delays() {
+        let mut arrivals = Arrivals::new(TOKEN);
         assert_eq!(arrivals.grace(), SHORTEST);
         // The receiver's clock is an hour behind: only the difference of 300 ms counts.
         let hour = 3_600_000_000_000;
         arrivals.take(&datagram(0, hour), Nanos(0));
         arrivals.take(&datagram(1, hour), Nanos(300_000_000));
         assert_eq!(arrivals.grace(), SHORTEST + Nanos::from_millis(600));
-        // No clock, however strange, makes a receiver wait for ever, or panics.
+        // No clock value may cause a panic or an endless wait.
         arrivals.take(&datagram(2, i64::MIN), Nanos(1));
         assert!(arrivals.grace() <= Nanos::from_secs(10));
     }

@@ -1,31 +1,32 @@
-//! When each datagram was sent, in a few numbers: what a receiver asks about those that never came.
+//! Compressed record of when each datagram was sent, for a receiver that asks about lost ones.
 //!
-//! A paced sender goes along a straight line of numbers over time, and leaves it where it is held up and where it
-//! catches up. The corners are kept, so that no datagram is further than [`STRAY`] off the line between the two around it:
-//! swinging door compression (E. H. Bristol, US patent 4 669 097, 1987).
+//! A paced sender follows a straight line of numbers over time, except when it is delayed and then
+//! catches up. Only the corners are kept, so that every datagram lies within [`STRAY`] of the line
+//! between its neighbouring corners. The method is swinging door compression (E. H. Bristol, US
+//! patent 4 669 097, 1987).
 
 use ticktax_model::Nanos;
 
-/// How far the time of a datagram may be off.
+/// Largest error of a datagram's time.
 const STRAY: Nanos = Nanos::from_micros(100);
 
-/// Corners that are kept, 16 bytes each.
+/// Maximum number of corners, 16 bytes each.
 const CORNERS: usize = 1 << 18;
 
 /// The number of a datagram, and when it was sent.
 pub(super) type Departure = (u64, Nanos);
 
-/// All that were sent, in order.
+/// The departures of all datagrams sent, in order.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     corners: Vec<Departure>,
     last: Departure,
-    /// The slopes of lines from the last corner that are near enough to all since, in ns each.
+    /// Range of slopes from the last corner that fit all later datagrams, in ns per datagram.
     slopes: Option<(f64, f64)>,
 }
 
 impl Departures {
-    /// A datagram was sent, after those with lower numbers.
+    /// Records a datagram, whose number is higher than all earlier ones.
     pub(super) fn note(&mut self, number: u64, at: Nanos) {
         let before = std::mem::replace(&mut self.last, (number, at));
         let Some(&corner) = self.corners.last() else {
@@ -33,23 +34,23 @@ impl Departures {
             return;
         };
         if self.corners.len() >= CORNERS {
-            // The last corner is where knowledge ends.
+            // Times after the last corner are unknown.
             self.last = before;
             return;
         }
-        let (slope, off) = slope(corner, (number, at));
+        let (slope, tolerance) = slope(corner, (number, at));
         let (low, high) = self.slopes.unwrap_or((f64::MIN, f64::MAX));
         if (low..=high).contains(&slope) {
-            self.slopes = Some((low.max(slope - off), high.min(slope + off)));
+            self.slopes = Some((low.max(slope - tolerance), high.min(slope + tolerance)));
             return;
         }
         self.corners.push(before);
-        let (slope, off) = self::slope(before, (number, at));
-        self.slopes = Some((slope - off, slope + off));
+        let (slope, tolerance) = self::slope(before, (number, at));
+        self.slopes = Some((slope - tolerance, slope + tolerance));
     }
 
-    /// From `first` to before `end`, in order: both ends, and the corners between them. Empty where not all of it is
-    /// known.
+    /// The times of `first` up to but excluding `end`: both ends, and the corners between them.
+    /// Empty if part of the range is unknown.
     pub(super) fn within(&self, (first, end): (u64, u64)) -> Vec<Departure> {
         let Some(last) = end.checked_sub(1).filter(|&last| first <= last) else {
             return Vec::new();
@@ -76,13 +77,13 @@ impl Departures {
     }
 }
 
-/// The slope of the line between two, and how much it may be off for the later one to be near enough.
+/// Slope of the line between two departures, and its tolerance for the later one.
 fn slope(from: Departure, to: Departure) -> (f64, f64) {
     let steps = to.0.saturating_sub(from.0).max(1) as f64;
     ((to.1 - from.1).0 as f64 / steps, STRAY.0 as f64 / steps)
 }
 
-/// When a number between two that are known was sent, if they were sent at an even rate.
+/// Interpolates when a number between two known departures was sent.
 pub(super) fn between(before: Departure, after: Departure, number: u64) -> Nanos {
     let (all, part) = (
         after.0.saturating_sub(before.0),
@@ -99,8 +100,8 @@ mod tests {
 
     use super::{CORNERS, Departure, Departures, STRAY, between};
 
-    /// When `number` was sent, by what a receiver is told of a range.
-    fn told(points: &[Departure], number: u64) -> Nanos {
+    /// When `number` was sent, as the receiver interpolates it.
+    fn interpolated(points: &[Departure], number: u64) -> Nanos {
         let next = points.partition_point(|point| point.0 <= number);
         let after = points.get(next).unwrap_or(&points[points.len() - 1]);
         between(points[next - 1], *after, number)
@@ -116,9 +117,9 @@ mod tests {
         (departures, times)
     }
 
-    /// 20 000 a second, and once 10 ms of nothing, which it catches up with.
+    /// 20 000 per second with one interruption of 10 ms, after which the sender catches up.
     #[test]
-    fn a_sender_that_was_held_up_has_corners_only_there() {
+    fn a_delayed_sender_has_corners_only_at_the_delay() {
         let mut steps = vec![50_000; 10_000];
         steps[4_000] = 10_000_000;
         steps[4_001..4_201].fill(2_000);
@@ -130,12 +131,12 @@ mod tests {
         );
         let points = departures.within((3_900, 4_300));
         assert!(points.len() >= 4, "{points:?}");
-        assert!((told(&points, 3_999) - times[3_999]).0.abs() <= STRAY.0);
-        assert!((told(&points, 4_000) - times[4_000]).0.abs() <= STRAY.0);
+        assert!((interpolated(&points, 3_999) - times[3_999]).0.abs() <= STRAY.0);
+        assert!((interpolated(&points, 4_000) - times[4_000]).0.abs() <= STRAY.0);
     }
 
     #[test]
-    fn of_what_was_not_sent_nothing_is_told() {
+    fn unsent_datagrams_have_no_times() {
         let (departures, _) = noted(&[50_000; 100]);
         assert_eq!(departures.within((90, 101)), []);
         assert_eq!(departures.within((20, 20)), []);
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_what_is_kept() {
+    fn the_number_of_corners_is_limited() {
         let mut departures = Departures::default();
         for number in 0..2 * CORNERS as u64 {
             let away = i64::try_from(number % 2).unwrap() * 10_000_000;
@@ -159,9 +160,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a sender did, no datagram is told to have been sent further off than may be.
+        /// No reported time is off by more than the limit, for any behaviour of the sender.
         #[test]
-        fn no_time_is_further_off_than_may_be(
+        fn no_time_is_off_by_more_than_the_limit(
             steps in prop::collection::vec(prop_oneof![
                 8 => 0_i64..120_000,
                 1 => 0_i64..20_000_000,
@@ -173,9 +174,9 @@ mod tests {
             let points = departures.within((first as u64, times.len() as u64));
             prop_assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
             for (number, at) in times.iter().enumerate().skip(first) {
-                let off = told(&points, number as u64) - *at;
-                // And what a double rounds away.
-                prop_assert!(off.0.abs() <= STRAY.0 + 10, "{number}: {off:?}");
+                let error = interpolated(&points, number as u64) - *at;
+                // Plus the rounding error of a double.
+                prop_assert!(error.0.abs() <= STRAY.0 + 10, "{number}: {error:?}");
             }
         }
     }

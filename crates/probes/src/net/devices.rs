@@ -1,12 +1,13 @@
-//! The few messages of rtnetlink that a pair of virtual Ethernet devices takes.
+//! The rtnetlink messages that create a pair of virtual Ethernet devices.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::sys::socket::SockProtocol;
 use ticktax_host::netlink::{Body, CREATE, Netlink};
 
-/// The number that both devices get, each in a namespace of its own. The first ones are the loopback device's and those of
-/// tunnels that a kernel puts into every namespace (`sit0`, `tunl0`, `net.core.fb_tunnels_only_for_init_net`).
+/// Interface index of both devices, each in a separate namespace. The first indexes belong to the
+/// loopback device and to tunnels that the kernel puts into every namespace (`sit0`, `tunl0`,
+/// `net.core.fb_tunnels_only_for_init_net`).
 pub(super) const INDEX: u32 = 117;
 
 // <linux/rtnetlink.h>
@@ -24,15 +25,15 @@ const NET_NS_FD: u16 = 28;
 const ADDRESS: u16 = 1;
 const LOCAL: u16 = 2;
 
-/// A device that is up.
+/// Interface flag IFF_UP.
 const UP: u32 = 1;
 
-/// A socket to the devices of the calling thread's namespace.
+/// Opens a netlink socket to the devices of the calling thread's namespace.
 pub(super) fn open() -> nix::Result<Netlink> {
     Netlink::open(SockProtocol::NetlinkRoute)
 }
 
-/// Makes a pair of devices: one here, its peer in the namespace behind a file descriptor.
+/// Creates a pair of devices: one here, its peer in the namespace of a file descriptor.
 pub(super) fn add_pair(netlink: &Netlink, peer: &OwnedFd, mtu: u32) -> nix::Result<()> {
     let peer_fd = peer.as_raw_fd().cast_unsigned();
     let peer = link(0)
@@ -50,7 +51,7 @@ pub(super) fn add_pair(netlink: &Netlink, peer: &OwnedFd, mtu: u32) -> nix::Resu
     netlink.ask(NEW_LINK, CREATE, &pair)
 }
 
-/// Gives the namespace's device an address, of a network of 4, and takes it up.
+/// Gives the namespace's device an address in a network of 4, and brings it up.
 pub(super) fn begin(netlink: &Netlink, address: [u8; 4]) -> nix::Result<()> {
     const IPV4: u8 = 2;
     let mut body = Body(vec![IPV4, 30, 0, 0]);
@@ -60,7 +61,7 @@ pub(super) fn begin(netlink: &Netlink, address: [u8; 4]) -> nix::Result<()> {
     netlink.ask(NEW_LINK, 0, &link(UP))
 }
 
-/// About the device, with these flags set.
+/// Message header for the device with these flags.
 fn link(flags: u32) -> Body {
     let mut body = vec![0; 4];
     for word in [INDEX, flags, flags] {

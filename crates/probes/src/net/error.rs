@@ -1,4 +1,4 @@
-//! Why there is no traffic.
+//! Errors of test traffic.
 
 use std::io;
 
@@ -6,11 +6,11 @@ use nix::errno::Errno;
 
 use super::tuning::SysctlError;
 
-/// Why traffic could not begin, or what cut it short. Each text is one line for a person.
+/// Why traffic could not start, or why it ended early. Each message is one line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// The address cannot be listened at.
+    /// The receiver cannot listen on the address.
     #[error(
         "cannot listen at {address}: {why}; stop what has the port, or choose another with --listen"
     )]
@@ -20,7 +20,7 @@ pub enum NetError {
         /// The kernel's reason.
         why: String,
     },
-    /// Nobody answers at the address.
+    /// No receiver answers at the address.
     #[error(
         "cannot reach a receiver at {address}: {why}; start `ticktax net recv`, or `ticktax pace --udp --listen`, \
          there first"
@@ -31,17 +31,17 @@ pub enum NetError {
         /// The kernel's reason.
         why: String,
     },
-    /// The address is none.
+    /// The address is invalid.
     #[error(
         "`{address}` is no address of a host and a port, such as 192.0.2.7:7117 or server:7117: {why}"
     )]
     Address {
-        /// As it was typed.
+        /// The address as the user gave it.
         address: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: String,
     },
-    /// What answers does not speak our language.
+    /// The program at the other end is not a ticktax receiver.
     #[error(
         "what answers at {address} is not `ticktax net recv`, nor `ticktax pace --udp --listen`: check the port, 7117 \
          unless it was set"
@@ -50,7 +50,7 @@ pub enum NetError {
         /// Its address.
         address: String,
     },
-    /// The other end is of another version.
+    /// The other end uses another version of the protocol.
     #[error(
         "{address} runs ticktax {theirs}, which speaks another version of the protocol than this one, {ours}: \
          use the same ticktax at both ends"
@@ -58,12 +58,12 @@ pub enum NetError {
     Version {
         /// The other end's address.
         address: String,
-        /// Its version.
+        /// The other end's version.
         theirs: String,
-        /// Ours.
+        /// Our version.
         ours: String,
     },
-    /// The other end refused, in its own words.
+    /// The receiver refused, and gave a reason.
     #[error("the receiver at {address} refused: {why}")]
     Refused {
         /// Its address.
@@ -71,30 +71,30 @@ pub enum NetError {
         /// Its reason.
         why: String,
     },
-    /// The other end went away.
+    /// The other end closed the connection.
     #[error(
         "{address} went away before the traffic was over ({why}): what it has to say stands on its terminal"
     )]
     Gone {
         /// Its address.
         address: String,
-        /// What was noticed.
+        /// How this end noticed.
         why: String,
     },
-    /// The other end said nothing for too long.
+    /// The other end was silent for too long.
     #[error(
         "{address} said nothing for {seconds} s: check that it still runs, and the network between"
     )]
     Silent {
         /// Its address.
         address: String,
-        /// For how long, in s.
+        /// Duration of the silence, in s.
         seconds: u32,
     },
-    /// Ctrl-C, before anything was sent.
+    /// Ctrl-C before anything was sent.
     #[error("interrupted before any traffic")]
     Interrupted,
-    /// No network namespace can be made.
+    /// Network namespaces cannot be created.
     #[error(
         "cannot make network namespaces: {why}; run as root, or give CAP_SYS_ADMIN and CAP_NET_ADMIN"
     )]
@@ -108,60 +108,60 @@ pub enum NetError {
         /// The kernel's reason.
         why: String,
     },
-    /// The largest packet is out of range.
+    /// The MTU is out of range.
     #[error("an MTU of {mtu} bytes cannot be ({why}): choose {min} to {max}")]
     Mtu {
-        /// What was asked for, in bytes.
+        /// The requested MTU, in bytes.
         mtu: u32,
         /// The kernel's reason.
         why: String,
-        /// The smallest.
+        /// Smallest accepted MTU.
         min: u32,
-        /// The largest.
+        /// Largest accepted MTU.
         max: u32,
     },
-    /// The link is to be something that no pair can be.
+    /// A property of the requested link is out of range.
     #[error("this cannot be the {what} of a link: choose {range}")]
     LinkRange {
-        /// Which property.
+        /// Name of the property.
         what: &'static str,
-        /// What can be, in words.
+        /// The accepted range, in words.
         range: String,
     },
-    /// The kernel lacks what narrows a link.
+    /// The kernel lacks the queueing discipline that limits a link.
     #[error(
         "this kernel has no {qdisc}, which {asked} takes ({option}): install its module {module}, or boot a kernel \
          that has it"
     )]
     NoQdisc {
-        /// What was asked for.
+        /// The requested property.
         asked: &'static str,
         /// The queueing discipline.
         qdisc: &'static str,
-        /// The option of the kernel's configuration.
+        /// The kernel configuration option.
         option: &'static str,
-        /// The module.
+        /// The kernel module.
         module: &'static str,
     },
-    /// The kernel refuses to narrow a link.
+    /// The kernel refuses to limit a link.
     #[error("the kernel refuses to narrow the link: {why}; try another rate, delay or loss")]
     Link {
         /// Its reason.
         why: String,
     },
-    /// A call cannot move so many bytes.
+    /// The size of a call is out of range.
     #[error("{bytes} bytes a call cannot be sent over {protocol}: choose {min} to {max}")]
     Size {
-        /// What was asked for.
+        /// The requested size.
         bytes: u32,
-        /// What is to carry them.
+        /// The protocol.
         protocol: &'static str,
-        /// The fewest.
+        /// Smallest accepted size.
         min: u32,
-        /// The most.
+        /// Largest accepted size.
         max: u32,
     },
-    /// What is to be logged are datagrams.
+    /// Logging needs datagrams, but the sender sends a stream.
     #[error(
         "{address} sends a TCP stream: `ticktax pace --udp --to HOST` sends what is waited for here"
     )]
@@ -172,36 +172,36 @@ pub enum NetError {
     /// A sysctl cannot be set in a namespace.
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
-    /// A socket does not take an option.
+    /// A socket refuses an option.
     #[error("a socket's {name} cannot be {value}: {why}")]
     Option {
-        /// The option, as it is varied.
+        /// Name of the option, as the user varies it.
         name: &'static str,
-        /// What it was to be.
+        /// The requested value.
         value: String,
         /// The kernel's reason.
         why: String,
     },
-    /// A device does not do as it is told.
+    /// A device refuses an offload setting.
     #[error("the offload {name} of a veth device cannot be set: {why}")]
     Offload {
-        /// What ethtool calls it.
+        /// ethtool's name of the offload.
         name: &'static str,
         /// The kernel's reason.
         why: String,
     },
-    /// The kernel refuses what else is needed.
+    /// Another system call failed.
     #[error("cannot {what}: {why}")]
     System {
-        /// What was tried.
+        /// The failed action.
         what: &'static str,
-        /// The kernel's reason, and what to do.
+        /// The kernel's reason, and a remedy.
         why: String,
     },
 }
 
 impl NetError {
-    /// A failure of the kernel at something that should work.
+    /// Wraps an I/O error of an action that should work.
     pub(super) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::System {
             what,
@@ -209,7 +209,7 @@ impl NetError {
         }
     }
 
-    /// The same of a call of nix.
+    /// Like [`NetError::system`], for an error of nix.
     pub(super) fn errno(what: &'static str) -> impl Fn(Errno) -> Self {
         move |error| Self::System {
             what,
@@ -218,16 +218,16 @@ impl NetError {
     }
 }
 
-/// The kernel's reason in words, without its number.
+/// The kernel's reason in words, without the error number.
 pub(super) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => words(Errno::from_raw(number)),
-        // What names of hosts fail by has a sentence of its own.
+        // Failed look-ups of host names carry a message instead of an error number.
         None => error.to_string().to_lowercase(),
     }
 }
 
-/// The same of the number alone.
+/// Like [`reason`], for an error number alone.
 pub(super) fn words(error: Errno) -> String {
     error.desc().to_lowercase()
 }

@@ -1,8 +1,8 @@
-//! A receiving socket's buffer: how large it may be, and how many datagrams fill one.
+//! A receiving socket's buffer: its size, and the number of datagrams that fill it.
 //!
-//! The kernel charges a datagram for the memory that it takes, not for its data, and how much that is depends on its
-//! length, on the device and on the kernel. So a socket like the receiver's is filled over the same link before
-//! anything else is sent over it, and what the kernel then counts is read.
+//! The kernel charges a datagram for the memory that it takes, not for its data. That amount
+//! depends on its length, on the device and on the kernel. So before the traffic starts, a socket
+//! like the receiver's is filled over the same link, and the kernel's counters are read.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,41 +21,42 @@ use super::namespaces::RECEIVER;
 use crate::clock::now;
 use crate::sys::socket_memory;
 
-/// Bytes that can be asked for: the kernel doubles them, and keeps them in 31 bits.
+/// Allowed buffer sizes in bytes. The kernel doubles a size and keeps it in 31 bits.
 pub const BUFFERS: RangeInclusive<u32> = 1..=1 << 29;
 
-/// How long to wait for a datagram that has not arrived yet.
+/// Wait between checks for a datagram that has not arrived yet.
 const SETTLE: Duration = Duration::from_micros(100);
 
-/// For how long a buffer is filled at most.
+/// Longest time for filling a buffer.
 const LONGEST: Nanos = Nanos::from_secs(2);
 
-/// What is asked of the receiving socket.
+/// Requested size of the receiving socket's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferAsk {
-    /// Bytes to ask for with `SO_RCVBUF`; `None`: what the kernel gives.
+    /// Bytes to request with `SO_RCVBUF`; `None` keeps the kernel's default.
     pub bytes: Option<u32>,
 }
 
-/// How a receiver is to log.
+/// Settings of a receiver that logs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logging {
     pub(super) ask: BufferAsk,
-    /// What was measured beforehand, over a link of our own.
+    /// Charge measured beforehand over this machine's own link.
     charge: Option<Charge>,
-    /// Whether both ends are here, and read one clock.
+    /// Whether both ends are on this machine, and read one clock.
     pub(super) same_clock: bool,
-    /// Read where it is told: not every namespace has it.
+    /// Limit of `rmem_max`, read in the current namespace because not every namespace has the file.
     max_ask_bytes: Option<u64>,
 }
 
 impl Logging {
-    /// Of a receiver whose sender is elsewhere.
+    /// Settings of a receiver whose sender is on another host.
     pub(super) fn alone(ask: BufferAsk) -> Self {
         Self::new(ask, None, false)
     }
 
-    /// Of one whose sender is here, by what was measured over the link between them.
+    /// Settings of a receiver whose sender is on this machine, with the charge measured over their
+    /// link.
     pub(super) fn beside_sender(ask: BufferAsk, charge: Option<Charge>) -> Self {
         Self::new(ask, charge, true)
     }
@@ -70,7 +71,7 @@ impl Logging {
         }
     }
 
-    /// Gives a socket its buffer, as far as the kernel allows it.
+    /// Sets a socket's buffer, as far as the kernel permits.
     pub(super) fn set(&self, socket: &UdpSocket) -> Result<SocketBuffer, NetError> {
         let is_forced = ask(socket, self.ask)?;
         Ok(SocketBuffer {
@@ -83,7 +84,8 @@ impl Logging {
     }
 }
 
-/// Asks for a buffer, and where the kernel gives less, by the right to have it all the same; whether that was needed.
+/// Requests a buffer size. If the kernel grants less, tries again with the privilege to exceed its
+/// limit. Returns whether that was necessary and worked.
 fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let Some(bytes) = ask.bytes else {
         return Ok(false);
@@ -92,7 +94,7 @@ fn ask(socket: &UdpSocket, ask: BufferAsk) -> Result<bool, NetError> {
     let wanted = bytes as usize;
     setsockopt(socket, sockopt::RcvBuf, &wanted).map_err(failed)?;
     let has_less = size(socket)? < 2 * u64::from(bytes);
-    // Without the right, it is as it was.
+    // Without the privilege, the size remains unchanged.
     Ok(has_less && setsockopt(socket, sockopt::RcvBufForce, &wanted).is_ok())
 }
 
@@ -101,8 +103,8 @@ fn size(socket: &UdpSocket) -> Result<u64, NetError> {
     Ok(getsockopt(socket, sockopt::RcvBuf).map_err(failed)? as u64)
 }
 
-/// What datagrams of this size take of a buffer, from one namespace to the other or over loopback; `None` where it did
-/// not fill in time.
+/// Measures the charge of datagrams of this size, from one namespace to the other or over loopback.
+/// Returns `None` if the buffer did not fill in time.
 pub(super) fn charge(
     ends: Option<(&Namespace, &Namespace)>,
     bytes: u32,
@@ -128,8 +130,8 @@ pub(super) fn charge(
         sender.send(&datagram).map_err(&failed)?;
         sent += 1;
         let mut seen = memory()?;
-        // On a link of this machine a datagram has arrived when the call returns, unless a thread of the kernel is to
-        // take it in, which first has to run.
+        // On a link of this machine, a datagram has usually arrived when the send returns. If a
+        // kernel thread receives it, that thread must run first.
         while seen[0] == before && seen[2] == 0 && now() < until {
             thread::sleep(SETTLE);
             seen = memory()?;
@@ -149,7 +151,7 @@ pub(super) fn charge(
     Ok(None)
 }
 
-/// A socket in a namespace, which stays there whoever uses it.
+/// Opens a socket in a namespace. It stays there, even if threads of other namespaces use it.
 fn socket(namespace: Option<&Namespace>, at: SocketAddr) -> Result<UdpSocket, NetError> {
     let bind = || UdpSocket::bind(at).map_err(NetError::system("open a socket for datagrams"));
     let Some(namespace) = namespace else {
@@ -180,8 +182,9 @@ mod tests {
     use super::{BufferAsk, Logging, ask, charge, size};
     use crate::sys::socket_memory;
 
-    /// How many of `waiting` datagrams and those that come while they are read are lost, where `coming` of ten come
-    /// while ten are read and the buffer holds so many. All of it is one thread, so that nothing is by chance.
+    /// Number of datagrams lost when `waiting` of them are in the buffer and more arrive while they
+    /// are read. For every ten reads, `coming` arrive, and the buffer holds `holds`. A single
+    /// thread does everything, so that the result is deterministic.
     fn lost_while_reading(waiting: u32, coming: u32, holds: u64, each: u64) -> u32 {
         let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         receiver.set_nonblocking(true).unwrap();
@@ -205,10 +208,10 @@ mod tests {
         socket_memory(receiver.as_fd()).unwrap()[2]
     }
 
-    /// What was read is charged until it is a quarter of the buffer: B ≥ P / (1 − ρ/4), as the page about a buffer
-    /// reckons.
+    /// Read datagrams stay charged until they make up a quarter of the buffer: B ≥ P / (1 − ρ/4),
+    /// the formula of the buffer report.
     #[test]
-    fn the_kernel_gives_memory_back_a_quarter_at_a_time() {
+    fn the_kernel_releases_buffer_memory_in_quarters() {
         const WAITING: u32 = 60;
         let bytes = Some(40_000);
         let each = charge(None, 200, BufferAsk { bytes }).unwrap().unwrap();
@@ -227,19 +230,19 @@ mod tests {
 
     #[test]
     fn a_larger_buffer_holds_more_datagrams_of_the_same_charge() {
-        let of = |bytes| {
+        let charge_in = |bytes| {
             charge(None, 200, BufferAsk { bytes: Some(bytes) })
                 .unwrap()
                 .unwrap()
         };
-        let (small, large) = (of(20_000), of(80_000));
+        let (small, large) = (charge_in(20_000), charge_in(80_000));
         assert_eq!(small.each_bytes, large.each_bytes);
         assert!(small.each_bytes >= 200, "{small:?}");
         assert!(small.datagrams * 3 < large.datagrams, "{small:?} {large:?}");
     }
 
     #[test]
-    fn the_kernel_doubles_what_is_asked_for() {
+    fn the_kernel_doubles_the_requested_size() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let ask = BufferAsk {
             bytes: Some(30_000),

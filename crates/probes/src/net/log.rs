@@ -1,13 +1,15 @@
-//! What a receiver notes of each datagram: which are missing, when they were sent, and what it did meanwhile.
+//! A receiver's log of datagrams: missing ones, when they were sent, and when the receiver paused.
 //!
 //! # Which pause belongs to a loss
-//! A datagram that finds the socket's buffer full is lost at the moment at which it arrives. What kept the buffer full
-//! is whatever kept the receiver from reading at that moment: the time between the two reads that it lies in, or what
-//! there is of it after the first of those came that waited. So each read notes how long there has been something to
-//! read, and a burst of losses has the pause in which its first datagram was sent, if there is one. That of two hosts is
-//! told by the receiver's clock less the shortest delay seen.
+//! A datagram that finds the socket's buffer full is lost at the moment it arrives. The cause of
+//! the full buffer is the pause in which it arrives: the time between two reads during which
+//! datagrams were waiting. Each read therefore records how long datagrams had been waiting. A burst
+//! of losses is assigned the pause during which its first datagram was sent, if there is one.
+//! Between two hosts, times of sending are converted to the receiver's clock with the shortest
+//! delay seen.
 //!
-//! A burst goes on until the receiver has read all that was waiting: until then losses are those of the same pause.
+//! A burst lasts until the receiver has read everything that was waiting. Until then, all losses
+//! belong to the same pause.
 
 mod course;
 mod lost;
@@ -20,73 +22,76 @@ use ticktax_model::{Histogram, Lengths, Nanos};
 use super::datagrams::Arrivals;
 use super::departures::{Departure, between};
 use course::Courses;
-use lost::Told;
+use lost::SenderTimes;
 
-/// A time between two reads that is shorter is no pause.
+/// Shortest time between two reads that counts as a pause.
 const PAUSE: Nanos = Nanos::from_micros(50);
 
-/// Pauses that are kept: a burst is noticed when the buffer that its pause has filled was read.
+/// Maximum number of pauses kept. A burst is only noticed after the buffer that filled during its
+/// pause has been read.
 const PAUSES: usize = 1 << 12;
 
-/// Gaps in the sequence that are kept, 48 bytes each, and bursts.
+/// Maximum number of gaps in the sequence, 48 bytes each, and of bursts.
 const GAPS: usize = 1 << 18;
 
-/// When those were sent that are missing is asked where it may be further off,
+/// If the times of sending in a gap are uncertain by more than this, the sender is asked.
 const UNSURE: Nanos = Nanos::from_micros(200);
 
-/// of so many gaps.
+/// Maximum number of gaps that the sender is asked about.
 const ASKED: usize = 1 << 12;
 
-/// Slots of time.
+/// Maximum number of time slots.
 const SLOTS: i64 = 60;
 
-/// The shortest slot.
+/// Shortest slot.
 const SHORTEST_SLOT: Nanos = Nanos::from_millis(1);
 
-/// No clock says more, or less: 73 years.
+/// Bound for all clock readings: 73 years.
 const LATEST: Nanos = Nanos(1 << 61);
 
-/// From so many delays on one in a hundred is known (95 % confidence).
-const TELLS_P99: u64 = 299;
+/// The p99 is reported from this number of delays on (95 % confidence).
+const MIN_FOR_P99: u64 = 299;
 
-/// What was read.
+/// A datagram that was read.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     number: u64,
-    /// By the sender's clock.
+    /// When it was sent, by the sender's clock.
     sent: Nanos,
-    /// By the receiver's.
+    /// When it was read, by the receiver's clock.
     at: Nanos,
-    /// What the socket had dropped when this one came into its buffer.
+    /// The socket's drop count when this datagram entered the buffer.
     drops: u32,
 }
 
-/// A time between two reads in which there was something to read.
+/// A time between two reads during which datagrams were waiting.
 #[derive(Clone, Copy, Debug)]
 struct Paused {
     start: Nanos,
     end: Nanos,
-    /// What was read at its end.
+    /// Number of the datagram read at its end.
     number: u64,
-    /// Whether something was lost in it.
+    /// Whether datagrams were lost during it.
     has_lost: bool,
 }
 
-/// Numbers that are missing, from `first` to before `end`.
+/// Missing numbers, from `first` up to but excluding `end`.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     first: u64,
     end: u64,
-    /// Sent when, by the sender's clock, as far as those before and after tell.
+    /// When the first and the last were sent, by the sender's clock, interpolated from their
+    /// neighbours.
     sent: (Nanos, Nanos),
     burst: usize,
-    /// Whether one of them came after all.
+    /// Whether one of them arrived late after all.
     has_late: bool,
-    /// Whether the pause of its burst ended after the one before them was sent, and before the one after them was.
+    /// Whether the burst's pause ended between the sending of the datagrams before and after the
+    /// gap.
     ends_pause: bool,
 }
 
-/// A receiver's notes.
+/// A receiver's log.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) arrivals: Arrivals,
@@ -94,22 +99,23 @@ pub(super) struct Log {
     /// Whether both ends read the same clock.
     same_clock: bool,
     first_sent: Option<Nanos>,
-    /// The last one that was in order.
+    /// The last datagram in order.
     last: Option<Read>,
-    /// When a read last returned, of any datagram.
+    /// When the last read of any datagram returned.
     read_at: Option<Nanos>,
-    /// The shortest delay, by two clocks.
+    /// The shortest delay, which may span two clocks.
     shortest: Nanos,
     /// The latest pauses.
     pauses: VecDeque<Paused>,
-    /// The longest of those before in which nothing was lost.
+    /// The longest earlier pause without losses.
     other_pause: Nanos,
-    /// Whether losses are those of the last burst: all that was waiting has not been read since.
+    /// Whether new losses belong to the last burst: the waiting datagrams have not all been read
+    /// since.
     open: bool,
-    /// Whether nothing was waiting at a moment since the last that was read, in order or not.
+    /// Whether the buffer was empty at some moment since the last read, in order or not.
     was_empty: bool,
     gaps: Vec<Gap>,
-    told: Told,
+    departures: SenderTimes,
     bursts: Vec<LossBurst>,
     not_kept: u64,
     courses: Courses,
@@ -120,7 +126,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Nothing yet, of datagrams that are to come for so long, so many a second.
+    /// An empty log for datagrams that arrive at a rate for a length of time.
     pub(super) fn new(
         arrivals: Arrivals,
         (length, rate_hz): (Nanos, Option<f64>),
@@ -140,7 +146,7 @@ impl Log {
             open: false,
             was_empty: false,
             gaps: Vec::new(),
-            told: Told::default(),
+            departures: SenderTimes::default(),
             bursts: Vec::new(),
             not_kept: 0,
             courses: Courses::new(rate_hz),
@@ -151,19 +157,20 @@ impl Log {
         }
     }
 
-    /// Nothing is waiting to be read.
+    /// Notes that no datagram is waiting.
     pub(super) fn is_empty_now(&mut self) {
         self.open = false;
         self.was_empty = true;
     }
 
-    /// Takes a datagram that was read at this time, when the socket had dropped `drops`; false where it is a stranger's.
+    /// Records a datagram read at this time, with the socket's drop count; false if it is a
+    /// stranger's.
     pub(super) fn take(&mut self, datagram: &[u8], at: Nanos, drops: Option<u32>) -> bool {
         let was_empty = std::mem::take(&mut self.was_empty);
         let Some(arrival) = self.arrivals.note(datagram, at) else {
             return false;
         };
-        // Whatever a clock says, differences of two times are times.
+        // Clamped, so that implausible clock readings cannot overflow a difference of two times.
         let sent = Nanos(arrival.sent.0.clamp(-LATEST.0, LATEST.0));
         let number = arrival.number;
         let delay = at - sent;
@@ -199,13 +206,14 @@ impl Log {
             number,
             sent,
             at,
-            // None is told as long as there is none.
+            // The kernel omits the count until the first drop.
             drops: drops.unwrap_or_else(|| self.last.map_or(0, |last| last.drops)),
         };
         if let Some(last) = self.last {
             if number > last.number + 1 {
                 self.gap(last, read);
-                // What was missing before the buffer was empty is noticed by the next that comes, and was lost before.
+                // If the buffer was empty since, this loss is only noticed now but happened before,
+                // so the burst has ended.
                 self.open = !was_empty;
             }
             self.settle(last, read);
@@ -225,7 +233,8 @@ impl Log {
         true
     }
 
-    /// From one moment to another nothing was read, and the second read this number.
+    /// Records that nothing was read between two moments, and that the second read returned
+    /// `number`.
     fn paused(&mut self, start: Nanos, end: Nanos, number: u64) {
         if end - start < PAUSE {
             return;
@@ -242,7 +251,7 @@ impl Log {
     }
 
     fn forget_a_pause(&mut self) {
-        if let Some(pause) = self.pauses.pop_front().filter(|it| !it.has_lost) {
+        if let Some(pause) = self.pauses.pop_front().filter(|pause| !pause.has_lost) {
             self.other_pause = self.other_pause.max(pause.end - pause.start);
         }
     }
@@ -252,12 +261,11 @@ impl Log {
         self.courses.end(pauses);
     }
 
-    /// Numbers between two reads are missing.
     fn gap(&mut self, last: Read, read: Read) {
         self.lose((last.number + 1, read.number), (last, read));
     }
 
-    /// Takes numbers that are missing, and were sent between two that are not.
+    /// Records missing numbers that lie between two datagrams that arrived.
     fn lose(&mut self, (first, end): (u64, u64), (before, after): (Read, Read)) {
         let ends = ((before.number, before.sent), (after.number, after.sent));
         let sent = (
@@ -278,7 +286,7 @@ impl Log {
         self.courses.lose(lost, since);
         let same = self.bursts.last().filter(|_| self.open);
         let is_same = same.is_some_and(|burst| match (pause, burst.pause) {
-            (Some(pause), Some(of_burst)) => pause.start == of_burst.start,
+            (Some(pause), Some(burst_pause)) => pause.start == burst_pause.start,
             (Some(_), None) => false,
             (None, _) => true,
         });
@@ -306,7 +314,8 @@ impl Log {
         });
     }
 
-    /// The pause in which a moment of the receiver's clock lies, at which the number `first` was lost.
+    /// The pause that contains a moment of the receiver's clock, at which the number `first` was
+    /// lost.
     fn pause_at(&mut self, moment: Nanos, first: u64) -> Option<Pause> {
         let place = self.pauses.partition_point(|pause| pause.end < moment);
         let pauses = self.pauses.get_mut(place);
@@ -320,14 +329,15 @@ impl Log {
         })
     }
 
-    /// How many had been sent by the end of the last burst's pause, once one that was sent after that is there.
+    /// Computes how many datagrams had been sent by the end of the last burst's pause, once a
+    /// datagram sent after it has arrived.
     fn settle(&mut self, last: Read, read: Read) {
         let reached = self.on_own_clock(read.sent);
         let from = self.on_own_clock(last.sent);
         let Some(burst) = self.bursts.last_mut() else {
             return;
         };
-        let Some(pause) = burst.pause.as_mut().filter(|it| it.sent.is_none()) else {
+        let Some(pause) = burst.pause.as_mut().filter(|pause| pause.sent.is_none()) else {
             return;
         };
         if reached < pause.end {
@@ -339,7 +349,7 @@ impl Log {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "it is between two numbers of datagrams"
+            reason = "the result lies between two datagram numbers"
         )]
         let sent = last.number + (part * numbers).floor() as u64 + 1;
         pause.sent = Some(sent.saturating_sub(waiting_from));
@@ -348,7 +358,7 @@ impl Log {
         }
     }
 
-    /// One that was missing has come after all.
+    /// Records that a missing datagram has arrived after all.
     fn came_late(&mut self, number: u64) {
         let place = self.gaps.partition_point(|gap| gap.end <= number);
         match self.gaps.get_mut(place).filter(|gap| gap.first <= number) {
@@ -358,7 +368,7 @@ impl Log {
                 let burst = &mut self.bursts[gap.burst];
                 burst.lost -= 1;
                 burst.in_socket = burst.in_socket.min(burst.lost);
-                // Its slot lost it when the gap is booked, at the end.
+                // Its slot will count the loss when the gap is booked at the end.
                 let slot = self.slot_at(between(ends.0, ends.1, number));
                 slot.lost = slot.lost.wrapping_sub(1);
             }
@@ -366,7 +376,7 @@ impl Log {
         }
     }
 
-    /// A moment of the sender's clock by the receiver's.
+    /// Converts a time of sending to the receiver's clock.
     fn on_own_clock(&self, sent: Nanos) -> Nanos {
         if self.same_clock {
             return sent;
@@ -376,7 +386,7 @@ impl Log {
 
     fn slot_at(&mut self, sent: Nanos) -> &mut TimeSlot {
         let since = sent - self.first_sent.unwrap_or(sent);
-        // Stragglers and what a strange clock says are of the last.
+        // The last slot also takes stragglers and implausible times.
         let place = (since.0 / self.slot.0).clamp(0, SLOTS - 1);
         let place = usize::try_from(place).unwrap_or(0);
         if place >= self.slots.len() {
@@ -385,7 +395,7 @@ impl Log {
         &mut self.slots[place]
     }
 
-    /// Nothing more comes: what was sent after the last that arrived is missing as well.
+    /// Ends the log. Datagrams sent after the last one that arrived are missing too.
     pub(super) fn end(&mut self, sent: Option<u64>, socket_drops: u64) {
         let next = self.last.map_or(0, |last| last.number + 1);
         if let (Some(sent), Some(last)) = (sent.filter(|&sent| sent > next), self.last) {
@@ -402,7 +412,7 @@ impl Log {
             };
             self.open = false;
             self.lose((next, sent), (last, after));
-            // Nothing was sent after it.
+            // No datagram was sent after it.
             if let Some(gap) = self.gaps.last_mut().filter(|gap| gap.first == next) {
                 gap.ends_pause = true;
             }
@@ -412,26 +422,26 @@ impl Log {
         self.end_course();
     }
 
-    /// The gaps of which only the sender knows when each was sent: from a first number to before another.
+    /// Gaps with times of sending that only the sender knows, each as first number and end.
     pub(super) fn unsure(&self) -> Vec<(u64, u64)> {
         let unsure = |gap: &&Gap| gap.sent.1 - gap.sent.0 > UNSURE && !gap.has_late;
         let gaps = self.gaps.iter().filter(unsure).take(ASKED);
         gaps.map(|gap| (gap.first, gap.end)).collect()
     }
 
-    /// The sender says when those of a gap were sent.
-    pub(super) fn departed(&mut self, gap: (u64, u64), said: &[Departure]) {
-        if !self.told.take(gap, said) {
+    /// Takes the sender's answer about when the datagrams of a gap were sent.
+    pub(super) fn departed(&mut self, gap: (u64, u64), answer: &[Departure]) {
+        if !self.departures.take(gap, answer) {
             return;
         }
-        let place = self.gaps.partition_point(|it| it.first < gap.0);
+        let place = self.gaps.partition_point(|known| known.first < gap.0);
         let Some(&gap) = self.gaps.get(place) else {
             return;
         };
-        let known = self.told.of(&gap);
+        let known = self.departures.of_gap(&gap);
         let came: Vec<Departure> = known
             .iter()
-            .map(|it| (it.0, self.on_own_clock(it.1)))
+            .map(|&(number, sent)| (number, self.on_own_clock(sent)))
             .collect();
         let begun = self.first_sent.unwrap_or_default();
         let burst = &mut self.bursts[gap.burst];
@@ -439,7 +449,7 @@ impl Log {
             (burst.at, burst.lost_at) = (known[0].1 - begun, came[0].1);
         }
         if let Some(pause) = &mut burst.pause {
-            // A gap that the pause ended in may have been sent before that as a whole.
+            // If the pause ended within the gap, all of it may have been sent earlier.
             let is_before = gap.ends_pause && came[0].1 <= pause.end;
             let last = lost::last_by(&came, pause.end).or(is_before.then_some(gap.end - 1));
             if let Some(last) = last {
@@ -449,13 +459,14 @@ impl Log {
         }
     }
 
-    /// All of it, where the socket dropped so many.
+    /// The complete log, given the numbers of datagrams that the socket dropped and that were never
+    /// read.
     pub(super) fn finish(mut self, socket_drops: u64, never_read: u64) -> PacketLog {
         while !self.pauses.is_empty() {
             self.forget_a_pause();
         }
         for gap in std::mem::take(&mut self.gaps) {
-            for sent in lost::each(&self.told.of(&gap)) {
+            for sent in lost::each(&self.departures.of_gap(&gap)) {
                 let slot = self.slot_at(sent);
                 slot.lost = slot.lost.wrapping_add(1);
                 let came = self.on_own_clock(sent);
@@ -485,7 +496,7 @@ fn lengths(delays: &Histogram, longest: Nanos) -> Option<Lengths> {
         median: delays.quantile(0.5)?.min(longest),
         p99: delays
             .quantile(0.99)
-            .filter(|_| delays.total() >= TELLS_P99)
+            .filter(|_| delays.total() >= MIN_FOR_P99)
             .map(|p99| p99.min(longest)),
         max: longest,
     })

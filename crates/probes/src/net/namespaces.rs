@@ -1,7 +1,7 @@
-//! Two network namespaces with a cable between them, which nobody has to remove.
+//! Two network namespaces connected by a pair of devices, which need no clean-up.
 //!
-//! They have no name. What holds them is their files, open in this process, and the threads that entered them: when
-//! the process ends, however it does, the kernel takes the namespaces away, and the devices in them.
+//! They have no names. Only open files of this process and the threads inside keep them alive.
+//! However the process ends, the kernel then removes the namespaces and their devices.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -17,16 +17,16 @@ use ticktax_model::net::{LinkSpec, Shaping};
 use super::error::{NetError, words};
 use super::{devices, qdisc};
 
-/// The largest packets that a pair can be given, in bytes. A device takes 68, but TCP never puts fewer than 48 bytes of
-/// data into a packet, and no connection comes about where these and the headers do not fit.
+/// Allowed MTU of a pair, in bytes. A device accepts 68, but TCP never puts fewer than 48 bytes of
+/// data into a packet. If these and the headers do not fit, no connection can be made.
 pub const MTU: RangeInclusive<u32> = 128..=65_535;
 
-/// The address of the receiver.
+/// Address of the receiver.
 pub(super) const RECEIVER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 1);
-/// The address of the sender.
+/// Address of the sender.
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 117, 0, 2);
 
-/// A namespace that lasts as long as this, or a thread in it.
+/// A namespace that exists as long as this value or a thread inside it.
 #[derive(Debug)]
 pub(super) struct Namespace {
     file: OwnedFd,
@@ -34,7 +34,8 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// A new one with nothing but a loopback device. A thread makes it, so that the caller stays where it is.
+    /// Creates a namespace with only a loopback device. A separate thread does this, so that the
+    /// caller stays in its namespace.
     fn make() -> Result<Self, NetError> {
         let made = thread::Builder::new()
             .name("ttx-net-make".to_owned())
@@ -58,7 +59,7 @@ impl Namespace {
         })
     }
 
-    /// Takes the calling thread, and it alone, into the namespace.
+    /// Moves the calling thread, and no other, into the namespace.
     pub(super) fn enter(&self) -> Result<(), NetError> {
         setns(&self.file, CloneFlags::CLONE_NEWNET)
             .map_err(NetError::errno("enter a network namespace"))
@@ -70,12 +71,12 @@ impl Namespace {
 pub(super) struct NamespacePair {
     pub(super) sender: Namespace,
     pub(super) receiver: Namespace,
-    /// What the devices were narrowed to.
+    /// Limits of the devices as read back.
     pub(super) shaping: Option<Shaping>,
 }
 
 impl NamespacePair {
-    /// Makes them, with this largest packet, and the link between them like this, each way.
+    /// Creates the pair with this MTU, and limits the link in both directions.
     pub(super) fn make(mtu: u32, link: &LinkSpec) -> Result<Self, NetError> {
         qdisc::check(link)?;
         let refused = |why| NetError::Mtu {
@@ -118,7 +119,7 @@ mod tests {
     use super::{NamespacePair, NetError};
 
     #[test]
-    fn an_mtu_that_no_device_has_is_refused_before_anything_is_made() {
+    fn an_mtu_out_of_range_is_refused_before_anything_is_created() {
         for mtu in [0, 127, 65_536, u32::MAX] {
             let error = NamespacePair::make(mtu, &LinkSpec::default()).unwrap_err();
             assert!(matches!(error, NetError::Mtu { .. }), "{error}");
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_over_which_nobody_would_speak_is_refused_before_anything_is_made() {
+    fn a_link_out_of_range_is_refused_before_anything_is_created() {
         let plain = LinkSpec::default();
         let specs = [
             LinkSpec {

@@ -7,65 +7,70 @@ use ticktax_model::net::Protocol;
 
 use super::LOOK;
 
-/// A sender that was held up catches up with at most this much.
-const LATE: Nanos = Nanos::from_millis(10);
+/// Longest delay that a sender makes up for.
+const MAX_DEBT: Nanos = Nanos::from_millis(10);
 
-/// A sender of datagrams sends at most this much of it in one burst: a receiver whose buffer has room for its own stalls
-/// alone would lose more.
-const AT_ONCE: Nanos = Nanos::from_millis(1);
+/// Longest burst of a datagram sender. With longer ones, a receiver whose buffer is sized for its
+/// own stalls would lose more.
+const LONGEST_BURST: Nanos = Nanos::from_millis(1);
 
-/// By how much faster it then sends, until it has caught up.
-const FASTER: f64 = 0.05;
+/// Increase of its rate while it catches up, as a fraction.
+const CATCH_UP: f64 = 0.05;
 
-/// A call of a slow stream holds at most what so long sends, so that something flows many times a second.
+/// A call of a slow stream holds at most this much sending time, so that data flows many times a
+/// second.
 const SLICE: Nanos = Nanos::from_millis(50);
 
-/// When the next call is due.
+/// Computes when the next call is due.
 #[derive(Debug)]
 pub(super) struct Pacer {
     bits_hz: f64,
-    /// From when on the rate is kept: later where the sender was held up.
+    /// Start of the schedule; it moves later when the sender is delayed.
     begin: Nanos,
     sent: f64,
-    /// What it is still behind with.
+    /// Delay that the sender has yet to make up for.
     debt: Nanos,
     /// The longest burst.
-    at_once: Nanos,
-    /// How late it usually is after a sleep: where timers end on ticks, that is no hold-up.
-    usual: Nanos,
+    longest_burst: Nanos,
+    /// Usual delay of a sleep. If timers expire on ticks, this is not counted as a delay.
+    usual_delay: Nanos,
     slept: bool,
 }
 
 impl Pacer {
-    /// Keeps this rate, in bits a second, from a moment on. A stream's receiver loses nothing, whatever is sent at once.
+    /// Keeps this rate, in bits per second, from a moment on. A stream may send longer bursts,
+    /// because its receiver loses nothing.
     pub(super) fn new(protocol: Protocol, bits_hz: f64, begin: Nanos) -> Self {
         Self {
             bits_hz,
             begin,
             sent: 0.0,
             debt: Nanos::ZERO,
-            at_once: match protocol {
-                Protocol::Tcp => LATE,
-                Protocol::Udp => AT_ONCE,
+            longest_burst: match protocol {
+                Protocol::Tcp => MAX_DEBT,
+                Protocol::Udp => LONGEST_BURST,
             },
-            usual: Nanos::ZERO,
+            usual_delay: Nanos::ZERO,
             slept: false,
         }
     }
 
-    /// How long to sleep at this time before the next call; `None` where it is due. Never longer than a thread may
-    /// take to notice that it is to stop.
+    /// Time to sleep before the next call; `None` if it is due. Never longer than a thread may take
+    /// to notice a request to stop.
     pub(super) fn wait(&mut self, at: Nanos) -> Option<Duration> {
         let due = self.begin + self.time_of(self.sent);
         if at >= due {
-            let at_once = self.at_once.max(self.usual + self.usual).min(LATE);
-            if at - due > at_once {
-                let later = at - due - at_once;
+            let longest_burst = self
+                .longest_burst
+                .max(self.usual_delay + self.usual_delay)
+                .min(MAX_DEBT);
+            if at - due > longest_burst {
+                let later = at - due - longest_burst;
                 self.begin += later;
-                self.debt = (self.debt + later).min(LATE - at_once);
+                self.debt = (self.debt + later).min(MAX_DEBT - longest_burst);
             }
             if std::mem::take(&mut self.slept) {
-                self.usual += ((at - due).min(LATE) - self.usual).times(1.0 / 8.0);
+                self.usual_delay += ((at - due).min(MAX_DEBT) - self.usual_delay).times(1.0 / 8.0);
             }
             return None;
         }
@@ -74,15 +79,15 @@ impl Pacer {
         Some(Duration::from_nanos(wait))
     }
 
-    /// So many bytes were sent.
+    /// Notes that `bytes` were sent.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent += bytes as f64;
-        let sooner = self.time_of(bytes as f64).times(FASTER).min(self.debt);
+        let sooner = self.time_of(bytes as f64).times(CATCH_UP).min(self.debt);
         self.debt -= sooner;
         self.begin -= sooner;
     }
 
-    /// Bytes of a call of a stream whose calls have at most so many.
+    /// Number of bytes per call of a stream, at most `most`.
     pub(super) fn call(bits_hz: Option<f64>, most: usize) -> usize {
         let Some(bits_hz) = bits_hz else {
             return most;
@@ -91,7 +96,7 @@ impl Pacer {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "it is between 1 and `most`"
+            reason = "clamped to the range from 1 to `most`"
         )]
         let slice = slice.clamp(1.0, most as f64) as usize;
         slice
@@ -109,10 +114,10 @@ mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::net::Protocol;
 
-    use super::{AT_ONCE, FASTER, LATE, LOOK, Pacer};
+    use super::{CATCH_UP, LONGEST_BURST, LOOK, MAX_DEBT, Pacer};
 
     #[test]
-    fn a_second_holds_what_was_asked_for() {
+    fn the_requested_rate_is_kept() {
         let mut pacer = Pacer::new(Protocol::Tcp, 8_000.0, Nanos::ZERO);
         let (mut at, mut bytes) = (Nanos::ZERO, 0);
         while at < Nanos::from_secs(1) {
@@ -127,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_sender_sleeps_no_longer_than_it_may_take_to_stop() {
+    fn a_slow_sender_sleeps_no_longer_than_a_stop_may_take() {
         let mut pacer = Pacer::new(Protocol::Udp, 1.0, Nanos::ZERO);
         assert_eq!(pacer.wait(Nanos::ZERO), None);
         pacer.sent(1_000_000);
@@ -135,7 +140,8 @@ mod tests {
         assert_eq!(pacer.wait(Nanos::from_millis(1)), Some(longest));
     }
 
-    /// Sends 100 bytes a time from one moment to another, with sleeps that end at `wake`; returns how many bytes.
+    /// Sends 100 bytes per call between two moments, with sleeps that end at `wake`; returns the
+    /// number of bytes.
     fn sent(pacer: &mut Pacer, (from, until): (Nanos, Nanos), wake: fn(Nanos) -> Nanos) -> f64 {
         let (mut at, mut bytes) = (from, 0_u32);
         while at < until {
@@ -156,32 +162,33 @@ mod tests {
     const RATE: f64 = 8e6;
 
     #[test]
-    fn a_sender_that_was_held_up_does_not_send_it_all_at_once() {
+    fn a_delayed_sender_catches_up_in_limited_bursts() {
         let late = Nanos::from_secs(5);
-        for (protocol, at_once) in [(Protocol::Udp, AT_ONCE), (Protocol::Tcp, LATE)] {
+        for (protocol, longest_burst) in [(Protocol::Udp, LONGEST_BURST), (Protocol::Tcp, MAX_DEBT)]
+        {
             let mut pacer = Pacer::new(protocol, RATE, Nanos::ZERO);
             let mut bytes = 0;
             while pacer.wait(late).is_none() {
                 pacer.sent(100);
                 bytes += 100;
             }
-            let off = f64::from(bytes) - bytes_of(at_once);
+            let off = f64::from(bytes) - bytes_of(longest_burst);
             assert!(off.abs() <= 200.0, "{protocol:?}: {bytes}");
-            let soon = sent(&mut pacer, (late, late + LATE.times(10.0)), |at| at);
-            let (later, end) = (late + LATE.times(10.0), late + LATE.times(40.0));
+            let soon = sent(&mut pacer, (late, late + MAX_DEBT.times(10.0)), |at| at);
+            let (later, end) = (late + MAX_DEBT.times(10.0), late + MAX_DEBT.times(40.0));
             let all = soon + sent(&mut pacer, (later, end), |at| at);
-            // It sends a little faster until it has caught up, and not for longer.
-            let debt = LATE - at_once;
+            // It sends slightly faster until it has caught up, but no longer.
+            let debt = MAX_DEBT - longest_burst;
             if debt > Nanos::ZERO {
-                let faster = soon / bytes_of(LATE.times(10.0)) - 1.0;
-                assert!((faster - FASTER).abs() < 0.01, "{faster}");
+                let faster = soon / bytes_of(MAX_DEBT.times(10.0)) - 1.0;
+                assert!((faster - CATCH_UP).abs() < 0.01, "{faster}");
             }
-            let off = all - bytes_of(LATE.times(40.0) + debt);
+            let off = all - bytes_of(MAX_DEBT.times(40.0) + debt);
             assert!(off.abs() <= 300.0, "{protocol:?}: {all}");
         }
     }
 
-    /// Where timers end on ticks of 4 ms, each sleep ends late, and what is due by then is sent.
+    /// If timers expire on ticks of 4 ms, each sleep ends late, and everything due by then is sent.
     #[test]
     fn sleeps_that_end_on_ticks_do_not_lower_the_rate() {
         const TICK: i64 = 4_000_000;
@@ -192,15 +199,15 @@ mod tests {
         assert!((bytes / bytes_of(end) - 1.0).abs() < 0.01, "{bytes}");
     }
 
-    /// Held up for 10 ms of every 50, again and again: no more is owed than for one.
+    /// Repeatedly delayed by 10 ms in every 50 ms, a sender owes no more than after one delay.
     #[test]
-    fn the_debt_of_a_sender_that_is_held_up_again_and_again_does_not_grow() {
+    fn the_debt_of_a_repeatedly_delayed_sender_does_not_grow() {
         let mut pacer = Pacer::new(Protocol::Udp, RATE, Nanos::ZERO);
         for round in 0..20 {
             let begin = Nanos::from_millis(50 * round);
             let held = begin + Nanos::from_millis(40);
             sent(&mut pacer, (begin, held), |at| at);
-            assert!(pacer.debt <= LATE, "{:?}", pacer.debt);
+            assert!(pacer.debt <= MAX_DEBT, "{:?}", pacer.debt);
         }
     }
 

@@ -1,5 +1,5 @@
-//! What narrows a link: the queueing disciplines tbf (a rate) and netem (a rate, a delay, losses) on its devices, and
-//! what any discipline dropped.
+//! Limits a link with queueing disciplines on its devices: tbf (a rate) or netem (a rate, a delay,
+//! losses). Also reads the drop counts of any discipline.
 //!
 //! The messages are those of `tc qdisc replace dev … root …`.
 
@@ -19,9 +19,9 @@ const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
 const STATS: u16 = 7;
 const STATS_QUEUE: u16 = 3;
-/// In place of a parent: what a device hands its packets to.
+/// Parent of a device's root discipline.
 const ROOT: u32 = 0xffff_ffff;
-/// Bytes of `struct tcmsg`, and where the device's number and the parent stand in it.
+/// Size of `struct tcmsg`, and the offsets of the device's index and the parent in it.
 const TCMSG: usize = 20;
 const AT_DEVICE: usize = 4;
 const AT_PARENT: usize = 12;
@@ -36,22 +36,23 @@ const NETEM_LATENCY64: u16 = 10;
 /// The kernel's unit of time in older structures, in ns.
 const PSCHED: u64 = 64;
 
-/// Bytes of an Ethernet header, which these disciplines count.
+/// Size of an Ethernet header, which these disciplines count.
 const ETHERNET: u64 = 14;
-/// How much the bucket of tbf holds, unless that is less than two frames.
+/// Size of tbf's bucket as a time at the link's rate, but at least two frames.
 const BURST: Nanos = Nanos::from_millis(1);
-/// How long a queue may take at the link's rate before it drops, unless that is less than ten frames.
+/// Longest queue as a time at the link's rate, but at least ten frames.
 const QUEUE: Nanos = Nanos::from_millis(50);
 const FRAMES: u64 = 10;
-/// Packets that netem holds where the link has no rate: what is delayed is all in there.
+/// netem's queue limit in packets for a link without a rate. All delayed packets are in this queue.
 const UNLIMITED: u32 = 100_000;
 
-/// A discipline and its settings, as they are asked for.
+/// A requested discipline and its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Setting {
-    /// Bytes a second, and bytes of bucket and queue.
+    /// Rate in bytes per second, bucket and queue in bytes.
     Tbf { rate: u64, burst: u32, limit: u32 },
-    /// Bytes a second, packets of queue, and the share of all that are lost, of 2^32.
+    /// Rate in bytes per second, queue in packets, and the share of lost packets as a fraction of
+    /// 2^32.
     Netem {
         rate: Option<u64>,
         delay: Nanos,
@@ -60,7 +61,7 @@ enum Setting {
     },
 }
 
-/// Refuses a link on which the two ends would never get to speak to each other.
+/// Rejects a link over which the two ends could never connect.
 pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
     let refused = |what: &'static str, range: &str| {
         Err(NetError::LinkRange {
@@ -68,19 +69,22 @@ pub(super) fn check(spec: &LinkSpec) -> Result<(), NetError> {
             range: range.to_owned(),
         })
     };
-    if spec.rate.is_some_and(|it| !LINK_RATES.contains(&it)) {
+    if spec.rate.is_some_and(|rate| !LINK_RATES.contains(&rate)) {
         return refused("rate", "1M to 100G bits a second");
     }
-    if spec.delay.is_some_and(|it| !LINK_DELAYS.contains(&it)) {
+    if spec
+        .delay
+        .is_some_and(|delay| !LINK_DELAYS.contains(&delay))
+    {
         return refused("delay", "0 to 300ms, each way");
     }
-    if spec.loss.is_some_and(|it| !LINK_LOSSES.contains(&it)) {
+    if spec.loss.is_some_and(|loss| !LINK_LOSSES.contains(&loss)) {
         return refused("loss", "0 to 20 %, each way");
     }
     Ok(())
 }
 
-/// Narrows the device of a namespace, and reads back what it then is; `None` where nothing was asked for.
+/// Limits the device of a namespace, and reads back the result; `None` if `spec` requests nothing.
 pub(super) fn narrow(
     netlink: &Netlink,
     spec: &LinkSpec,
@@ -90,7 +94,7 @@ pub(super) fn narrow(
         return Ok(None);
     }
     let mut why = Errno::ENOENT;
-    // Of a rate alone, tbf makes the sharper link: netem is for the kernel that lacks it.
+    // For a rate alone, tbf limits more exactly; netem is the fallback for kernels without it.
     let settings = [Setting::tbf(spec, mtu), Some(Setting::netem(spec, mtu))];
     for setting in settings.into_iter().flatten() {
         match netlink.ask(NEW_QDISC, REPLACE, &setting.message()) {
@@ -119,38 +123,41 @@ pub(super) fn narrow(
     })
 }
 
-/// What the kernel says that the device has.
+/// Reads back the device's discipline from the kernel.
 fn in_effect(netlink: &Netlink, asked: &LinkSpec) -> Result<Shaping, NetError> {
     let listed = netlink.list(GET_QDISC, &Body(vec![0; TCMSG]));
     let listed = listed.map_err(NetError::errno("read a device's queueing discipline"))?;
-    let mut own = listed.iter().filter(|it| is_root(it));
-    let found = own.find(|it| word(it, AT_DEVICE) == Some(INDEX));
-    let found = found.and_then(|it| shaping(&it[TCMSG..], asked));
+    let mut roots = listed.iter().filter(|message| is_root(message));
+    let found = roots.find(|message| word(message, AT_DEVICE) == Some(INDEX));
+    let found = found.and_then(|message| shaping(&message[TCMSG..], asked));
     found.ok_or_else(|| NetError::Link {
         why: "what it then says of the device is something else".to_owned(),
     })
 }
 
-/// How many packets the disciplines of the calling thread's devices have dropped; 0 where the kernel does not tell.
+/// Total number of packets dropped by the disciplines of the calling thread's devices; 0 if the
+/// kernel does not report it.
 pub(super) fn drops() -> u64 {
-    let listed = open().and_then(|it| it.list(GET_QDISC, &Body(vec![0; TCMSG])));
+    let listed = open().and_then(|netlink| netlink.list(GET_QDISC, &Body(vec![0; TCMSG])));
     let listed = listed.unwrap_or_default();
-    // A discipline counts what its children dropped.
-    let roots = listed.iter().filter(|it| is_root(it));
-    roots.filter_map(|it| dropped(it.get(TCMSG..)?)).sum()
+    // A discipline's count includes the drops of its children.
+    let roots = listed.iter().filter(|message| is_root(message));
+    roots
+        .filter_map(|message| dropped(message.get(TCMSG..)?))
+        .sum()
 }
 
 fn is_root(message: &[u8]) -> bool {
     word(message, AT_PARENT) == Some(ROOT)
 }
 
-/// `struct gnet_stats_queue`: qlen, backlog, drops, …
+/// Reads the drops from `struct gnet_stats_queue`: qlen, backlog, drops, …
 fn dropped(attributes: &[u8]) -> Option<u64> {
     let queue = attribute(attribute(attributes, STATS)?, STATS_QUEUE)?;
     word(queue, 8).map(u64::from)
 }
 
-/// What passes in a time at a rate, both in bytes.
+/// Number of bytes that pass in a time at a rate in bytes per second.
 fn passes(rate: u64, time: Nanos) -> u64 {
     let bytes = u128::from(rate) * u128::from(time.0.unsigned_abs()) / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -166,7 +173,7 @@ fn at_most<T: TryFrom<u64>>(number: u64, most: T) -> T {
     reason = "within the ranges of a link"
 )]
 impl Setting {
-    /// For a link with nothing but a rate.
+    /// tbf settings for a link with only a rate.
     fn tbf(spec: &LinkSpec, mtu: u32) -> Option<Self> {
         let rate = spec.rate.filter(|_| spec.is_rate_alone())?;
         let rate = (rate / 8.0).round() as u64;
@@ -181,7 +188,7 @@ impl Setting {
     }
 
     fn netem(spec: &LinkSpec, mtu: u32) -> Self {
-        let rate = spec.rate.map(|it| (it / 8.0).round() as u64);
+        let rate = spec.rate.map(|rate| (rate / 8.0).round() as u64);
         let delay = spec.delay.unwrap_or_default();
         let limit = rate.map_or(UNLIMITED, |rate| {
             let frame = u64::from(mtu) + ETHERNET;
@@ -199,7 +206,7 @@ impl Setting {
 }
 
 impl Setting {
-    /// The message that has the device do so.
+    /// The message that sets the discipline on the device.
     fn message(&self) -> Body {
         let mut body = vec![0; TCMSG];
         body[AT_DEVICE..AT_DEVICE + 4].copy_from_slice(&INDEX.to_ne_bytes());
@@ -217,9 +224,10 @@ impl Setting {
     }
 }
 
-/// The options of tbf. Without a table of rates, which no kernel needs that is told the bucket in bytes.
+/// The options of tbf. They include no rate table, because kernels that get the bucket in bytes do
+/// not need it.
 fn tbf(rate: u64, burst: u32, limit: u32) -> Body {
-    // struct tc_tbf_qopt: struct tc_ratespec rate, the same of a peak, limit, buffer, mtu.
+    // struct tc_tbf_qopt: struct tc_ratespec rate, the same for a peak rate, limit, buffer, mtu.
     let mut parms = ratespec(rate);
     parms.resize(2 * parms.len(), 0);
     let bucket = u64::from(burst) * 1_000_000_000 / rate.max(1) / PSCHED;
@@ -231,7 +239,7 @@ fn tbf(rate: u64, burst: u32, limit: u32) -> Body {
     body.word(TBF_BURST, burst)
 }
 
-/// `struct tc_ratespec`, of Ethernet.
+/// `struct tc_ratespec` for Ethernet.
 fn ratespec(rate: u64) -> Vec<u8> {
     const LINK_LAYER_ETHERNET: u8 = 1;
     const CELL_LOG: u8 = 3;
@@ -240,7 +248,7 @@ fn ratespec(rate: u64) -> Vec<u8> {
     bytes
 }
 
-/// A rate for which 32 bits are too few.
+/// Adds the 64-bit attribute for a rate that exceeds 32 bits.
 fn wide(body: Body, kind: u16, rate: u64) -> Body {
     match u32::try_from(rate) {
         Ok(_) => body,
@@ -260,19 +268,19 @@ fn netem(rate: Option<u64>, delay: Nanos, limit: u32, loss: u32) -> Body {
         return body;
     };
     let body = wide(body, NETEM_RATE64, rate);
-    // struct tc_netem_rate: the rate, and what packets and cells have on top.
+    // struct tc_netem_rate: the rate, and the overheads of packets and cells.
     let mut value = at_most(rate, u32::MAX).to_ne_bytes().to_vec();
     value.resize(16, 0);
     body.put(NETEM_RATE, &value)
 }
 
-/// What a device's discipline makes of the link, by what the kernel says of it.
+/// Parses a device's discipline, as the kernel reports it.
 fn shaping(attributes: &[u8], asked: &LinkSpec) -> Option<Shaping> {
     let options = attribute(attributes, OPTIONS)?;
     match attribute(attributes, KIND)? {
         b"tbf\0" => {
             let parms = attribute(options, TBF_PARMS)?;
-            let rate = attribute(options, TBF_RATE64).and_then(|it| double(it, 0));
+            let rate = attribute(options, TBF_RATE64).and_then(|value| double(value, 0));
             let rate = rate.or(word(parms, 8).map(u64::from))?;
             let bucket = u64::from(word(parms, 28)?) * PSCHED;
             Some(Shaping {
@@ -288,11 +296,14 @@ fn shaping(attributes: &[u8], asked: &LinkSpec) -> Option<Shaping> {
             })
         }
         b"netem\0" => {
-            let rate = attribute(options.get(24..)?, NETEM_RATE).and_then(|it| word(it, 0));
-            let wide = attribute(options.get(24..)?, NETEM_RATE64).and_then(|it| double(it, 0));
+            let rate = attribute(options.get(24..)?, NETEM_RATE).and_then(|value| word(value, 0));
+            let wide =
+                attribute(options.get(24..)?, NETEM_RATE64).and_then(|value| double(value, 0));
             let rate = wide.or(rate.map(u64::from)).filter(|&rate| rate > 0);
             let latency = attribute(options.get(24..)?, NETEM_LATENCY64);
-            let latency = latency.and_then(|it| double(it, 0)).map(u64::cast_signed);
+            let latency = latency
+                .and_then(|value| double(value, 0))
+                .map(u64::cast_signed);
             let ticks = (u64::from(word(options, 0)?) * PSCHED).cast_signed();
             let delay = Nanos(latency.unwrap_or(ticks));
             let loss = f64::from(word(options, 8)?) / f64::from(u32::MAX);

@@ -1,4 +1,4 @@
-//! The receiver.
+//! The receiving end of the traffic.
 
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
@@ -24,21 +24,21 @@ mod logged;
 
 use logged::Logged;
 
-/// How long who connects may take to say what it is, and a sender to open the connection for its data.
+/// Time limit for the first message of a connection, and for a sender to open its data connection.
 const FIRST_WORDS: Nanos = Nanos::from_secs(5);
 
 /// A receiver that listens.
 #[derive(Debug)]
 pub(super) struct Listening {
     listener: TcpListener,
-    /// At the same port, so that one number is all there is to know.
+    /// Bound to the same port, so that users need only one number.
     datagrams: UdpSocket,
     address: SocketAddr,
     logged: Option<Logged>,
 }
 
 impl Listening {
-    /// Listens at an address, as it was typed.
+    /// Listens at an address as the user gave it.
     pub(super) fn at(address: &str, options: Option<Options<'_>>) -> Result<Self, NetError> {
         let mut found = address
             .to_socket_addrs()
@@ -59,7 +59,7 @@ impl Listening {
         let address = listener.local_addr().map_err(failed)?;
         let datagrams = UdpSocket::bind(address).map_err(failed)?;
         if let Some(options) = options {
-            options.of_receiver(&listener, &datagrams)?;
+            options.apply_to_receiver(&listener, &datagrams)?;
         }
         Ok(Self {
             listener,
@@ -69,12 +69,11 @@ impl Listening {
         })
     }
 
-    /// Where.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits for a sender. Who connects and is none is sent away.
+    /// Waits for a sender. Other connections are closed.
     pub(super) fn welcome(self, stop: &AtomicBool) -> Result<Receiving, NetError> {
         loop {
             let stream = self.accept(None, stop)?;
@@ -85,7 +84,7 @@ impl Listening {
                     done => return done,
                 },
                 Err(error @ NetError::Version { .. }) => {
-                    // It is told which version this is; whether it hears that changes nothing here.
+                    // Send our version. Whether the other end reads it makes no difference here.
                     let _ = control.say(&Message::Refused {
                         ticktax_net: PROTOCOL,
                         version: VERSION.to_owned(),
@@ -99,7 +98,7 @@ impl Listening {
         }
     }
 
-    /// Agrees with a sender on what is to come, and waits for the way for the data.
+    /// Agrees with a sender on the traffic, and waits for its data connection.
     fn greet(
         &self,
         mut control: Control,
@@ -107,7 +106,8 @@ impl Listening {
         stop: &AtomicBool,
     ) -> Result<Receiving, NetError> {
         Sending::check(&spec)?;
-        // Strangers' datagrams do not begin with the time at which this sender came.
+        // The time of this sender's connection serves as token: strangers' datagrams do not start
+        // with it.
         let token = now().0.unsigned_abs();
         control.say(&Message::Welcome {
             ticktax_net: PROTOCOL,
@@ -120,7 +120,7 @@ impl Listening {
                 let socket = self.datagrams.try_clone().map_err(&failed)?;
                 let wait = Some(Duration::from_millis(20));
                 socket.set_read_timeout(wait).map_err(&failed)?;
-                Data::Datagrams(socket, Arrivals::of(token))
+                Data::Datagrams(socket, Arrivals::new(token))
             }
             Protocol::Tcp => Data::Stream(self.stream(token, stop)?),
         };
@@ -133,20 +133,20 @@ impl Listening {
         })
     }
 
-    /// The connection for the data.
+    /// Waits for the data connection.
     fn stream(&self, token: u64, stop: &AtomicBool) -> Result<TcpStream, NetError> {
         let until = now() + FIRST_WORDS;
         loop {
             let mut first = Control::over(self.accept(Some(until), stop)?)?;
-            if let Ok(Message::Data { token: told }) = first.hear(FIRST_WORDS, stop)
-                && told == token
+            if let Ok(Message::Data { token: received }) = first.hear(FIRST_WORDS, stop)
+                && received == token
             {
                 return Ok(first.into_stream());
             }
         }
     }
 
-    /// Who connects next.
+    /// Waits for the next connection.
     fn accept(&self, until: Option<Nanos>, stop: &AtomicBool) -> Result<TcpStream, NetError> {
         loop {
             match self.listener.accept() {
@@ -156,7 +156,7 @@ impl Listening {
                     return Ok(stream);
                 }
                 Err(error) if is_nothing_yet(&error) => {}
-                // It went away again before it was looked at.
+                // The connection was closed before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(NetError::system("take a connection")(error)),
             }
@@ -174,7 +174,7 @@ impl Listening {
     }
 }
 
-/// A receiver that a sender has reached.
+/// A receiver with a connected sender.
 #[derive(Debug)]
 pub(super) struct Receiving {
     control: Control,
@@ -184,7 +184,7 @@ pub(super) struct Receiving {
     logged: Option<Logged>,
 }
 
-/// What the data comes through.
+/// Transport of the data.
 #[derive(Debug)]
 enum Data {
     Stream(TcpStream),
@@ -197,17 +197,17 @@ impl Receiving {
         self.control.peer()
     }
 
-    /// What tells its data from others'.
+    /// Token that identifies its data.
     pub(super) fn token(&self) -> u64 {
         self.token
     }
 
-    /// What is to come.
+    /// The agreed traffic.
     pub(super) fn spec(&self) -> TrafficSpec {
         self.spec
     }
 
-    /// Tells the sender to begin, and receives until it is over.
+    /// Lets the sender start, and receives until the end.
     pub(super) fn run(
         self,
         options: Option<Options<'_>>,
@@ -231,13 +231,13 @@ impl Receiving {
             Data::Stream(mut stream) => {
                 let mut chunk = vec![0; spec.call_bytes.max(TCP_CALL) as usize];
                 run.stream(shared, || stream.read(&mut chunk));
-                facts.extend(options.map(|it| it.receiver_facts(stream.as_fd())));
+                facts.extend(options.map(|options| options.receiver_facts(stream.as_fd())));
                 None
             }
             Data::Datagrams(socket, mut arrivals) => {
                 let mut datagram = vec![0; *UDP_CALLS.end() as usize];
                 run.datagrams(shared, &socket, &mut datagram, &mut arrivals);
-                facts.extend(options.map(|it| it.receiver_facts(socket.as_fd())));
+                facts.extend(options.map(|options| options.receiver_facts(socket.as_fd())));
                 let sent = run.sent.as_ref().map(|(sent, _)| sent.calls);
                 let since = run
                     .sent
@@ -255,11 +255,11 @@ impl Receiving {
     }
 }
 
-/// Receiving, from the first bytes to the last.
+/// State of receiving, from the first bytes to the last.
 #[derive(Debug)]
 struct Run {
     control: Control,
-    /// For how long nothing may come.
+    /// Silence after which the sender counts as lost.
     silence: Nanos,
     heard: Nanos,
     looked: Nanos,
@@ -267,7 +267,7 @@ struct Run {
     begin: Option<Nanos>,
     last: Nanos,
     clock: CallClock,
-    /// What the sender says that it sent, and when it said so.
+    /// The sender's report, and when it arrived.
     sent: Option<(Box<EndReport>, Nanos)>,
     ended_early: Option<EndedBy>,
     trouble: Option<NetError>,
@@ -304,7 +304,7 @@ impl Run {
         }
     }
 
-    /// The stream is whole only if the sender says that it is.
+    /// The stream is complete only if the sender confirms it.
     fn at_end_of_stream(&mut self) {
         if self.sent.is_some() {
             return;
@@ -319,7 +319,7 @@ impl Run {
         }
     }
 
-    /// Reads datagrams until all that were sent have arrived, or nothing more comes.
+    /// Reads datagrams until all sent ones have arrived, or no more are to be expected.
     fn datagrams(
         &mut self,
         shared: &Shared,
@@ -340,7 +340,7 @@ impl Run {
         }
     }
 
-    /// Whether nothing more is to be waited for.
+    /// Whether waiting for more datagrams is pointless.
     fn is_drained(&self, arrivals: &Arrivals) -> bool {
         let Some((sent, at)) = &self.sent else {
             return false;
@@ -349,7 +349,7 @@ impl Run {
         arrivals.has_all(sent.calls) || quiet >= arrivals.grace() || now() - *at >= SILENCE
     }
 
-    /// So many bytes arrived.
+    /// Records that `bytes` arrived.
     fn took(&mut self, bytes: usize, at: Nanos, shared: &Shared) {
         self.clock.returned();
         self.bytes += bytes as u64;
@@ -361,7 +361,7 @@ impl Run {
         shared.reach(at);
     }
 
-    /// Whether to end before the data does. Before each call.
+    /// Whether to end before the data does. Called before each read.
     fn is_over(&mut self, shared: &Shared) -> bool {
         let at = now();
         self.clock.enter(at);
@@ -376,7 +376,7 @@ impl Run {
         if shared.stop.load(Ordering::Relaxed) {
             self.ended_early = Some(EndedBy::Interrupted);
         } else if self.sent.is_some() {
-            // It has said all that it has to say.
+            // The sender has finished and will send nothing more.
         } else if at - self.heard >= self.silence {
             self.gone("it sent nothing for 10 s");
         } else {
@@ -407,13 +407,13 @@ impl Run {
         });
     }
 
-    /// Tells the sender what arrived.
+    /// Reports to the sender what arrived.
     fn finish(mut self, report: EndReport) -> Outcome {
-        // A sender that is gone does not hear it.
-        let told = self
+        // A sender that is gone cannot receive it.
+        let sent = self
             .control
             .say(&Message::Received(Box::new(report.clone())));
-        let trouble = self.trouble.or(told.err().filter(|_| self.sent.is_none()));
+        let trouble = self.trouble.or(sent.err().filter(|_| self.sent.is_none()));
         Outcome {
             report,
             other: self.sent.map(|(sent, _)| *sent),
@@ -426,7 +426,7 @@ impl Run {
 
     fn report(&self) -> EndReport {
         let (cpu, user) = self.clock.stop();
-        // What the sender ended early was not this end's doing, but the run is no less short.
+        // If the sender ended early, this end's run is shortened too.
         let sender = self.sent.as_ref().and_then(|(sent, _)| sent.ended_early);
         EndReport {
             end: End::Receiver,

@@ -1,4 +1,4 @@
-//! The sender.
+//! The sending end of the traffic.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -27,23 +27,23 @@ use super::wire::{Control, Message, PROTOCOL, VERSION, is_nothing_yet};
 use super::{LOOK, SILENCE, TCP_CALLS, UDP_CALLS, counters};
 use crate::clock::now;
 
-/// How long an address may take to answer, and each attempt at it: between attempts Ctrl-C is heard.
+/// Time limit for an address to answer, and for each attempt. Ctrl-C takes effect between attempts.
 const CONNECT: Nanos = Nanos::from_secs(5);
 const ATTEMPT: Duration = Duration::from_millis(800);
 
-/// How long the receiver may take to get ready: it may load a tracer first.
+/// Time limit for the receiver to get ready, which may include loading a tracer.
 const READY: Nanos = Nanos::from_secs(60);
 
-/// How long the receiver may wait for stragglers and still tell what arrived.
-const TOLD: Nanos = Nanos::from_secs(20);
+/// Time limit for the receiver's report, which includes its wait for stragglers.
+const REPORT: Nanos = Nanos::from_secs(20);
 
-/// The same after Ctrl-C, which is to end it within a second.
-const TOLD_SOON: Nanos = Nanos::from_millis(800);
+/// The same limit after Ctrl-C, which must end within a second.
+const REPORT_AFTER_STOP: Nanos = Nanos::from_millis(800);
 
-/// How many times a message tells: some 30 bytes each.
+/// Maximum number of times per message, about 30 bytes each.
 const TIMES: usize = 1_500;
 
-/// A sender that has reached its receiver, and has sent nothing.
+/// A sender that is connected to its receiver and has sent nothing yet.
 #[derive(Debug)]
 pub(super) struct Sending {
     control: Control,
@@ -53,7 +53,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Refuses traffic that cannot be, before anybody is bothered with it.
+    /// Rejects impossible traffic before contacting the receiver.
     pub(super) fn check(spec: &TrafficSpec) -> Result<(), NetError> {
         let sizes = match spec.protocol {
             Protocol::Tcp => TCP_CALLS,
@@ -70,7 +70,7 @@ impl Sending {
         })
     }
 
-    /// Reaches the receiver at an address, and agrees with it on what is to come.
+    /// Connects to the receiver at an address, and agrees with it on the traffic.
     pub(super) fn connect(
         address: &str,
         spec: TrafficSpec,
@@ -85,16 +85,16 @@ impl Sending {
             version: VERSION.to_owned(),
             spec,
         })?;
-        // What says nothing to our first words is not one of ours.
+        // A program that does not answer our first message is not a ticktax receiver.
         let not_ours = |error| match error {
             NetError::Silent { address, .. } | NetError::Gone { address, .. } => {
                 NetError::NotOurs { address }
             }
             other => other,
         };
-        let told = control.hear(CONNECT, stop).map_err(not_ours)?;
+        let reply = control.hear(CONNECT, stop).map_err(not_ours)?;
         let address = to.to_string();
-        match told {
+        match reply {
             Message::Welcome { token, .. } => Ok(Self {
                 control,
                 data: Data::open(to, token, options, spec.protocol)?,
@@ -111,7 +111,7 @@ impl Sending {
         self.control.peer()
     }
 
-    /// What tells its data from others'.
+    /// Token that identifies its data.
     pub(super) fn token(&self) -> u64 {
         self.token
     }
@@ -135,23 +135,23 @@ impl Sending {
                 let chunk = vec![0; Pacer::call(self.spec.rate, size)];
                 run.drive(&mut self.control, shared, |_, _| stream.write(&chunk));
                 (run.facts, run.connection) = options.sender_facts(stream.as_fd());
-                // A receiver that is gone has no end to be told of.
+                // Errors do not matter: a receiver that is gone needs no end of stream.
                 let _ = stream.shutdown(Shutdown::Write);
             }
             Data::Datagrams(socket) => {
                 let mut datagram = vec![0; self.spec.call_bytes as usize];
                 let token = self.token;
-                // It would count as what sending costs where nobody asks.
-                let mut noted = departures.then(Departures::default);
+                // Noting them would add to the cost of sending, so it is only done on request.
+                let mut departures_log = departures.then(Departures::default);
                 run.drive(&mut self.control, shared, |number, at| {
                     write_head(&mut datagram, token, number, at);
                     let sent = socket.send(&datagram)?;
-                    if let Some(noted) = &mut noted {
-                        noted.note(number, at);
+                    if let Some(departures_log) = &mut departures_log {
+                        departures_log.note(number, at);
                     }
                     Ok(sent)
                 });
-                run.departures = noted.unwrap_or_default();
+                run.departures = departures_log.unwrap_or_default();
                 (run.facts, run.connection) = options.sender_facts(socket.as_fd());
             }
         }
@@ -160,7 +160,8 @@ impl Sending {
         Ok(self.finish(run, report))
     }
 
-    /// What the receiver says that is no question about what was sent when.
+    /// Answers the receiver's questions about times of sending, and returns its first other
+    /// message.
     fn answer(
         &mut self,
         departures: &Departures,
@@ -178,20 +179,20 @@ impl Sending {
         }
     }
 
-    /// Says how much was sent, and hears what arrived.
+    /// Reports how much was sent, and receives the report of what arrived.
     fn finish(mut self, run: Run, report: EndReport) -> Outcome {
         let (mut other, mut trouble) = (run.other, run.trouble);
         if other.is_none() {
             let limit = match report.ended_early {
-                Some(_) => TOLD_SOON,
-                None => TOLD,
+                Some(_) => REPORT_AFTER_STOP,
+                None => REPORT,
             };
             let never = AtomicBool::new(false);
-            let said = self.control.say(&Message::Sent(Box::new(report.clone())));
-            match said.and_then(|()| self.answer(&run.departures, limit, &never)) {
-                Ok(Message::Received(told)) => other = Some(*told),
+            let sent = self.control.say(&Message::Sent(Box::new(report.clone())));
+            match sent.and_then(|()| self.answer(&run.departures, limit, &never)) {
+                Ok(Message::Received(report)) => other = Some(*report),
                 Ok(_) => {}
-                // After Ctrl-C nobody waits for it.
+                // After Ctrl-C, a missing report is not an error.
                 Err(_) if report.ended_early == Some(EndedBy::Interrupted) => {}
                 Err(error) => trouble = trouble.or(Some(error)),
             }
@@ -207,25 +208,25 @@ impl Sending {
     }
 }
 
-/// When datagrams were sent, of as many of the ranges as there is room for.
+/// Times of sending for as many of the ranges as fit into a message.
 fn times(departures: &Departures, asked: &[(u64, u64)]) -> Vec<Vec<Departure>> {
-    let (mut told, mut room) = (Vec::new(), TIMES);
+    let (mut answers, mut room) = (Vec::new(), TIMES);
     for &range in asked {
         let mut times = departures.within(range);
-        if times.len() > room && !told.is_empty() {
+        if times.len() > room && !answers.is_empty() {
             break;
         }
-        // One that has no room by itself is not told.
+        // A range that is too long for a message is left unanswered.
         if times.len() > TIMES {
             times.clear();
         }
         room -= times.len();
-        told.push(times);
+        answers.push(times);
     }
-    told
+    answers
 }
 
-/// What the data goes through.
+/// Transport of the data.
 #[derive(Debug)]
 enum Data {
     Stream(TcpStream),
@@ -233,7 +234,7 @@ enum Data {
 }
 
 impl Data {
-    /// A way for the data to a receiver, which knows it by the token.
+    /// Opens the data connection to a receiver, which recognizes it by the token.
     fn open(
         to: SocketAddr,
         token: u64,
@@ -258,7 +259,7 @@ impl Data {
                     SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
                 };
                 let socket = UdpSocket::bind(here).map_err(&system)?;
-                options.of_sender(&socket)?;
+                options.apply_to_sender(&socket)?;
                 socket.connect(to).map_err(&system)?;
                 socket.set_write_timeout(wait).map_err(&system)?;
                 Ok(Self::Datagrams(socket))
@@ -267,7 +268,8 @@ impl Data {
     }
 }
 
-/// A connection whose socket has its options before its first packet, as both ends agree on some of them by that.
+/// Opens a connection whose socket has its options before its first packet, because both ends
+/// negotiate some of them with it.
 fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError> {
     let failed = NetError::errno("open a connection for the data");
     let family = match to {
@@ -275,22 +277,22 @@ fn stream_to(to: SocketAddr, options: Options<'_>) -> Result<TcpStream, NetError
         SocketAddr::V6(_) => AddressFamily::Inet6,
     };
     let limit = TimeVal::milliseconds(i64::try_from(ATTEMPT.as_millis()).unwrap_or(i64::MAX));
-    // A link that loses packets loses the first as well.
+    // A link that loses packets can also lose the first one.
     let until = now() + CONNECT;
     loop {
         let made =
             socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(&failed)?;
-        options.of_sender(&made)?;
+        options.apply_to_sender(&made)?;
         setsockopt(&made, sockopt::SendTimeout, &limit).map_err(&failed)?;
         match connect(made.as_raw_fd(), &SockaddrStorage::from(to)) {
-            // So the kernel says that the time of the socket is over.
+            // This is how the kernel reports that the send timeout has expired.
             Err(Errno::EINPROGRESS) if now() < until => {}
             done => return done.map(|()| TcpStream::from(made)).map_err(&failed),
         }
     }
 }
 
-/// Sending, from the first call to the last.
+/// State of sending, from the first call to the last.
 #[derive(Debug)]
 struct Run {
     length: Nanos,
@@ -328,7 +330,7 @@ impl Run {
         }
     }
 
-    /// Calls until it is time, with the number of the call and the time.
+    /// Makes calls until the time is over, with the number of the call and the time.
     fn drive(
         &mut self,
         control: &mut Control,
@@ -375,7 +377,7 @@ impl Run {
         }
     }
 
-    /// Looks whether it is to end before its time.
+    /// Checks whether to end early.
     fn look(&mut self, control: &mut Control, shared: &Shared) {
         if shared.stop.load(Ordering::Relaxed) {
             self.ended_early = Some(EndedBy::Interrupted);
@@ -383,8 +385,8 @@ impl Run {
         }
         match control.glance() {
             Ok(None) => {}
-            Ok(Some(Message::Received(told))) => {
-                self.other = Some(*told);
+            Ok(Some(Message::Received(report))) => {
+                self.other = Some(*report);
                 self.gone(control, "it was interrupted");
             }
             Ok(Some(_)) => self.gone(control, "it said what was not its turn to say"),
@@ -395,7 +397,7 @@ impl Run {
         }
     }
 
-    /// A call moved nothing.
+    /// Handles a call that moved no data.
     fn failed(&mut self, error: &io::Error, at: Nanos, control: &Control) {
         self.clock.waits();
         if !is_nothing_yet(error) {
@@ -430,7 +432,7 @@ impl Run {
     }
 }
 
-/// A connection to an address, as it was typed.
+/// Connects to an address as the user gave it.
 fn reach(address: &str, stop: &AtomicBool) -> Result<TcpStream, NetError> {
     let found = address
         .to_socket_addrs()

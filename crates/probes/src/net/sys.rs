@@ -1,19 +1,20 @@
-//! The two calls about sockets and devices that have no safe wrapper.
+//! The two calls on sockets and devices that have no safe wrapper.
 #![expect(unsafe_code, reason = "TCP_INFO and SIOCETHTOOL have no safe wrapper")]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 
-/// As much of the kernel's `struct tcp_info` as is looked at (`<linux/tcp.h>`): it only ever grows at its end.
+/// Size of the part of the kernel's `struct tcp_info` that is used (`<linux/tcp.h>`). The structure
+/// only ever grows at its end.
 pub(super) const TCP_INFO: usize = 232;
 
-/// What the kernel tells of a TCP connection, and how many bytes of it this kernel has.
+/// Reads `TCP_INFO` of a connection, and how many bytes of it this kernel provides.
 pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> nix::Result<([u8; TCP_INFO], usize)> {
     let mut info = [0_u8; TCP_INFO];
     let mut length = libc::socklen_t::try_from(TCP_INFO).map_err(|_| Errno::EINVAL)?;
-    // SAFETY: the kernel writes no more than `length` bytes into `info`, and what it wrote into `length`; both outlive
-    // the call.
+    // SAFETY: the kernel writes at most `length` bytes into `info`, and the number written into
+    // `length`. Both outlive the call.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -27,8 +28,8 @@ pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> nix::Result<([u8; TCP_INFO], u
     Ok((info, (length as usize).min(TCP_INFO)))
 }
 
-/// Asks a device of the socket's network namespace by the ethtool interface: `command`, with the value that it takes.
-/// The answer is the value that the kernel leaves.
+/// Sends an ethtool command with a value to a device of the socket's network namespace. Returns the
+/// value that the kernel leaves.
 pub(super) fn ethtool(
     socket: BorrowedFd<'_>,
     device: &str,
@@ -41,7 +42,8 @@ pub(super) fn ethtool(
         command: u32,
         data: u32,
     }
-    /// The kernel's `struct ifreq`, of whose union only the pointer is used; the union is the larger by this.
+    /// The kernel's `struct ifreq`. Only the pointer of its union is used; `rest` pads the union to
+    /// its size.
     #[repr(C)]
     struct Request {
         name: [u8; 16],
@@ -62,10 +64,10 @@ pub(super) fn ethtool(
     let room = request
         .name
         .get_mut(..name.len())
-        .filter(|it| it.len() < 16);
+        .filter(|name| name.len() < 16);
     room.ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(name);
-    // SAFETY: SIOCETHTOOL reads the request, and reads and writes the value behind its pointer, which these commands
-    // take as a `struct ethtool_value`; both outlive the call.
+    // SAFETY: SIOCETHTOOL reads the request, and reads and writes the value behind its pointer.
+    // These commands use a `struct ethtool_value` there. Both outlive the call.
     let result = unsafe {
         libc::ioctl(
             socket.as_raw_fd(),

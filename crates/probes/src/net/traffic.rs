@@ -1,4 +1,4 @@
-//! Traffic from its preparation to its end, as whoever observes it sees it.
+//! Traffic from its preparation to its end, as an observer sees it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,60 +22,60 @@ use super::send::Sending;
 use super::tuning::Tuning;
 use super::{Namespace, PORT};
 
-/// Where both ends are, if both are here.
+/// Location of both ends, if both are on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
-    /// In network namespaces of their own, with a pair of virtual Ethernet devices between them.
+    /// In separate network namespaces, with a pair of virtual Ethernet devices between them.
     Namespaces {
         /// The largest packet, in bytes: [`MTU`](super::MTU).
         mtu: u32,
-        /// What the devices are narrowed to, each way.
+        /// Limits of the devices, in each direction.
         link: LinkSpec,
     },
     /// On the loopback device.
     Loopback,
 }
 
-/// What became of traffic.
+/// Results of traffic.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What the end of this side did; of both, the sender.
+    /// Report of the end in this process; of the sender if both are.
     pub report: EndReport,
-    /// What the other end says that it did.
+    /// Report of the other end.
     pub other: Option<EndReport>,
-    /// What the receiver noted, where it is here and was asked to.
+    /// The receiver's log, if the receiver is in this process and logs.
     pub log: Option<Box<PacketLog>>,
-    /// Why it ended before its time, other than by Ctrl-C.
+    /// Why the traffic ended early, other than by Ctrl-C.
     pub trouble: Option<NetError>,
-    /// What is in effect of the ends here; no two of one name.
+    /// Settings in effect at the ends in this process; names are unique.
     pub facts: Vec<Fact>,
-    /// What the kernel says of the connection at its end; of TCP, where the sender is here.
+    /// The kernel's data about the connection at its end, for TCP with the sender in this process.
     pub connection: Option<ConnectionFacts>,
 }
 
-/// An end that is ready to go.
+/// An end that is ready to start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prepared {
-    /// Which.
+    /// Which end it is.
     pub end: End,
-    /// Its thread.
+    /// Kernel id of its thread.
     pub tid: i32,
-    /// What is to come.
+    /// The agreed traffic.
     pub spec: TrafficSpec,
-    /// The other end.
+    /// Address of the other end.
     pub peer: SocketAddr,
-    /// What the data of each datagram begins with, in little-endian order.
+    /// Token that starts the data of each datagram, in little-endian order.
     pub token: u64,
 }
 
-/// What a thread tells before it goes.
+/// Messages of a thread before it starts.
 #[derive(Debug)]
 enum Note {
     Listens(SocketAddr),
     Prepared(Prepared),
 }
 
-/// What a thread and its owner both look at.
+/// State shared by a thread and its owner.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
@@ -94,27 +94,27 @@ impl Shared {
         })
     }
 
-    /// The first bytes move now.
+    /// Notes that the first bytes move.
     pub(super) fn begin(&self, at: Nanos) {
         self.begun.store(at.0, Ordering::Relaxed);
         self.reach(at);
     }
 
-    /// Bytes moved until now.
+    /// Notes that bytes have moved up to `at`.
     pub(super) fn reach(&self, at: Nanos) {
         self.reached.store(at.0, Ordering::Relaxed);
     }
 }
 
-/// What an end is told before it meets the other.
+/// Settings of one end.
 #[derive(Clone, Debug)]
-struct Own {
+struct EndSettings {
     spec: TrafficSpec,
     tuning: Tuning,
 }
 
-impl Own {
-    /// With every setting as the kernel has it.
+impl EndSettings {
+    /// Settings that keep all of the kernel's defaults.
     fn plain(spec: TrafficSpec) -> Self {
         Self {
             spec,
@@ -133,20 +133,20 @@ struct Worker {
     prepared: Option<Prepared>,
 }
 
-/// Traffic of this process. Dropped, it stops.
+/// Traffic of this process. Dropping it stops it.
 #[derive(Debug)]
 pub struct Traffic {
-    /// The sender first, where both are here.
+    /// The sender comes first if both ends are in this process.
     workers: Vec<Worker>,
     listens: Option<SocketAddr>,
     shaping: Option<Shaping>,
 }
 
 impl Traffic {
-    /// Both ends in this process, each on a CPU if one is named, with settings of their own.
+    /// Runs both ends in this process, each pinned to a CPU if one is given, with `tuning` applied.
     ///
     /// # Errors
-    /// Namespaces or devices cannot be made, a setting is refused, or the traffic cannot be of this kind.
+    /// Namespaces or devices cannot be created, a setting is refused, or the traffic is impossible.
     pub fn both(
         spec: TrafficSpec,
         place: Place,
@@ -156,10 +156,10 @@ impl Traffic {
         Self::both_ends(spec, place, cpus, tuning, None)
     }
 
-    /// The same of datagrams, with a receiver that logs them.
+    /// Like [`Traffic::both`], for datagrams and a receiver that logs them.
     ///
     /// # Errors
-    /// As of [`Traffic::both`].
+    /// The errors of [`Traffic::both`].
     pub fn both_logged(
         spec: TrafficSpec,
         place: Place,
@@ -200,13 +200,13 @@ impl Traffic {
             Place::Namespaces { .. } => format!("{RECEIVER}:{PORT}"),
             Place::Loopback => "127.0.0.1:0".to_owned(),
         };
-        let own = || Own {
+        let settings = || EndSettings {
             spec,
             tuning: tuning.clone(),
         };
-        let mut receiver = Worker::receiver(listen, Some(own()), pair.1, receiver, logging)?;
+        let mut receiver = Worker::receiver(listen, Some(settings()), pair.1, receiver, logging)?;
         let address = receiver.listens()?;
-        let sender = Worker::sender(address.to_string(), own(), pair.0, sender)?;
+        let sender = Worker::sender(address.to_string(), settings(), pair.0, sender)?;
         Ok(Self {
             workers: vec![sender, receiver],
             listens: None,
@@ -217,11 +217,16 @@ impl Traffic {
     /// A sender to the receiver at an address such as `server:7117`.
     ///
     /// # Errors
-    /// The traffic cannot be of this kind, or no thread can be started.
+    /// The traffic is impossible, or a thread cannot be started.
     pub fn send(address: String, spec: TrafficSpec, cpu: Option<Cpu>) -> Result<Self, NetError> {
         Sending::check(&spec)?;
         Ok(Self {
-            workers: vec![Worker::sender(address, Own::plain(spec), None, cpu)?],
+            workers: vec![Worker::sender(
+                address,
+                EndSettings::plain(spec),
+                None,
+                cpu,
+            )?],
             listens: None,
             shaping: None,
         })
@@ -230,15 +235,15 @@ impl Traffic {
     /// A receiver for one sender, at an address such as `0.0.0.0:7117`.
     ///
     /// # Errors
-    /// The address cannot be listened at.
+    /// The receiver cannot listen on the address.
     pub fn receive(address: String, cpu: Option<Cpu>) -> Result<Self, NetError> {
         Self::receiving(address, cpu, None)
     }
 
-    /// The same of datagrams, which it logs.
+    /// Like [`Traffic::receive`], for datagrams, which it logs.
     ///
     /// # Errors
-    /// As of [`Traffic::receive`].
+    /// The errors of [`Traffic::receive`].
     pub fn receive_logged(
         address: String,
         cpu: Option<Cpu>,
@@ -261,20 +266,20 @@ impl Traffic {
         })
     }
 
-    /// Where it waits for a sender.
+    /// Address on which it waits for a sender.
     pub fn listens(&self) -> Option<SocketAddr> {
         self.listens
     }
 
-    /// What the link between both ends was narrowed to, by what the kernel says.
+    /// Limits of the link between both ends, as read back from the kernel.
     pub fn shaping(&self) -> Option<Shaping> {
         self.shaping
     }
 
-    /// Waits no longer than this for the ends to reach each other: `None` where they have not yet.
+    /// Waits at most `wait` for the ends to connect to each other: `None` if they have not yet.
     ///
     /// # Errors
-    /// They never will.
+    /// An end failed.
     pub fn prepared(&mut self, wait: Duration) -> Result<Option<Vec<Prepared>>, NetError> {
         for worker in &mut self.workers {
             if !worker.prepare(wait)? {
@@ -284,11 +289,11 @@ impl Traffic {
         Ok(self.workers.iter().map(|worker| worker.prepared).collect())
     }
 
-    /// Lets it begin.
+    /// Starts the traffic.
     pub fn go(&mut self) {
         for worker in &mut self.workers {
             if let Some(go) = worker.go.take() {
-                // A thread that has failed meanwhile says so at its end.
+                // A thread that has failed reports it at its end.
                 let _ = go.send(());
             }
         }
@@ -296,33 +301,36 @@ impl Traffic {
 
     /// When the first bytes moved.
     pub fn begun(&self) -> Option<Nanos> {
-        let all = self.workers.iter().map(|it| &it.shared.begun);
+        let all = self.workers.iter().map(|worker| &worker.shared.begun);
         let begun = all.map(|begun| Nanos(begun.load(Ordering::Relaxed)));
         begun.filter(|&at| at > Nanos::ZERO).min()
     }
 
-    /// Until when bytes have moved, so far.
+    /// When the last bytes moved so far.
     pub fn reached(&self) -> Nanos {
-        let all = self.workers.iter().map(|it| &it.shared.reached);
+        let all = self.workers.iter().map(|worker| &worker.shared.reached);
         let reached = all.map(|reached| Nanos(reached.load(Ordering::Relaxed)));
         reached.max().unwrap_or_default()
     }
 
-    /// Whether it is over.
+    /// Whether the traffic has ended.
     pub fn is_over(&self) -> bool {
-        let mut threads = self.workers.iter().filter_map(|it| it.thread.as_ref());
+        let mut threads = self
+            .workers
+            .iter()
+            .filter_map(|worker| worker.thread.as_ref());
         threads.all(JoinHandle::is_finished)
     }
 
-    /// Ends it before its time. Where both ends are here the sender is told, so that the receiver still hears how much
-    /// was sent.
+    /// Ends the traffic early. If both ends are in this process, only the sender is stopped, so
+    /// that the receiver still gets its report.
     pub fn stop(&self) {
         if let Some(first) = self.workers.first() {
             first.shared.stop.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Waits until it is over: what became of it.
+    /// Waits for the end and returns the outcome.
     ///
     /// # Errors
     /// Nothing was sent or received.
@@ -347,7 +355,8 @@ impl Traffic {
     }
 }
 
-/// The receiver's own word counts where both are here and the sender did not hear it.
+/// Adds the receiver's outcome to the sender's. The receiver's own report takes precedence, because
+/// the sender might not have received it.
 fn merge(sender: &mut Outcome, receiver: Result<Outcome, NetError>) {
     match receiver {
         Ok(outcome) => {
@@ -355,7 +364,7 @@ fn merge(sender: &mut Outcome, receiver: Result<Outcome, NetError>) {
             sender.log = outcome.log;
             sender.trouble = sender.trouble.take().or(outcome.trouble);
             for fact in outcome.facts {
-                if sender.facts.iter().all(|it| it.name != fact.name) {
+                if sender.facts.iter().all(|known| known.name != fact.name) {
                     sender.facts.push(fact);
                 }
             }
@@ -370,7 +379,7 @@ impl Drop for Traffic {
             worker.shared.stop.store(true, Ordering::Relaxed);
             worker.go = None;
             if let Some(thread) = worker.thread.take() {
-                // What it has to say, nobody asked for.
+                // The caller dropped the traffic and does not want its outcome.
                 let _ = thread.join();
             }
         }
@@ -380,7 +389,7 @@ impl Drop for Traffic {
 impl Worker {
     fn sender(
         address: String,
-        Own { spec, tuning }: Own,
+        EndSettings { spec, tuning }: EndSettings,
         namespace: Option<Namespace>,
         cpu: Option<Cpu>,
     ) -> Result<Self, NetError> {
@@ -397,16 +406,18 @@ impl Worker {
 
     fn receiver(
         address: String,
-        own: Option<Own>,
+        settings: Option<EndSettings>,
         namespace: Option<Namespace>,
         cpu: Option<Cpu>,
         logging: Option<Logging>,
     ) -> Result<Self, NetError> {
         Self::start("ttx-net-recv", namespace, cpu, move |talk| {
-            if let Some(own) = &own {
-                own.tuning.set_here()?;
+            if let Some(settings) = &settings {
+                settings.tuning.set_here()?;
             }
-            let options = own.as_ref().map(|it| it.tuning.options(it.spec.protocol));
+            let options = settings
+                .as_ref()
+                .map(|settings| settings.tuning.options(settings.spec.protocol));
             let mut listening = Listening::at(&address, options)?;
             if let Some(logging) = logging {
                 listening.log(logging)?;
@@ -454,7 +465,7 @@ impl Worker {
         })
     }
 
-    /// Where it listens, once it does.
+    /// Address on which it listens; waits until it does.
     fn listens(&mut self) -> Result<SocketAddr, NetError> {
         match self.notes.recv() {
             Ok(Note::Listens(address)) => Ok(address),
@@ -462,7 +473,7 @@ impl Worker {
         }
     }
 
-    /// Whether it is ready to go.
+    /// Whether it is ready to start.
     fn prepare(&mut self, wait: Duration) -> Result<bool, NetError> {
         if self.prepared.is_some() {
             return Ok(true);
@@ -475,7 +486,7 @@ impl Worker {
         Ok(self.prepared.is_some())
     }
 
-    /// Why its thread ended before it was to go.
+    /// Why its thread ended before its start.
     fn failure(&mut self) -> NetError {
         let thread = self.thread.take().map(JoinHandle::join);
         match thread {
@@ -485,7 +496,7 @@ impl Worker {
     }
 }
 
-/// What a thread has of its owner.
+/// A thread's connection to its owner.
 #[derive(Debug)]
 struct Talk {
     shared: Arc<Shared>,
@@ -494,12 +505,12 @@ struct Talk {
 }
 
 impl Talk {
-    /// An owner that is gone wants nothing more.
+    /// Fails if the owner is gone.
     fn tell(&self, note: Note) -> Result<(), NetError> {
         self.tell.send(note).map_err(|_| NetError::Interrupted)
     }
 
-    /// Says that it is ready, and waits until it may go.
+    /// Reports that it is ready, and waits for its start.
     fn wait(
         &self,
         end: End,
@@ -519,7 +530,7 @@ impl Talk {
     }
 }
 
-/// Keeps the calling thread on a CPU.
+/// Pins the calling thread to a CPU.
 fn pin(cpu: Cpu) -> Result<(), NetError> {
     let failed = NetError::errno(
         "put a thread on the CPU that was named: choose one that is online and allowed",

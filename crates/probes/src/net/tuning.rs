@@ -1,5 +1,6 @@
-//! What is set of a pair beside its traffic, and what of it is in effect: sysctls and offloads of its namespaces, options
-//! of its sockets. Nothing is set outside of the namespaces: a thread that is in none sets no sysctl and no offload.
+//! Settings of a pair: sysctls and offloads of its namespaces, and options of its sockets. They are
+//! read back to record which are in effect. Nothing outside the namespaces is changed: a thread
+//! that is not in one sets no sysctl and no offload.
 
 mod offload;
 mod socket;
@@ -15,35 +16,36 @@ use ticktax_model::net_experiment::Fact;
 
 use super::error::NetError;
 
-/// Settings of both ends; what is not named stays as the kernel has it.
+/// Settings of both ends; unset ones keep the kernel's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// Sysctls below `net.` by their names, set in both namespaces, in this order.
+    /// Names and values of sysctls below `net.`, set in both namespaces, in this order.
     pub sysctls: Vec<(String, String)>,
     /// Offloads of both devices.
     pub offloads: Vec<(Offload, bool)>,
     /// The largest data of a TCP segment that either end offers, in bytes.
     pub mss: Option<u32>,
-    /// The sending socket's buffer, in bytes as they are asked for.
+    /// The sending socket's buffer, in bytes as requested.
     pub send_buffer: Option<u32>,
-    /// The receiving socket's.
+    /// The receiving socket's buffer, in bytes as requested.
     pub receive_buffer: Option<u32>,
-    /// Whether small segments are sent at once.
+    /// Whether small segments are sent immediately.
     pub nodelay: Option<bool>,
     /// The sending socket's congestion control.
     pub congestion: Option<String>,
 }
 
 impl Tuning {
-    /// Whether it needs namespaces.
+    /// Whether any setting requires separate namespaces.
     pub fn needs_namespaces(&self) -> bool {
         !(self.sysctls.is_empty() && self.offloads.is_empty())
     }
 
-    /// Sets what is the namespace's, of the calling thread, before there is a socket, and reads all of it back.
+    /// Applies the settings of the calling thread's namespace before a socket exists, and reads all
+    /// of them back.
     ///
     /// # Errors
-    /// A sysctl is not there or refused, or a device does not do as it is told.
+    /// A sysctl does not exist or is refused, or a device refuses an offload.
     pub(super) fn set_here(&self) -> Result<Vec<Fact>, NetError> {
         let mut facts = Vec::new();
         for (name, value) in &self.sysctls {
@@ -54,7 +56,7 @@ impl Tuning {
             for &(offload, on) in &self.offloads {
                 offload.set(on)?;
             }
-            // One may turn others off.
+            // Setting one offload may turn others off.
             for offload in Offload::ALL {
                 facts.push(Fact::new(offload.name(), on_off(offload.read()?)));
             }
@@ -62,7 +64,7 @@ impl Tuning {
         Ok(facts)
     }
 
-    /// The options that are one end's.
+    /// The socket options of one end.
     pub(super) fn options(&self, protocol: Protocol) -> Options<'_> {
         Options {
             tuning: self,

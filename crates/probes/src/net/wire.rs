@@ -1,4 +1,4 @@
-//! The connection beside the data: a line of JSON a message.
+//! The control connection: one line of JSON per message.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,62 +15,63 @@ use super::error::{NetError, reason};
 use super::{LOOK, SILENCE};
 use crate::clock::now;
 
-/// The version of what both ends say to each other: it changes where a message does.
+/// Protocol version; it changes whenever a message does.
 pub(super) const PROTOCOL: u32 = 2;
 
-/// The version of the program.
+/// Version of the program.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// No message is longer.
+/// Longest message, in bytes.
 const LONGEST: usize = 1 << 16;
 
-/// What one end says to the other.
+/// A message from one end to the other.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
-    /// The sender's first words.
+    /// The sender's first message.
     Hello {
         /// [`PROTOCOL`].
         ticktax_net: u32,
-        /// The version of the program.
+        /// Version of the program.
         version: String,
-        /// What is to be sent.
+        /// The traffic that the sender will send.
         spec: TrafficSpec,
     },
-    /// The receiver's answer.
+    /// The receiver accepts.
     Welcome {
         /// [`PROTOCOL`].
         ticktax_net: u32,
-        /// The version of the program.
+        /// Version of the program.
         version: String,
-        /// What each datagram is to begin with, and the first words of the connection for the data.
+        /// Token that starts each datagram, and the first message of the data connection.
         token: u64,
     },
-    /// The receiver's other answer.
+    /// The receiver refuses.
     Refused {
         /// [`PROTOCOL`].
         ticktax_net: u32,
-        /// The version of the program.
+        /// Version of the program.
         version: String,
-        /// Why, for people.
+        /// The reason, for people.
         why: String,
     },
-    /// The first words of a connection for the data.
+    /// The first message of a data connection.
     Data {
-        /// As it was told.
+        /// The token from [`Message::Welcome`].
         token: u64,
     },
-    /// The receiver is ready: let it come.
+    /// The receiver is ready; the sender may start.
     Ready {
-        /// Whether the sender is to note when it sends each, as it will be asked [`Message::When`].
+        /// Whether the sender must record when it sends each datagram, to answer [`Message::When`].
         departures: bool,
     },
-    /// All was sent.
+    /// The sender has sent everything.
     Sent(Box<EndReport>),
-    /// When were these sent, of a first number and one behind the last each? The receiver asks about what is missing.
+    /// The receiver asks when missing datagrams were sent. Each range has the first number, and the
+    /// last plus one.
     When(Vec<(u64, u64)>),
-    /// The answer, of as many of them as there is room for, in the same order.
+    /// The sender's answer, for as many of the ranges as fit, in the same order.
     Then(Vec<Vec<Departure>>),
-    /// All has arrived, or never will.
+    /// The receiver expects no more data; its report follows.
     Received(Box<EndReport>),
 }
 
@@ -79,12 +80,12 @@ pub(super) enum Message {
 pub(super) struct Control {
     stream: TcpStream,
     peer: SocketAddr,
-    /// What has come of a line.
+    /// The incomplete line read so far.
     line: Vec<u8>,
 }
 
 impl Control {
-    /// Over this connection.
+    /// Sets up the control connection over a stream.
     pub(super) fn over(stream: TcpStream) -> Result<Self, NetError> {
         let set = || {
             stream.set_nodelay(true)?;
@@ -100,17 +101,17 @@ impl Control {
         })
     }
 
-    /// The other end.
+    /// Address of the other end.
     pub(super) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// The connection itself, and what has come behind the last message, once nothing but data is to come.
+    /// Returns the underlying stream, when only data follows. No data has been read from it.
     pub(super) fn into_stream(self) -> TcpStream {
         self.stream
     }
 
-    /// Says something.
+    /// Sends a message.
     pub(super) fn say(&mut self, message: &Message) -> Result<(), NetError> {
         let mut line = serde_json::to_vec(message).map_err(|error| NetError::System {
             what: "word a message",
@@ -121,7 +122,7 @@ impl Control {
         said.map_err(|error| self.gone(&reason(&error)))
     }
 
-    /// Waits for what the other end says, until `limit` has passed.
+    /// Waits up to `limit` for a message.
     pub(super) fn hear(&mut self, limit: Nanos, stop: &AtomicBool) -> Result<Message, NetError> {
         let until = now() + limit;
         loop {
@@ -140,7 +141,7 @@ impl Control {
         }
     }
 
-    /// What the other end has said without waiting for more.
+    /// Returns a message if one has arrived, without waiting.
     pub(super) fn glance(&mut self) -> Result<Option<Message>, NetError> {
         let set = |to| self.stream.set_nonblocking(to);
         set(true).map_err(NetError::system("set up a connection"))?;
@@ -150,7 +151,7 @@ impl Control {
         seen
     }
 
-    /// What the other end says within the stream's time.
+    /// Reads a message within the stream's timeout.
     fn look(&mut self) -> Result<Option<Message>, NetError> {
         let mut byte = [0];
         loop {
@@ -161,7 +162,7 @@ impl Control {
                     return self.read(&line).map(Some);
                 }
                 Ok(_) if self.line.len() >= LONGEST => return Err(self.strange()),
-                // One at a time, so that nothing of the data is read that comes behind a message.
+                // One byte at a time, so that data after a message is not consumed.
                 Ok(_) => self.line.push(byte[0]),
                 Err(error) if is_nothing_yet(&error) => return Ok(None),
                 Err(error) => return Err(self.gone(&reason(&error))),
@@ -169,10 +170,10 @@ impl Control {
         }
     }
 
-    /// A line as a message of our version.
+    /// Parses a line as a message of our version.
     fn read(&self, line: &[u8]) -> Result<Message, NetError> {
         let value: Value = serde_json::from_slice(line).map_err(|_| self.strange())?;
-        // Before all else, so that a version that words its messages in another way is still told.
+        // Check this first, so that a version with different messages is still reported as such.
         if let Some(theirs) = other_version(&value) {
             return Err(NetError::Version {
                 address: self.peer.to_string(),
@@ -197,7 +198,7 @@ impl Control {
     }
 }
 
-/// The version of the program that said this, where it speaks another version of the protocol.
+/// Version of the program at the other end, if it uses another version of the protocol.
 fn other_version(message: &Value) -> Option<String> {
     let said = message.as_object()?.values().next()?;
     let protocol = said.get("ticktax_net")?.as_u64()?;
@@ -205,7 +206,7 @@ fn other_version(message: &Value) -> Option<String> {
     (protocol != u64::from(PROTOCOL)).then(|| version.unwrap_or("of another version").to_owned())
 }
 
-/// Whether a call only ended because nothing came for a while, or a signal did.
+/// Whether a call only ended because of a timeout or a signal.
 pub(super) fn is_nothing_yet(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -223,59 +224,59 @@ mod tests {
 
     use super::{Control, LONGEST, Message, NetError};
 
-    fn both() -> (Control, TcpStream) {
+    fn connect_pair() -> (Control, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (Control::over(listener.accept().unwrap().0).unwrap(), there)
     }
 
     #[test]
-    fn a_message_arrives_whole_and_what_follows_is_left() {
-        let (mut here, mut there) = both();
+    fn a_message_is_read_without_the_data_after_it() {
+        let (mut here, mut there) = connect_pair();
         let stop = AtomicBool::new(false);
         there.write_all(b"{\"Data\":{\"tok").unwrap();
         assert!(here.glance().unwrap().is_none());
         there.write_all(b"en\":7}}\nxyz").unwrap();
-        let told = here.hear(Nanos::from_secs(5), &stop).unwrap();
-        assert!(matches!(told, Message::Data { token: 7 }));
+        let heard = here.hear(Nanos::from_secs(5), &stop).unwrap();
+        assert!(matches!(heard, Message::Data { token: 7 }));
         let mut rest = [0; 3];
         std::io::Read::read_exact(&mut here.into_stream(), &mut rest).unwrap();
         assert_eq!(&rest, b"xyz");
     }
 
     #[test]
-    fn what_is_no_message_is_a_strangers() {
+    fn invalid_messages_are_from_strangers() {
         for line in [
             "GET / HTTP/1.1\r\n".to_owned(),
             "x".repeat(LONGEST + 2),
             "\n".to_owned(),
         ] {
-            let (mut here, mut there) = both();
+            let (mut here, mut there) = connect_pair();
             there.write_all(line.as_bytes()).unwrap();
-            let told = here.hear(Nanos::from_secs(5), &AtomicBool::new(false));
-            assert!(matches!(told, Err(NetError::NotOurs { .. })), "{told:?}");
+            let heard = here.hear(Nanos::from_secs(5), &AtomicBool::new(false));
+            assert!(matches!(heard, Err(NetError::NotOurs { .. })), "{heard:?}");
         }
     }
 
     #[test]
-    fn another_version_is_told_whatever_else_it_says() {
-        let (mut here, mut there) = both();
+    fn another_version_is_reported_whatever_its_messages() {
+        let (mut here, mut there) = connect_pair();
         let line = "{\"Hello\":{\"ticktax_net\":3,\"version\":\"9.1\",\"plan\":[]}}\n";
         there.write_all(line.as_bytes()).unwrap();
-        let told = here.hear(Nanos::from_secs(5), &AtomicBool::new(false));
-        let Err(NetError::Version { theirs, .. }) = told else {
-            panic!("{told:?}");
+        let heard = here.hear(Nanos::from_secs(5), &AtomicBool::new(false));
+        let Err(NetError::Version { theirs, .. }) = heard else {
+            panic!("{heard:?}");
         };
         assert_eq!(theirs, "9.1");
     }
 
     #[test]
-    fn who_hangs_up_is_gone_and_who_is_to_stop_stops() {
-        let (mut here, there) = both();
-        let told = here.hear(Nanos::from_secs(60), &AtomicBool::new(true));
-        assert!(matches!(told, Err(NetError::Interrupted)), "{told:?}");
+    fn a_closed_connection_and_a_stop_are_reported() {
+        let (mut here, there) = connect_pair();
+        let heard = here.hear(Nanos::from_secs(60), &AtomicBool::new(true));
+        assert!(matches!(heard, Err(NetError::Interrupted)), "{heard:?}");
         drop(there);
-        let told = here.hear(Nanos::from_secs(5), &AtomicBool::new(false));
-        assert!(matches!(told, Err(NetError::Gone { .. })), "{told:?}");
+        let heard = here.hear(Nanos::from_secs(5), &AtomicBool::new(false));
+        assert!(matches!(heard, Err(NetError::Gone { .. })), "{heard:?}");
     }
 }

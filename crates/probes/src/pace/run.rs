@@ -1,34 +1,34 @@
-//! The loop itself: wait, work, hand over, and when the next frame is due.
+//! The loop itself: wait, work, emit the frame, and compute the next due time.
 
 use nix::errno::Errno;
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule};
 
-/// What the loop stands on: a clock, sleep and work.
+/// The clock, sleep and work that the loop uses.
 pub(super) trait Platform {
-    /// The time.
+    /// The current time.
     fn now(&mut self) -> Nanos;
 
-    /// Waits once, to about `due`; what comes back early is asked again.
+    /// Waits once, until about `due`. After an early return, the loop calls it again.
     fn wait(&mut self, now: Nanos, due: Nanos) -> Result<(), Errno>;
 
-    /// Does a frame's work; returns the CPU time that it took.
+    /// Does a frame's work; returns the CPU time used.
     fn work(&mut self) -> Nanos;
 }
 
-/// When frames are due.
+/// Due times of the frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
-    /// The first one.
+    /// When the first frame is due.
     pub(super) first: Nanos,
     pub(super) period: Nanos,
     pub(super) rule: PaceRule,
-    /// No frame that is due then or later is run.
+    /// Frames due at or after this time are not run.
     pub(super) end: Nanos,
 }
 
 impl Next {
-    /// When the frame after `frame` is due.
+    /// Due time of the frame after `frame`.
     fn after(&self, frame: &Frame) -> Nanos {
         self.rule.next_due(frame, self.period)
     }
@@ -37,21 +37,21 @@ impl Next {
 /// Why a loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It was told to.
+    /// The caller asked it to stop.
     Stopped,
-    /// Its end came.
+    /// The end time was reached.
     Over,
-    /// The receiver of the frames is gone.
+    /// `emit` refused further frames.
     Refused,
-    /// It cannot sleep.
+    /// The sleep failed.
     NoSleep(Errno),
 }
 
-/// Runs frames until the end, until `stop` says so or `emit` wants no more. Behind the last frame it waits for
-/// the end as it would for another frame.
+/// Runs frames until the end time, until `stop` returns true, or until `emit` refuses more. After
+/// the last frame, it waits for the end time as it would for another frame.
 ///
-/// A frame that is due already begins at once: the loop never runs two frames for one slot, and
-/// never makes up for slots that it left out.
+/// A frame that is already due starts immediately. The loop never runs two frames for one slot, and
+/// never makes up for slots that it skipped.
 #[inline]
 pub(super) fn run(
     platform: &mut impl Platform,
@@ -101,16 +101,16 @@ mod tests {
 
     const PERIOD: Nanos = Nanos(1_000);
 
-    /// A machine whose clock moves only when something happens on it.
+    /// A machine whose clock advances only during sleep and work.
     struct Fake {
         now: Nanos,
-        /// How late each wakeup is; 0 after the last.
+        /// Delay of each wakeup, then 0.
         late: Vec<i64>,
-        /// How long each work takes on the wall; the last one's length goes on.
+        /// Elapsed time of each frame's work; the last one repeats.
         work: Vec<i64>,
-        /// How often it slept.
-        naps: usize,
-        /// A nap ends after this long at most, as a signal does.
+        /// Number of sleeps.
+        sleeps: usize,
+        /// Ends the next sleep after this long, as a signal does.
         interrupted_after: Option<i64>,
     }
 
@@ -120,7 +120,7 @@ mod tests {
                 now: Nanos(0),
                 late: late.iter().rev().copied().collect(),
                 work: work.iter().rev().copied().collect(),
-                naps: 0,
+                sleeps: 0,
                 interrupted_after: None,
             }
         }
@@ -133,7 +133,7 @@ mod tests {
 
         fn wait(&mut self, now: Nanos, due: Nanos) -> Result<(), Errno> {
             assert!(now == self.now && due > now);
-            self.naps += 1;
+            self.sleeps += 1;
             if let Some(at_most) = self.interrupted_after.take() {
                 self.now += Nanos(at_most);
                 return Ok(());
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// The due times and begins of the first frames.
+    /// Due times and start times of the first frames.
     fn frames(platform: &mut Fake, rule: PaceRule, count: usize) -> Vec<(i64, i64)> {
         let mut frames: Vec<Frame> = Vec::new();
         let next = Next {
@@ -175,10 +175,10 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_forgets_a_late_wakeup() {
-        let told = frames(&mut Fake::new(&[0, 70, 0], &[300]), PaceRule::Deadline, 4);
+    fn under_deadline_a_late_wakeup_delays_only_its_frame() {
+        let frames = frames(&mut Fake::new(&[0, 70, 0], &[300]), PaceRule::Deadline, 4);
         assert_eq!(
-            told,
+            frames,
             [
                 (1_000, 1_000),
                 (2_000, 2_070),
@@ -189,10 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn what_remains_makes_up_for_work_but_not_for_a_late_wakeup() {
-        let told = frames(&mut Fake::new(&[0, 70, 5], &[300]), PaceRule::Remaining, 4);
+    fn under_remaining_work_is_made_up_but_a_late_wakeup_is_not() {
+        let frames = frames(&mut Fake::new(&[0, 70, 5], &[300]), PaceRule::Remaining, 4);
         assert_eq!(
-            told,
+            frames,
             [
                 (1_000, 1_000),
                 (2_000, 2_070),
@@ -203,19 +203,19 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_sleep_makes_up_for_nothing() {
-        let told = frames(&mut Fake::new(&[0, 70, 0], &[300]), PaceRule::Fixed, 3);
-        assert_eq!(told, [(1_000, 1_000), (2_300, 2_370), (3_670, 3_670)]);
+    fn under_fixed_all_delays_add_up() {
+        let frames = frames(&mut Fake::new(&[0, 70, 0], &[300]), PaceRule::Fixed, 3);
+        assert_eq!(frames, [(1_000, 1_000), (2_300, 2_370), (3_670, 3_670)]);
     }
 
-    /// A frame that stalls for 3,500 runs into three slots: it began in one, two of the others get
-    /// no frame, and the third gets one that begins at once, late.
+    /// A frame that stalls for 3,500 covers three further slots. Two of them get no frame, and the
+    /// third gets one that starts immediately, late.
     #[test]
-    fn a_stall_drops_the_slots_that_it_ran_over() {
+    fn under_deadline_a_stall_drops_the_slots_it_covers() {
         let mut platform = Fake::new(&[], &[300, 3_500, 300]);
-        let told = frames(&mut platform, PaceRule::Deadline, 4);
+        let frames = frames(&mut platform, PaceRule::Deadline, 4);
         assert_eq!(
-            told,
+            frames,
             [
                 (1_000, 1_000),
                 (2_000, 2_000),
@@ -224,20 +224,20 @@ mod tests {
             ]
         );
         let late = Frame {
-            due: Nanos(told[2].0),
-            began: Nanos(told[2].1),
+            due: Nanos(frames[2].0),
+            began: Nanos(frames[2].1),
             ..Frame::default()
         };
         assert_eq!(late.dropped(PERIOD), 2);
-        assert_eq!(platform.naps, 3, "a frame that is due does not sleep");
+        assert_eq!(platform.sleeps, 3, "a frame that is due does not sleep");
     }
 
     #[test]
-    fn after_a_stall_what_remains_goes_on_from_the_late_begin() {
+    fn under_remaining_the_schedule_continues_from_the_late_start() {
         let mut platform = Fake::new(&[], &[300, 3_500, 300]);
-        let told = frames(&mut platform, PaceRule::Remaining, 4);
+        let frames = frames(&mut platform, PaceRule::Remaining, 4);
         assert_eq!(
-            told,
+            frames,
             [
                 (1_000, 1_000),
                 (2_000, 2_000),
@@ -248,16 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_that_ends_early_is_slept_again() {
+    fn a_sleep_that_ends_early_is_repeated() {
         let mut platform = Fake::new(&[], &[0]);
         platform.interrupted_after = Some(10);
-        let told = frames(&mut platform, PaceRule::Deadline, 2);
-        assert_eq!(told, [(1_000, 1_000), (2_000, 2_000)]);
-        assert_eq!(platform.naps, 3);
+        let frames = frames(&mut platform, PaceRule::Deadline, 2);
+        assert_eq!(frames, [(1_000, 1_000), (2_000, 2_000)]);
+        assert_eq!(platform.sleeps, 3);
     }
 
     #[test]
-    fn a_loop_that_is_told_to_stop_begins_no_frame() {
+    fn a_stopped_loop_starts_no_frame() {
         let mut platform = Fake::new(&[], &[0]);
         let next = Next {
             first: PERIOD,
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(verdict, Verdict::Stopped);
     }
 
-    /// The frames that were due by an end, and when the loop was over.
+    /// Frames due before an end, and when the loop ended.
     fn until(end: i64, platform: &mut Fake) -> (Vec<i64>, i64) {
         let next = Next {
             first: PERIOD,
@@ -289,16 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_runs_what_is_due_before_its_end_and_waits_for_it() {
-        let told = until(3_400, &mut Fake::new(&[], &[300]));
-        assert_eq!(told, (vec![1_000, 2_000, 3_000], 3_400));
-        // A frame that is due at the end is none of it.
-        let told = until(3_000, &mut Fake::new(&[], &[300]));
-        assert_eq!(told, (vec![1_000, 2_000], 3_000));
-        // One that was due before runs, however late, and then it is over.
-        let told = until(3_400, &mut Fake::new(&[0, 0, 5_000], &[300]));
-        assert_eq!(told, (vec![1_000, 2_000, 3_000], 8_300));
-        let told = until(900, &mut Fake::new(&[], &[300]));
-        assert_eq!(told, (vec![], 900));
+    fn frames_due_before_the_end_run_and_the_loop_waits_for_it() {
+        let frames = until(3_400, &mut Fake::new(&[], &[300]));
+        assert_eq!(frames, (vec![1_000, 2_000, 3_000], 3_400));
+        // A frame due exactly at the end is not run.
+        let frames = until(3_000, &mut Fake::new(&[], &[300]));
+        assert_eq!(frames, (vec![1_000, 2_000], 3_000));
+        // A frame due before the end runs, however late, and then the loop ends.
+        let frames = until(3_400, &mut Fake::new(&[0, 0, 5_000], &[300]));
+        assert_eq!(frames, (vec![1_000, 2_000, 3_000], 8_300));
+        let frames = until(900, &mut Fake::new(&[], &[300]));
+        assert_eq!(frames, (vec![], 900));
     }
 }

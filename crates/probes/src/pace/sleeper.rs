@@ -1,7 +1,7 @@
-//! The ways to wait for a time, each with the system call that it is named for.
+//! The methods of sleeping, each named after its system call.
 //!
-//! None returns early of its own: times that a call takes in coarser units are rounded up. A signal
-//! may end any of them early; the loop then asks again.
+//! No method itself returns early: times are rounded up to the call's unit. A signal can end any
+//! sleep early, and the loop then sleeps again.
 
 use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
@@ -16,7 +16,7 @@ use ticktax_model::pace::{Calibration, SleepMethod};
 use crate::clock::now;
 use crate::sys;
 
-/// How a thread waits for a time.
+/// A method of waiting for a time.
 #[derive(Debug)]
 pub(super) enum Sleeper {
     Nanosleep,
@@ -27,12 +27,12 @@ pub(super) enum Sleeper {
     Poll,
     Epoll(Epoll),
     Spin,
-    /// Sleeps until this long before the time, and spins from there.
+    /// Sleeps until this long before the due time, then spins.
     Hybrid(Nanos),
 }
 
 impl Sleeper {
-    /// Gets ready to wait.
+    /// Creates the file descriptors that the method needs.
     pub(super) fn new(method: SleepMethod) -> Result<Self, Errno> {
         Ok(match method {
             SleepMethod::Nanosleep => Self::Nanosleep,
@@ -50,18 +50,18 @@ impl Sleeper {
         })
     }
 
-    /// Measures how late a sleep of this thread ends, and has a hybrid spin for as long; returns
-    /// that margin. Takes about 40 ms, and no time where there is no margin.
+    /// Measures how late this thread's sleeps end, and sets the hybrid's spinning time accordingly.
+    /// Returns that margin, or `None` for other methods. A hybrid takes about 40 ms.
     pub(super) fn calibrate(&mut self, period: Nanos) -> Option<Nanos> {
         let Self::Hybrid(margin) = self else {
             return None;
         };
         let mut late = [Nanos::ZERO; Calibration::TRIALS];
-        for one in &mut late {
+        for lateness in &mut late {
             let due = now() + Calibration::TRIAL;
-            // A signal makes it early, and that one then counts as in time.
+            // If a signal ends the sleep early, it counts as being in time.
             let _ = sleep_until(due);
-            *one = now() - due;
+            *lateness = now() - due;
         }
         *margin = Calibration::margin(late, period);
         Some(*margin)
@@ -127,14 +127,14 @@ fn to_timespec(time: Nanos) -> TimeSpec {
     )
 }
 
-/// A time in whole units, rounded up, so that nothing ends early.
+/// Converts a time to whole units, rounded up so that no sleep ends early.
 fn in_units(time: Nanos, unit: Nanos) -> u32 {
     let time = time.0.max(0);
-    let whole = time / unit.0 + i64::from(time % unit.0 > 0);
-    u32::try_from(whole).unwrap_or(u32::MAX)
+    let units = time / unit.0 + i64::from(time % unit.0 > 0);
+    u32::try_from(units).unwrap_or(u32::MAX)
 }
 
-/// A time in whole milliseconds, as `poll` and `epoll_wait` take it. No period is longer than fits.
+/// Converts a time to whole milliseconds for `poll` and `epoll_wait`. The longest period fits.
 fn millis<T: From<u16>>(method: SleepMethod, time: Nanos) -> T {
     T::from(u16::try_from(in_units(time, method.unit())).unwrap_or(u16::MAX))
 }
@@ -148,25 +148,25 @@ mod tests {
     use crate::clock::now;
 
     #[test]
-    fn no_way_of_sleeping_ends_early() {
+    fn no_sleep_method_returns_early() {
         for method in SleepMethod::ALL {
             let sleeper = Sleeper::new(method).unwrap();
             let begin = now();
             let due = begin + Nanos::from_micros(1_700);
-            // One call is enough, unless a signal comes, and a hybrid with its margin of 0.
+            // One call is enough, except after a signal. The hybrid's margin is 0 here.
             sleeper.wait(begin, due).unwrap();
             assert!(now() >= due, "{method}");
         }
     }
 
     #[test]
-    fn a_margin_lies_between_its_bounds() {
+    fn the_hybrid_margin_is_within_its_bounds() {
         let mut hybrid = Sleeper::new(SleepMethod::Hybrid).unwrap();
         let period = Nanos::from_millis(10);
         let margin = hybrid.calibrate(period).unwrap();
         assert!((Calibration::MIN..=Nanos::from_millis(5)).contains(&margin));
-        let mut nap = Sleeper::new(SleepMethod::Nanosleep).unwrap();
-        assert_eq!(nap.calibrate(period), None);
+        let mut nanosleep = Sleeper::new(SleepMethod::Nanosleep).unwrap();
+        assert_eq!(nanosleep.calibrate(period), None);
     }
 
     #[test]

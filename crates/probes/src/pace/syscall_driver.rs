@@ -1,5 +1,5 @@
-//! A thread that does what it is told, step by step: sleeps by a system call, and works. What a
-//! paced loop does in turn, for programs defined elsewhere.
+//! Sleeps and works in the calling thread, one step at a time. Programs defined elsewhere use it
+//! for the sleeps and work that a paced loop does in turn.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::SleepMethod;
@@ -9,18 +9,18 @@ use super::work::Work;
 use crate::ProbeError;
 use crate::clock::{now, thread_cpu_time};
 
-/// The calling thread's means.
+/// State of the calling thread: one sleeper per method used so far.
 #[derive(Debug, Default)]
 pub struct SyscallDriver {
     sleepers: Vec<(SleepMethod, Sleeper)>,
 }
 
 impl SyscallDriver {
-    /// Sleeps once, by `method`, for `time`; a signal may end it early. Does nothing where `time`
-    /// is 0 or less.
+    /// Sleeps once, by `method`, for `time`. A signal can end it early. Returns immediately if
+    /// `time` is 0 or less.
     ///
     /// # Errors
-    /// The kernel refuses this way of sleeping.
+    /// The kernel refuses this method of sleeping.
     pub fn sleep(&mut self, method: SleepMethod, time: Nanos) -> Result<(), ProbeError> {
         if time <= Nanos::ZERO {
             return Ok(());
@@ -29,7 +29,7 @@ impl SyscallDriver {
             method,
             why: errno.desc(),
         };
-        let known = self.sleepers.iter().position(|(one, _)| *one == method);
+        let known = self.sleepers.iter().position(|(known, _)| *known == method);
         let place = if let Some(place) = known {
             place
         } else {
@@ -44,12 +44,12 @@ impl SyscallDriver {
             .map_err(refused)
     }
 
-    /// Works for `time` of its CPU time, and until it next looks at its clock.
+    /// Works for `time` of CPU time, and up to one more check of the clock.
     pub fn work(&mut self, time: Nanos) {
         Work::fine(time).burn();
     }
 
-    /// CPU time of the calling thread so far.
+    /// CPU time used by the calling thread so far.
     pub fn cpu_time(&self) -> Nanos {
         thread_cpu_time()
     }
@@ -64,7 +64,7 @@ mod tests {
     use crate::clock::now;
 
     #[test]
-    fn hands_sleep_and_work_for_as_long_as_they_are_told() {
+    fn sleeps_and_work_last_as_long_as_requested() {
         let mut syscall_driver = SyscallDriver::default();
         let time = Nanos::from_millis(2);
         for method in [

@@ -1,4 +1,4 @@
-//! The loop on this machine. Nothing here depends on how busy it is.
+//! The paced loop on this machine. No test depends on how busy it is.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn settings(sleep: SleepMethod, rule: PaceRule) -> PaceSettings {
 }
 
 #[test]
-fn frames_are_due_by_the_rule_and_never_early() {
+fn frames_follow_the_rule_and_never_start_early() {
     for sleep in SleepMethod::ALL {
         for rule in PaceRule::ALL {
             let settings = settings(sleep, rule);
@@ -51,7 +51,7 @@ fn frames_are_due_by_the_rule_and_never_early() {
 }
 
 #[test]
-fn a_loop_with_a_length_is_over_by_itself() {
+fn a_loop_with_a_length_ends_on_its_own() {
     let settings = settings(SleepMethod::Nanosleep, PaceRule::Deadline);
     let length = Nanos::from_millis(21);
     let mut probe = PaceProbe::prepare(&settings).unwrap();
@@ -71,7 +71,7 @@ fn a_loop_with_a_length_is_over_by_itself() {
 }
 
 #[test]
-fn what_cannot_be_kept_to_is_refused_in_words() {
+fn impossible_settings_are_refused() {
     let good = settings(SleepMethod::Nanosleep, PaceRule::Deadline);
     let long = PaceSettings {
         work: Nanos::from_millis(3),

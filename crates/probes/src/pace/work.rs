@@ -1,11 +1,10 @@
-//! Work of known length: arithmetic, until the thread's own CPU clock says that it is enough.
+//! Work of known length: arithmetic until the thread's CPU clock has advanced by the set time.
 //!
-//! The end is taken from `CLOCK_THREAD_CPUTIME_ID` rather than from the wall or from a count of
-//! turns. By the wall, a thread that is preempted in the middle would work less; by a count, a CPU
-//! that changes its frequency would work longer or shorter, and the truth would not be known. So
-//! the truth of "3 ms of work" is what every other clock is compared with. Like the scheduler, that
-//! clock counts interrupts that came meanwhile as the thread's own, except on kernels with
-//! `IRQ_TIME_ACCOUNTING`.
+//! The end is taken from `CLOCK_THREAD_CPUTIME_ID`, not from elapsed time or a count of iterations.
+//! By elapsed time, a preempted thread would do less work. By a count, the work would take longer
+//! or shorter when the CPU's frequency changes. The tests of other clocks need the true CPU time of
+//! "3 ms of work". Like the scheduler, this clock charges interrupts during that time to the
+//! thread, except on kernels with `IRQ_TIME_ACCOUNTING`.
 
 use std::hint::black_box;
 
@@ -13,36 +12,35 @@ use ticktax_model::Nanos;
 
 use crate::clock::thread_cpu_time;
 
-/// Turns of arithmetic between two looks at the clock: 1 to 3 µs, by which work may be too long.
-const TURNS: u32 = 2_000;
-/// The same for work that has to end in time also where a clock is read as fast as a turn is done.
-const FEW_TURNS: u32 = 50;
+/// Iterations between two checks of the clock: 1 to 3 µs, by which work can exceed its length.
+const ITERATIONS: u32 = 2_000;
+/// The same for work that must end on time even if reading the clock is as fast as an iteration.
+const FEW_ITERATIONS: u32 = 50;
 
-/// Something to do for a while.
+/// Work of a set CPU time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     length: Nanos,
-    turns: u32,
+    iterations: u32,
 }
 
 impl Work {
-    /// Work of this much CPU time.
     pub(super) fn new(length: Nanos) -> Self {
         Self {
             length,
-            turns: TURNS,
+            iterations: ITERATIONS,
         }
     }
 
-    /// The same, more nearly this long, and with more time spent on reading the clock.
+    /// Like [`Work::new`] but closer to its length, at the cost of reading the clock more often.
     pub(super) fn fine(length: Nanos) -> Self {
         Self {
             length,
-            turns: FEW_TURNS,
+            iterations: FEW_ITERATIONS,
         }
     }
 
-    /// Does it; returns the CPU time that it took.
+    /// Does the work; returns the CPU time used.
     #[inline]
     pub(super) fn burn(self) -> Nanos {
         if self.length <= Nanos::ZERO {
@@ -51,7 +49,7 @@ impl Work {
         let begin = thread_cpu_time();
         let mut state = 1_u64;
         loop {
-            for _ in 0..self.turns {
+            for _ in 0..self.iterations {
                 state = black_box(
                     state
                         .wrapping_mul(6_364_136_223_846_793_005)
@@ -74,11 +72,11 @@ mod tests {
     use crate::clock::thread_cpu_time;
 
     #[test]
-    fn work_takes_its_cpu_time_and_says_how_much() {
+    fn work_takes_and_returns_its_cpu_time() {
         let before = thread_cpu_time();
-        let told = Work::new(Nanos::from_millis(3)).burn();
+        let reported = Work::new(Nanos::from_millis(3)).burn();
         let used = thread_cpu_time() - before;
-        assert!(Nanos::from_millis(3) <= told && told <= used);
+        assert!(Nanos::from_millis(3) <= reported && reported <= used);
         assert_eq!(Work::new(Nanos::ZERO).burn(), Nanos::ZERO);
     }
 }

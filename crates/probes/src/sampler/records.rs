@@ -5,36 +5,35 @@ use ticktax_model::Nanos;
 /// `PERF_RECORD_SAMPLE` and `PERF_RECORD_LOST`.
 const SAMPLE: u32 = 9;
 const LOST: u32 = 2;
-/// Bytes of a record's head.
+/// Size of a record's header, in bytes.
 const HEAD: usize = 8;
 
-/// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record<C> {
-    /// A sample: when, on top of which thread, and the functions of the kernel, the innermost first.
+    /// A sample: its time, the running thread, and the chain of kernel functions, innermost first.
     Sample { at: Nanos, tid: i32, chain: C },
-    /// So many found no room.
+    /// Number of samples lost because the ring was full.
     Lost(u64),
 }
 
-/// The records in these bytes; what is cut off at the end, and what is of other kinds, is left out.
+/// Parses records from `bytes`. Other kinds and a truncated record at the end are skipped.
 pub(super) fn records(mut bytes: &[u8]) -> impl Iterator<Item = Record<impl Iterator<Item = u64>>> {
     std::iter::from_fn(move || {
         loop {
             let length = usize::from(u16::from_ne_bytes(bytes.get(6..HEAD)?.try_into().ok()?));
-            let record = bytes.get(..length).filter(|it| it.len() >= HEAD)?;
+            let record = bytes.get(..length).filter(|record| record.len() >= HEAD)?;
             bytes = &bytes[length..];
             let kind = word(record, 0)?;
             let body = &record[HEAD..];
             match kind {
-                // The sample's fields come in the order of their bits: thread, time, chain.
+                // The sample's fields come in the order of their flag bits: thread, time, chain.
                 SAMPLE => {
                     let length = usize::try_from(double(body, 16)?).ok()?;
                     let chain = body.get(24..)?.chunks_exact(8).take(length);
                     return Some(Record::Sample {
                         at: Nanos(double(body, 8)?.cast_signed()),
                         tid: word(body, 4)?.cast_signed(),
-                        chain: chain.filter_map(|it| double(it, 0)),
+                        chain: chain.filter_map(|address| double(address, 0)),
                     });
                 }
                 LOST => return Some(Record::Lost(double(body, 8)?)),
@@ -72,7 +71,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Vec<Record<Vec<u64>>> {
-        let read = records(bytes).map(|it| match it {
+        let read = records(bytes).map(|record| match record {
             Record::Sample { at, tid, chain } => Record::Sample {
                 at,
                 tid,
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_and_what_was_lost_are_read_and_nothing_else() {
+    fn only_samples_and_lost_counts_are_read() {
         let sample = record(SAMPLE, &[(0x48 << 32) | 0x46, 1_000, 2, 0xa, 0xb]);
         let other = record(3, &[1, 2, 3]);
         let lost = record(LOST, &[1, 5]);

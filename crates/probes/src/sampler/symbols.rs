@@ -1,10 +1,10 @@
-//! Which functions of the kernel are a softirq's or an interrupt's, by its list of symbols.
+//! Finds the kernel's softirq and interrupt functions in its symbol list.
 
 use ticktax_model::net::SampledCode;
 
-/// What runs softirqs, by the names of several releases.
+/// Functions that run softirqs, as named by several releases.
 const SOFTIRQS: [&str; 2] = ["handle_softirqs", "__do_softirq"];
-/// What handles an interrupt: the common part, and the local timer's.
+/// Functions that handle an interrupt: the common code, and the local timer's.
 const INTERRUPTS: [&str; 7] = [
     "handle_irq_event",
     "__handle_irq_event_percpu",
@@ -15,13 +15,14 @@ const INTERRUPTS: [&str; 7] = [
     "__sysvec_apic_timer_interrupt",
 ];
 
-/// Where these functions are: from, to, and whose they are.
+/// Address ranges of these functions: start, end, and the kind of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Functions(Vec<(u64, u64, SampledCode)>);
 
 impl Functions {
-    /// From what `/proc/kallsyms` says; `None` where it says no address, or none of a softirq.
-    pub(super) fn of(symbols: &str) -> Option<Self> {
+    /// Reads the contents of `/proc/kallsyms`; `None` if it hides addresses or has no softirq
+    /// function.
+    pub(super) fn parse(symbols: &str) -> Option<Self> {
         let mut all = Vec::new();
         let mut known = Vec::new();
         for line in symbols.lines() {
@@ -38,7 +39,7 @@ impl Functions {
                 continue;
             }
             all.push(address);
-            // A compiler's variants have its word behind a dot; a module's symbols have its name behind a tab.
+            // A dot separates a compiler's suffix for variants; a tab separates a module's name.
             let name = name.split(['.', '\t']).next().unwrap_or_default();
             if SOFTIRQS.contains(&name) {
                 known.push((address, SampledCode::Softirq));
@@ -48,27 +49,29 @@ impl Functions {
         }
         all.sort_unstable();
         let end = |begin: u64| {
-            let next = all.partition_point(|&it| it <= begin);
+            let next = all.partition_point(|&address| address <= begin);
             all.get(next).copied().unwrap_or(u64::MAX)
         };
         let ranges: Vec<_> = known
             .iter()
             .map(|&(begin, code)| (begin, end(begin), code))
             .collect();
-        let softirqs = ranges.iter().any(|it| it.2 == SampledCode::Softirq);
+        let softirqs = ranges
+            .iter()
+            .any(|&(_, _, code)| code == SampledCode::Softirq);
         softirqs.then_some(Self(ranges))
     }
 
-    /// Whose code a chain of functions is, the innermost first: an interrupt may be on top of a softirq, and a softirq
-    /// at an interrupt's end.
+    /// Classifies a chain of functions, innermost first. The innermost known function decides: an
+    /// interrupt can run on top of a softirq, and a softirq at the end of an interrupt.
     pub(super) fn code(&self, mut chain: impl Iterator<Item = u64>) -> SampledCode {
-        let of = |address: u64| {
+        let code_at = |address: u64| {
             let mut ranges = self.0.iter();
-            // An address to return to may be that behind the function's last byte.
+            // A return address can be one past the function's last byte.
             let range = ranges.find(|(begin, end, _)| *begin < address && address <= *end);
-            range.map(|it| it.2)
+            range.map(|&(_, _, code)| code)
         };
-        chain.find_map(of).unwrap_or(SampledCode::Thread)
+        chain.find_map(code_at).unwrap_or(SampledCode::Thread)
     }
 }
 
@@ -88,12 +91,12 @@ ffffffffc0000000 t veth_poll\t[veth]
 ";
 
     #[test]
-    fn the_innermost_that_is_known_decides() {
-        let functions = Functions::of(SYMBOLS).unwrap();
+    fn the_innermost_known_function_decides() {
+        let functions = Functions::parse(SYMBOLS).unwrap();
         let code = |chain: &[u64]| functions.code(chain.iter().copied());
         let base = 0xffff_ffff_8100_0000;
         let (call, softirq, irq, tcp) = (base + 0x120, base + 0x220, base + 0x310, base + 0x410);
-        // The marks between kernel and user are no addresses.
+        // The markers between kernel and user parts are not addresses.
         let kernel = u64::MAX - 127;
         assert_eq!(code(&[kernel, tcp, call]), SampledCode::Thread);
         assert_eq!(code(&[kernel, tcp, softirq, call]), SampledCode::Softirq);
@@ -103,13 +106,13 @@ ffffffffc0000000 t veth_poll\t[veth]
     }
 
     #[test]
-    fn where_addresses_are_hidden_nothing_is_known() {
+    fn hidden_addresses_are_not_used() {
         let hidden: Vec<String> = SYMBOLS
             .lines()
             .map(|line| format!("0000000000000000{}", &line[16..]))
             .collect();
         let hidden = hidden.join("\n");
-        assert_eq!(Functions::of(&hidden), None);
-        assert_eq!(Functions::of(""), None);
+        assert_eq!(Functions::parse(&hidden), None);
+        assert_eq!(Functions::parse(""), None);
     }
 }

@@ -1,7 +1,7 @@
-//! A ring of samples that the kernel writes: the system calls and the memory that have no safe wrapper.
+//! A ring of samples written by the kernel: system calls and shared memory without a safe wrapper.
 #![expect(
     unsafe_code,
-    reason = "perf_event_open and the memory that it shares have no safe wrapper"
+    reason = "perf_event_open and its shared memory have no safe wrapper"
 )]
 
 use std::fs::File;
@@ -14,9 +14,9 @@ use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use ticktax_model::{Cpu, Nanos};
 
-/// The kernel's `struct perf_event_attr`, version 5: 112 bytes.
+/// Size of the kernel's `struct perf_event_attr`, version 5, in bytes.
 const ATTR: usize = 112;
-// <linux/perf_event.h>
+// From <linux/perf_event.h>.
 const TYPE_SOFTWARE: u64 = 1;
 const CPU_CLOCK: u64 = 0;
 const SAMPLE_TID_TIME_CHAIN: u64 = 0x2 | 0x4 | 0x20;
@@ -24,14 +24,14 @@ const EXCLUDE_CHAIN_USER: u64 = 1 << 22;
 const USE_CLOCK: u64 = 1 << 25;
 const CLOEXEC: libc::c_ulong = 8;
 
-/// Where in the first page the kernel says how far it wrote, and the reader how far it read.
+/// Offsets in the first page of the kernel's write position and of the reader's position.
 const AT_HEAD: usize = 1024;
 const AT_TAIL: usize = 1032;
 
-/// Bytes for samples: several seconds of one CPU.
+/// Size of the sample area, in bytes: several seconds of one CPU.
 const ROOM: usize = 1 << 20;
 
-/// The samples of one CPU, as long as this lives.
+/// The sample ring of one CPU. Sampling stops when it is dropped.
 #[derive(Debug)]
 pub(super) struct Ring {
     base: NonNull<libc::c_void>,
@@ -40,13 +40,14 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Has the kernel sample a CPU, on the clock that all of ours are read by.
+    /// Starts sampling a CPU. Samples carry times on `CLOCK_MONOTONIC`, like all of ticktax's data.
     pub(super) fn open(cpu: Cpu, period: Nanos) -> nix::Result<Self> {
         let attr = attr(period);
         let cpu = libc::c_int::try_from(cpu.index()).map_err(|_| Errno::EINVAL)?;
         let (any, none): (libc::c_int, libc::c_int) = (-1, -1);
-        // SAFETY: the kernel reads `attr`, which says its own length and outlives the call; the rest are numbers.
-        let opened = unsafe {
+        // SAFETY: the kernel reads `attr`, which contains its own length and outlives the call. The
+        // other arguments are numbers.
+        let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
                 attr.as_ptr(),
@@ -56,17 +57,17 @@ impl Ring {
                 CLOEXEC,
             )
         };
-        let opened = Errno::result(opened)?;
-        let opened = libc::c_int::try_from(opened).map_err(|_| Errno::EBADF)?;
-        // SAFETY: the call above opened it, and nobody else has it.
-        let event = File::from(unsafe { OwnedFd::from_raw_fd(opened) });
+        let fd = Errno::result(fd)?;
+        let fd = libc::c_int::try_from(fd).map_err(|_| Errno::EBADF)?;
+        // SAFETY: the call above opened the descriptor, and nothing else owns it.
+        let event = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?;
         let page = page
-            .and_then(|it| usize::try_from(it).ok())
+            .and_then(|size| usize::try_from(size).ok())
             .unwrap_or(4_096);
         let length = NonZeroUsize::new(page + ROOM).ok_or(Errno::EINVAL)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: this creates a new mapping at an address that the kernel chooses.
         let base = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &event, 0) }?;
         Ok(Self {
             base,
@@ -75,7 +76,7 @@ impl Ring {
         })
     }
 
-    /// What was written since the last call.
+    /// Returns the bytes written since the last call.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let head = self.position(AT_HEAD).load(Ordering::Acquire);
         let tail = self.position(AT_TAIL).load(Ordering::Relaxed);
@@ -91,11 +92,12 @@ impl Ring {
         bytes
     }
 
-    /// Copies from a place in the samples, which ends behind no more than [`ROOM`].
+    /// Copies from an offset in the sample area. The end must not exceed [`ROOM`].
     fn copy(&self, from: usize, into: &mut [u8]) {
-        // SAFETY: within the mapping, as `from` and the length sum to `ROOM` at most.
+        // SAFETY: within the mapping, because `from` plus the length is at most `ROOM`.
         let from = unsafe { self.base.byte_add(self.page + from) };
-        // SAFETY: the kernel writes nothing between the tail and the head that it told, and `into` is our own.
+        // SAFETY: the kernel writes nothing between the tail and the head that it published, and
+        // `into` belongs to the caller.
         unsafe {
             into.as_mut_ptr()
                 .copy_from_nonoverlapping(from.as_ptr().cast(), into.len());
@@ -105,20 +107,21 @@ impl Ring {
     fn position(&self, at: usize) -> &AtomicU64 {
         // SAFETY: within the first page of the mapping.
         let place = unsafe { self.base.byte_add(at) };
-        // SAFETY: the kernel keeps 64 bits there, aligned, which both sides read and write as a whole.
+        // SAFETY: the kernel keeps an aligned 64-bit value there, which both sides access
+        // atomically.
         unsafe { AtomicU64::from_ptr(place.as_ptr().cast()) }
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `open`, whole, to which nothing points any more. A failure leaves it to the end of
-        // the process.
+        // SAFETY: unmaps exactly the mapping of `open`. No references to it remain. If it fails,
+        // the mapping stays until the process ends.
         let _ = unsafe { munmap(self.base, self.page + ROOM) };
     }
 }
 
-/// What is asked for, as 64-bit words.
+/// Builds the `perf_event_attr`, as 64-bit words.
 fn attr(period: Nanos) -> [u64; ATTR / 8] {
     let mut words = [0; ATTR / 8];
     let mut halves = |at: usize, first: u64, second: u64| {
@@ -129,7 +132,7 @@ fn attr(period: Nanos) -> [u64; ATTR / 8] {
         };
     };
     halves(0, TYPE_SOFTWARE, ATTR as u64);
-    // sample_stack_user, clockid.
+    // Fields sample_stack_user and clockid.
     halves(11, 0, libc::CLOCK_MONOTONIC.unsigned_abs().into());
     words[1] = CPU_CLOCK;
     words[2] = period.0.unsigned_abs();

@@ -1,10 +1,10 @@
-//! When wakeups are due, and what a late one stands for.
+//! Due times of wakeups, and the wakeups that a late one stands for.
 
 use ticktax_model::Nanos;
 
 use super::Wakeup;
 
-/// The times at which a thread is due: one after the other, an interval apart, whatever happened.
+/// A thread's due times: one interval apart, regardless of delays.
 #[derive(Debug)]
 pub(super) struct Cycle {
     due: Nanos,
@@ -24,10 +24,10 @@ impl Cycle {
         self.due
     }
 
-    /// Passes every wakeup that was due by `woke` to `sink`, and returns the number that was missed.
+    /// Passes every wakeup due by `woke` to `sink`, and returns the number of missed ones.
     ///
     /// A thread that is late by more than an interval has slept through wakeups. Each of them
-    /// counts, with the wait since it was due: to leave them out would hide most of a long delay
+    /// counts, with the wait since its due time. Omitting them would hide most of a long delay
     /// (coordinated omission).
     pub(super) fn wake(&mut self, woke: Nanos, mut sink: impl FnMut(Wakeup)) -> u64 {
         sink(Wakeup {
@@ -55,7 +55,7 @@ mod tests {
     use super::Cycle;
 
     #[test]
-    fn each_missed_cycle_waits_from_when_it_was_due() {
+    fn each_missed_wakeup_waits_from_its_due_time() {
         let mut cycle = Cycle::new(Nanos(1_000), Nanos(100));
         let mut latencies = Vec::new();
         let missed = [1_007, 1_450, 1_503].map(|woke| {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wakeup_that_falls_on_the_next_due_time_has_missed_it() {
+    fn a_wakeup_at_the_next_due_time_has_missed_it() {
         let mut cycle = Cycle::new(Nanos(1_000), Nanos(100));
         assert_eq!(cycle.wake(Nanos(1_100), |_| ()), 1);
         assert_eq!(cycle.due(), Nanos(1_200));

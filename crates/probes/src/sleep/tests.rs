@@ -1,4 +1,4 @@
-//! The sleep probe on this machine's CPUs. Nothing here depends on how busy they are.
+//! The sleep probe on this machine's CPUs. No test depends on how busy they are.
 
 use std::time::Duration;
 
@@ -27,25 +27,34 @@ fn wakeups_are_due_an_interval_apart_and_never_early() {
         assert_eq!((report.error, report.wakeups_dropped), (None, 0));
         assert_eq!(report.policy.granted, SchedulingPolicy::Other);
         assert!(report.timer_slack.is_some_and(|slack| slack.0 >= 0));
-        let own: Vec<Wakeup> = seen
+        let cpu_wakeups: Vec<Wakeup> = seen
             .iter()
             .filter(|(cpu, _)| *cpu == report.cpu)
             .map(|(_, wakeup)| *wakeup)
             .collect();
-        assert_eq!(own.len() as u64, report.wakeups);
+        assert_eq!(cpu_wakeups.len() as u64, report.wakeups);
         assert!(report.missed <= report.wakeups);
-        assert!(own.iter().all(|wakeup| wakeup.woke >= wakeup.due));
+        assert!(cpu_wakeups.iter().all(|wakeup| wakeup.woke >= wakeup.due));
         assert!(
-            own.windows(2)
+            cpu_wakeups
+                .windows(2)
                 .all(|pair| pair[1].due - pair[0].due == settings.interval)
         );
-        assert!(own.first().is_none_or(|first| first.due == report.started));
-        assert!(own.last().is_none_or(|last| last.woke == report.ended));
+        assert!(
+            cpu_wakeups
+                .first()
+                .is_none_or(|first| first.due == report.started)
+        );
+        assert!(
+            cpu_wakeups
+                .last()
+                .is_none_or(|last| last.woke == report.ended)
+        );
     }
 }
 
 #[test]
-fn nothing_is_waited_for_beyond_the_end() {
+fn no_wakeup_is_reported_after_the_end() {
     let settings = SleepSettings::default();
     let mut probe = SleepProbe::prepare(&cpus::allowed(), settings).unwrap();
     let end = now() + Nanos::from_millis(30);
@@ -61,7 +70,7 @@ fn nothing_is_waited_for_beyond_the_end() {
 }
 
 #[test]
-fn intervals_out_of_range_are_refused_in_words() {
+fn intervals_out_of_range_are_refused() {
     let settings = SleepSettings {
         interval: Nanos(0),
         ..SleepSettings::default()
@@ -74,7 +83,7 @@ fn intervals_out_of_range_are_refused_in_words() {
 }
 
 #[test]
-fn no_cpu_is_refused() {
+fn an_empty_list_of_cpus_is_refused() {
     let error = SleepProbe::start(&CpuList::default(), SleepSettings::default()).unwrap_err();
     assert!(matches!(error, ProbeError::NoCpu { .. }), "{error}");
 }

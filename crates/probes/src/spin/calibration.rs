@@ -1,34 +1,34 @@
-//! How long the loop itself takes on a CPU, and from which length on a gap stands out from it.
+//! Measures how long the loop takes on a CPU, and derives the shortest gap that stands out from it.
 
 use crate::clock::Counter;
 
-/// How long a calibration runs, as a part of a second: 20 ms.
+/// Duration of a calibration as a fraction of a second: 20 ms.
 const PART_OF_SECOND: u64 = 50;
 
-/// A calibration reads at least so often, however slow the counter is.
+/// Minimum number of loops of a calibration, however slow the counter is.
 const MIN_LOOPS: u64 = 10_000;
 
-/// The longest step that is told apart, in ticks; longer ones are counted as this.
+/// Longest step with its own bucket, in ticks; longer ones share the last bucket.
 const LONGEST: usize = 4095;
 
-/// How often the own CPU is asked for.
-const QUESTIONS: usize = 63;
+/// Number of times that the current CPU is queried.
+const CPU_QUERIES: usize = 63;
 
-/// The share of the loop's steps that may lie above the threshold: one in so many.
+/// One in this many of the loop's steps may exceed the threshold.
 const ONE_IN: u64 = 10_000;
 
-/// The loop's speed and the threshold that follows from it, in ticks.
+/// The loop's speed and the threshold derived from it, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Calibration {
     pub(super) median: u64,
     pub(super) threshold: u64,
-    /// What asking for the own CPU takes: a system call where no vDSO answers, as on arm64.
-    pub(super) asking: u64,
+    /// Cost of querying the current CPU. Without a vDSO, as on arm64, this is a system call.
+    pub(super) cpu_query: u64,
 }
 
 /// Runs the loop for 20 ms and finds its median step and threshold.
 ///
-/// Interruptions need no special care: they are few beside a million steps.
+/// Interruptions need no special treatment: they are rare among a million steps.
 pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibration {
     let mut steps = vec![0_u32; LONGEST + 1];
     let mut last = counter.read();
@@ -42,29 +42,29 @@ pub(super) fn calibrate(counter: &mut impl Counter, frequency_hz: u64) -> Calibr
         loops += 1;
     }
     Calibration {
-        asking: asking(counter),
+        cpu_query: cpu_query(counter),
         ..conclude(&steps, frequency_hz)
     }
 }
 
-/// The median time that asking for the own CPU takes.
-fn asking(counter: &mut impl Counter) -> u64 {
-    let mut times = [0; QUESTIONS];
+/// Median time of querying the current CPU.
+fn cpu_query(counter: &mut impl Counter) -> u64 {
+    let mut times = [0; CPU_QUERIES];
     for time in &mut times {
         let begun = counter.read();
         let _ = counter.cpu();
         *time = counter.read().saturating_sub(begun);
     }
     times.sort_unstable();
-    times[QUESTIONS / 2]
+    times[CPU_QUERIES / 2]
 }
 
-/// Finds the median and the threshold in a histogram of steps, by length in ticks.
+/// Computes the median and the threshold from a histogram of steps, by length in ticks.
 ///
-/// The threshold is the larger of three medians and the length that one step in 10,000 exceeds, so
-/// that the loop's own jitter (a cache miss, the other hyperthread) is rarely taken for a loss. On
-/// a CPU that is interrupted more often than that, the second figure would measure the
-/// interruptions; so it counts only up to 100 ns, or three medians where the loop is that slow.
+/// The threshold is at least three medians. It also exceeds all but one step in 10,000, so that the
+/// loop's own jitter (a cache miss, the other hyperthread) is rarely taken for a loss. On a CPU
+/// that is interrupted more often than that, this quantile would measure the interruptions. It is
+/// therefore capped at 100 ns, or at three medians if those take longer.
 fn conclude(steps: &[u32], frequency_hz: u64) -> Calibration {
     let total: u64 = steps.iter().map(|count| u64::from(*count)).sum();
     let quantile = |below: u64| {
@@ -82,7 +82,7 @@ fn conclude(steps: &[u32], frequency_hz: u64) -> Calibration {
     Calibration {
         median,
         threshold: tail.min(limit).max(min),
-        asking: 0,
+        cpu_query: 0,
     }
 }
 
@@ -103,69 +103,69 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_loop_gives_three_medians() {
+    fn a_quiet_loop_has_a_threshold_of_three_medians() {
         let quiet = histogram(&[(24, 400_000), (26, 590_000), (28, 9_990), (4_000, 10)]);
         assert_eq!(
             quiet,
             Calibration {
                 median: 26,
                 threshold: 78,
-                asking: 0
+                cpu_query: 0
             }
         );
     }
 
     #[test]
-    fn a_tail_of_its_own_raises_the_threshold_above_it() {
+    fn the_loops_own_jitter_raises_the_threshold() {
         let uneven = histogram(&[(26, 990_000), (120, 9_990), (4_000, 10)]);
         assert_eq!(
             uneven,
             Calibration {
                 median: 26,
                 threshold: 121,
-                asking: 0
+                cpu_query: 0
             }
         );
     }
 
     #[test]
-    fn many_interruptions_do_not_raise_it_past_100_ns() {
+    fn interruptions_do_not_raise_the_threshold_past_100_ns() {
         let stormy = histogram(&[(26, 900_000), (4_000, 100_000)]);
         assert_eq!(
             stormy,
             Calibration {
                 median: 26,
                 threshold: 250,
-                asking: 0
+                cpu_query: 0
             }
         );
     }
 
     #[test]
-    fn a_slow_counter_needs_a_longer_threshold() {
+    fn a_slow_counter_has_a_longer_threshold() {
         let slow = histogram(&[(500, 10_000)]);
         assert_eq!(
             slow,
             Calibration {
                 median: 500,
                 threshold: 1_500,
-                asking: 0
+                cpu_query: 0
             }
         );
-        // A counter with ticks longer than the loop often shows no time at all.
+        // A counter with ticks longer than the loop often does not advance between readings.
         let coarse = histogram(&[(0, 9_000), (1, 1_000)]);
         assert_eq!(
             coarse,
             Calibration {
                 median: 0,
                 threshold: 2,
-                asking: 0
+                cpu_query: 0
             }
         );
     }
 
     #[test]
-    fn the_loop_ends_and_finds_its_own_speed() {
+    fn calibration_ends_and_measures_the_loop() {
         struct Steady(u64);
         impl Counter for Steady {
             fn read(&mut self) -> u64 {
@@ -182,7 +182,7 @@ mod tests {
             Calibration {
                 median: 30,
                 threshold: 90,
-                asking: 30
+                cpu_query: 30
             }
         );
     }

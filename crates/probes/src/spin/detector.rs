@@ -7,35 +7,36 @@ use ticktax_model::Cpu;
 use super::Gap;
 use crate::clock::Counter;
 
-/// How often in a row the recording of a gap may itself be taken for a gap.
+/// Maximum number of consecutive gaps that the recording of a gap may cause.
 const CHAIN: u32 = 16;
 
-/// From which length on time is noticed, in ticks.
+/// Lengths from which the loop reacts, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// A gap is at least so long. At least 1.
+    /// Length of the shortest gap. At least 1.
     threshold: u64,
-    /// From here on the thread looks whether it still runs on its CPU: being moved takes longer.
+    /// From this length on, the thread checks whether it still runs on its CPU. A migration takes
+    /// longer.
     watchful: u64,
     /// Recording a gap takes less than this, unless it is interrupted in turn.
     recording: u64,
 }
 
 impl Limits {
-    /// The limits that go with a threshold, and with what asking for the own CPU takes, in ticks, for a counter
-    /// of `frequency_hz`.
-    pub(super) fn new(threshold: u64, asking: u64, frequency_hz: u64) -> Self {
+    /// Limits for a threshold and the cost of querying the current CPU, both in ticks, and a
+    /// counter of `frequency_hz`.
+    pub(super) fn new(threshold: u64, cpu_query: u64, frequency_hz: u64) -> Self {
         let threshold = threshold.max(1);
         let microsecond = frequency_hz.div_ceil(1_000_000);
         Self {
             threshold,
             watchful: threshold.min(10 * microsecond),
-            recording: threshold.max(microsecond + 2 * asking),
+            recording: threshold.max(microsecond + 2 * cpu_query),
         }
     }
 }
 
-/// What the loop counted, times in ticks.
+/// Results of the loop; times in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) started: u64,
@@ -46,12 +47,12 @@ pub(super) struct Tally {
     pub(super) moved_to: Option<Cpu>,
 }
 
-/// Reads the counter until it reads `end` or more, or `stop` is set, and hands every gap to `sink`. The last
-/// gap may reach beyond `end`.
+/// Reads the counter until it reaches `end` or `stop` is set, and passes every gap to `sink`. The
+/// last gap may extend beyond `end`.
 ///
-/// The loop is one reading, one subtraction and two comparisons, and a look at two values that stay in
-/// the CPU's cache. Ends early when the thread finds itself on another CPU than `cpu`; the time
-/// after the last reading on its own CPU is then left out.
+/// The loop is one reading, one subtraction, two comparisons, and loads of two values that stay in
+/// the CPU's cache. It ends early when the thread finds itself on a CPU other than `cpu`. The time
+/// after its last reading on `cpu` is then excluded.
 pub(super) fn watch<C: Counter>(
     counter: &mut C,
     cpu: Cpu,
@@ -69,7 +70,7 @@ pub(super) fn watch<C: Counter>(
     while last < end.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
         let now = counter.read();
         tally.loops += 1;
-        // A counter that steps back a little shows as no time, not as centuries.
+        // A small backward step of the counter counts as zero time, not as a huge gap.
         if now.saturating_sub(last) < limits.watchful {
             last = now;
             continue;
@@ -78,22 +79,23 @@ pub(super) fn watch<C: Counter>(
             start_counter: last,
             end_counter: now,
         };
-        match notice(counter, cpu, limits, gap, &mut tally, &mut sink) {
+        match handle_gap(counter, cpu, limits, gap, &mut tally, &mut sink) {
             Some(after) => last = after,
             None => break,
         }
     }
     if tally.moved_to.is_none() {
-        tally.moved_to = elsewhere(counter, cpu);
+        tally.moved_to = other_cpu(counter, cpu);
     }
     tally.ended = last;
     tally
 }
 
-/// Records a gap, and gives the reading from which the loop goes on; `None` if it cannot.
+/// Records a gap and returns the reading from which the loop continues. Returns `None` if the
+/// thread was moved.
 #[cold]
 #[inline(never)]
-fn notice<C: Counter>(
+fn handle_gap<C: Counter>(
     counter: &mut C,
     cpu: Cpu,
     limits: Limits,
@@ -101,7 +103,7 @@ fn notice<C: Counter>(
     tally: &mut Tally,
     sink: &mut impl FnMut(Gap),
 ) -> Option<u64> {
-    tally.moved_to = elsewhere(counter, cpu);
+    tally.moved_to = other_cpu(counter, cpu);
     if tally.moved_to.is_some() {
         return None;
     }
@@ -122,14 +124,14 @@ fn notice<C: Counter>(
             end_counter: after,
         };
     }
-    // So long a chain is no coincidence: the recording is that slow here. The last stretch goes
-    // to it, and the loop goes on.
+    // A chain this long is not a coincidence: recording is simply slow here. Charge the last
+    // interval to recording and continue.
     tally.recording += gap.end_counter - gap.start_counter;
     Some(gap.end_counter)
 }
 
-/// The CPU that the thread runs on, if that is not `cpu`.
-fn elsewhere(counter: &mut impl Counter, cpu: Cpu) -> Option<Cpu> {
+/// CPU that the thread runs on, if it is not `cpu`.
+fn other_cpu(counter: &mut impl Counter, cpu: Cpu) -> Option<Cpu> {
     counter.cpu().filter(|current| *current != cpu)
 }
 
@@ -141,7 +143,7 @@ mod tests {
 
     use super::{CHAIN, Counter, Gap, Limits, Tally, watch};
 
-    /// A counter that reads what it is told, then sets the flag. It advances by 10 from then on.
+    /// A counter that follows a script, then sets the stop flag and advances by 10 per reading.
     struct Script<'a> {
         steps: std::slice::Iter<'a, i64>,
         time: u64,
@@ -169,12 +171,13 @@ mod tests {
         }
     }
 
-    /// A loop over `steps` of a 1 GHz counter that starts near 10,000, with a threshold of 40 ns.
+    /// Runs the loop over `steps` of a 1 GHz counter that starts near 10,000, with a threshold of
+    /// 40 ns.
     fn play(steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
         play_until(u64::MAX, steps, cpus)
     }
 
-    /// The same up to the reading `end`.
+    /// Like [`play`], but ends at the reading `end`.
     fn play_until(end: u64, steps: &[i64], cpus: &[u32]) -> (Tally, Vec<(u64, u64)>) {
         let stop = AtomicBool::new(false);
         let mut script = Script {
@@ -202,33 +205,33 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_found_at_the_threshold_and_not_below() {
+    fn gaps_are_found_from_the_threshold_on() {
         let (tally, gaps) = play(&[0, 10, 39, 40, 15, 10, 2_500, 20, 10], &[3]);
         assert_eq!(gaps, [(10_049, 10_089), (10_114, 12_614)]);
         assert_eq!((tally.gaps, tally.recording, tally.moved_to), (2, 35, None));
     }
 
     #[test]
-    fn the_books_balance() {
+    fn gaps_recording_and_loop_add_up_to_elapsed_time() {
         let steps = [0, 12, 11, 900, 30, 12, 5_000, 20, 11, 1_200, 1_500, 40, 13];
         let (tally, gaps) = play(&steps, &[3]);
         let in_gaps: u64 = gaps.iter().map(|(start, end)| end - start).sum();
-        let own = tally.ended - tally.started - in_gaps - tally.recording;
+        let in_loop = tally.ended - tally.started - in_gaps - tally.recording;
         assert_eq!(in_gaps, 900 + 5_000 + 1_200 + 1_500);
-        assert_eq!(own, 12 + 11 + 12 + 11 + 13 + 10);
+        assert_eq!(in_loop, 12 + 11 + 12 + 11 + 13 + 10);
         assert!(gaps.iter().all(|(start, end)| end - start >= 40));
         assert!(gaps.windows(2).all(|pair| pair[0].1 <= pair[1].0));
     }
 
     #[test]
-    fn an_interruption_while_recording_is_a_gap_of_its_own() {
+    fn an_interruption_while_recording_is_a_separate_gap() {
         let (tally, gaps) = play(&[0, 2_000, 3_000, 25, 10], &[3]);
         assert_eq!(gaps, [(10_000, 12_000), (12_000, 15_000)]);
         assert_eq!(tally.recording, 25);
     }
 
     #[test]
-    fn asking_for_the_cpu_by_a_system_call_is_no_gap() {
+    fn querying_the_cpu_by_system_call_is_not_a_gap() {
         let steps = [0, 10, 2_000, 3_000, 10, 2_000, 9_000, 3_000, 10];
         let stop = AtomicBool::new(false);
         let mut script = Script {
@@ -243,27 +246,27 @@ mod tests {
         let tally = watch(&mut script, Cpu(3), limits, &end, &stop, |gap| {
             gaps.push(gap.end_counter - gap.start_counter);
         });
-        // What is too long for the call is one.
+        // Only the delay that is too long for a CPU query is a gap.
         assert_eq!(gaps, [2_000, 2_000, 9_000]);
         assert_eq!(tally.recording, 6_000);
     }
 
     #[test]
-    fn recording_that_is_always_slow_does_not_go_on_for_ever() {
+    fn consistently_slow_recording_ends_the_chain() {
         let (tally, gaps) = play(&[2_000; 40], &[3]);
         assert!(gaps.len() < 40 && gaps.len() >= CHAIN as usize);
         assert!(tally.recording > 0);
     }
 
     #[test]
-    fn a_thread_that_was_moved_ends_at_its_last_sound_reading() {
+    fn a_moved_thread_ends_at_its_last_valid_reading() {
         let (tally, gaps) = play(&[0, 10, 2_000, 20, 10, 9_000, 10, 10], &[3, 0]);
         assert_eq!(gaps, [(10_010, 12_010)]);
         assert_eq!((tally.moved_to, tally.ended), (Some(Cpu(0)), 12_040));
     }
 
     #[test]
-    fn being_moved_without_a_gap_is_found_at_the_end() {
+    fn a_move_without_a_gap_is_found_at_the_end() {
         let (tally, gaps) = play(&[0, 10, 10], &[1]);
         assert_eq!((gaps.len(), tally.moved_to), (0, Some(Cpu(1))));
     }
@@ -275,22 +278,22 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reading_at_the_end_is_the_last() {
+    fn the_loop_ends_with_the_first_reading_at_the_end() {
         let steps = [0, 10, 10, 10, 500, 10, 10];
         let (tally, gaps) = play_until(10_020, &steps, &[3]);
         assert_eq!((tally.ended, tally.loops, gaps.len()), (10_020, 2, 0));
-        // It was not there at the end, and finds so when it is again.
+        // The thread was preempted at the end and notices when it runs again.
         let (tally, gaps) = play_until(10_040, &steps, &[3]);
         assert_eq!((gaps, tally.loops), (vec![(10_030, 10_530)], 4));
         assert!(tally.ended >= 10_530);
-        // Or it never came to begin.
+        // The end had passed before the thread started.
         let (tally, gaps) = play_until(9_000, &steps, &[3]);
         assert_eq!((tally.loops, gaps.len()), (0, 0));
         assert_eq!(tally.ended, tally.started);
     }
 
     #[test]
-    fn a_long_threshold_still_looks_where_it_runs() {
+    fn the_cpu_is_checked_even_with_a_long_threshold() {
         let limits = Limits::new(1_000_000, 0, 1_000_000_000);
         assert_eq!((limits.watchful, limits.threshold), (10_000, 1_000_000));
         assert_eq!(limits.recording, 1_000_000);

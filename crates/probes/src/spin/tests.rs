@@ -1,4 +1,4 @@
-//! The spin probe on this machine's CPUs. Nothing here depends on how busy they are.
+//! The spin probe on this machine's CPUs. No test depends on how busy they are.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn untrusted() -> Clock {
 }
 
 #[test]
-fn every_gap_is_as_long_as_the_threshold_and_in_order() {
+fn gaps_are_ordered_and_at_least_the_threshold() {
     for clock in [Clock::calibrate(), untrusted()] {
         let cpus = cpus::allowed();
         let mut probe = SpinProbe::start(&clock, &cpus, SpinSettings::default()).unwrap();
@@ -31,16 +31,17 @@ fn every_gap_is_as_long_as_the_threshold_and_in_order() {
             assert_eq!(report.error, None);
             assert_eq!(report.policy.granted, SchedulingPolicy::Idle);
             assert!(report.threshold.0 > 0);
-            let own: Vec<_> = gaps.iter().filter(|(cpu, _)| *cpu == report.cpu).collect();
-            assert_eq!(own.len() as u64, report.gaps - report.gaps_dropped);
+            let cpu_gaps: Vec<_> = gaps.iter().filter(|(cpu, _)| *cpu == report.cpu).collect();
+            assert_eq!(cpu_gaps.len() as u64, report.gaps - report.gaps_dropped);
             assert!(
-                own.windows(2)
+                cpu_gaps
+                    .windows(2)
                     .all(|pair| pair[0].1.end_counter <= pair[1].1.start_counter)
             );
-            for (_, gap) in &own {
+            for (_, gap) in &cpu_gaps {
                 assert!(gap.start_counter >= report.started_counter);
                 assert!(gap.end_counter <= report.ended_counter);
-                // One nanosecond for the rounding of the threshold.
+                // The threshold can be rounded by one nanosecond.
                 let length = clock.to_nanos(gap.end_counter - gap.start_counter);
                 assert!(length + Nanos(1) >= report.threshold, "{length}");
             }
@@ -49,7 +50,7 @@ fn every_gap_is_as_long_as_the_threshold_and_in_order() {
 }
 
 #[test]
-fn a_probe_with_an_end_is_over_then() {
+fn a_probe_ends_at_the_set_time() {
     let clock = Clock::calibrate();
     let mut alignment = clock.alignment();
     let cpus = cpus::allowed();
@@ -63,12 +64,13 @@ fn a_probe_with_an_end_is_over_then() {
     assert!(alignment.push(clock.anchor()));
     let soon = end + Nanos::from_millis(1);
     for report in reports {
-        let own = gaps.iter().filter(|(cpu, _)| *cpu == report.cpu);
-        let first_beyond = own
+        let cpu_gaps = gaps.iter().filter(|(cpu, _)| *cpu == report.cpu);
+        let first_beyond = cpu_gaps
             .map(|(_, gap)| [gap.start_counter, gap.end_counter])
             .map(|times| times.map(|time| alignment.to_monotonic(time)))
             .find(|&[_, to]| to > soon);
-        // It ends with a reading, which comes in time unless the thread was not there, nor at the begin.
+        // The last reading comes in time, unless the thread was preempted at the end or started
+        // late.
         let begin = alignment.to_monotonic(report.started_counter);
         if let Some([from, _]) = first_beyond {
             assert!(from < soon, "{from} {end}");
@@ -80,7 +82,7 @@ fn a_probe_with_an_end_is_over_then() {
 }
 
 #[test]
-fn a_full_ring_counts_what_it_drops() {
+fn gaps_dropped_by_a_full_ring_are_counted() {
     let clock = Clock::calibrate();
     let cpu = cpus::allowed().iter().next().unwrap();
     let settings = SpinSettings {
@@ -100,7 +102,7 @@ fn a_full_ring_counts_what_it_drops() {
 }
 
 #[test]
-fn a_threshold_that_was_asked_for_holds_unless_the_loop_is_slower() {
+fn the_requested_threshold_is_used_unless_the_loop_is_slower() {
     let clock = Clock::calibrate();
     let cpu: CpuList = cpus::allowed().iter().take(1).collect();
     for (asked, exact) in [(Nanos::from_millis(900), true), (Nanos(0), false)] {
@@ -120,7 +122,7 @@ fn a_threshold_that_was_asked_for_holds_unless_the_loop_is_slower() {
 }
 
 #[test]
-fn a_thread_that_is_moved_says_so_and_ends() {
+fn a_moved_thread_reports_it_and_ends() {
     let cpus: Vec<Cpu> = cpus::allowed().iter().collect();
     let [first, second, ..] = cpus[..] else {
         return;
@@ -142,7 +144,7 @@ fn a_thread_that_is_moved_says_so_and_ends() {
 }
 
 #[test]
-fn a_cpu_that_does_not_exist_is_refused() {
+fn a_missing_cpu_is_refused() {
     let cpus = [Cpu(0), Cpu(8000)].into_iter().collect();
     let error = SpinProbe::start(&untrusted(), &cpus, SpinSettings::default()).unwrap_err();
     let text = error.to_string();
@@ -173,7 +175,7 @@ fn settings_out_of_range_are_refused() {
 }
 
 #[test]
-fn a_real_time_spin_leaves_the_machine_a_cpu_or_a_throttle() {
+fn a_real_time_spin_on_all_cpus_needs_throttling() {
     let list = |text: &str| text.parse::<CpuList>().unwrap();
     let (all, fifo) = (list("0-3"), SchedulingPolicy::Fifo(50));
     let starves = require_survivable(fifo, &all, &all, true).unwrap_err();
@@ -196,7 +198,7 @@ fn a_real_time_spin_leaves_the_machine_a_cpu_or_a_throttle() {
 }
 
 #[test]
-fn the_fallback_clock_is_used_where_the_counter_is_not_trusted() {
+fn an_untrusted_counter_falls_back_to_monotonic() {
     if cfg!(target_arch = "x86_64") {
         assert_eq!(untrusted().source(), CounterSource::Monotonic);
     }

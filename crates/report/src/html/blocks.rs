@@ -1,4 +1,4 @@
-//! The blocks of a page as HTML: paragraphs, lists, tables.
+//! Renders the blocks of a page as HTML: paragraphs, lists and tables.
 
 mod table;
 
@@ -9,7 +9,7 @@ use crate::html::timeline;
 use crate::text::block::{Block, Place, Row};
 use crate::text::page::{TIE, Tone};
 
-/// Writes blocks, which are about what has this title.
+/// Writes blocks. `title` is their heading, which names a table that has none.
 pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     let mut title = title;
     let mut rest = blocks;
@@ -44,7 +44,7 @@ pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
                     length
                 }
             },
-            Block::Text { label, .. } => texts(out, Label::of(label), rest),
+            Block::Text { label, .. } => texts(out, Label::new(label), rest),
             Block::Command(command) => {
                 self::command(out, command);
                 1
@@ -62,7 +62,7 @@ pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     }
 }
 
-/// The class of what is in this tone.
+/// The CSS class of a tone.
 pub(super) fn class(tone: Tone) -> &'static str {
     match tone {
         Tone::Plain => "plain",
@@ -83,7 +83,7 @@ fn paragraph(out: &mut String, tone: Tone, words: &str, place: Option<Place>) {
     let _ = writeln!(out, "<p class=\"{class}\">{words}{link}</p>");
 }
 
-/// The link to a place in the timeline.
+/// The link to a moment in the timeline.
 fn link(place: Option<Place>) -> String {
     place.map_or_else(String::new, |place| {
         let at = place.at.as_secs_f64();
@@ -96,7 +96,7 @@ fn target(place: Place) -> String {
     timeline::target(place.at, place.length, place.cpu)
 }
 
-/// A line with cells that is part of no table: what it is about, and what is to be said of it.
+/// Writes a line with cells that is not part of a table.
 fn alone(out: &mut String, row: &Row) {
     let (class, name) = (class(row.tone), running(row.name.trim()));
     let _ = write!(out, "<p class=\"{class}\">{name}");
@@ -106,7 +106,7 @@ fn alone(out: &mut String, row: &Row) {
     out.push_str("</p>\n");
 }
 
-/// A command on one line, however many it takes on a terminal.
+/// Writes a command on one line, even if it takes several on a terminal.
 fn command(out: &mut String, command: &str) {
     let command = text(&command.replace(TIE, " "));
     let _ = writeln!(
@@ -115,7 +115,7 @@ fn command(out: &mut String, command: &str) {
     );
 }
 
-/// Lines of which only the spaces in them keep things apart. What cannot be seen is named, but for line ends.
+/// Writes preformatted lines. Hidden characters are named, except line breaks.
 fn verbatim(out: &mut String, lines: &str) {
     out.push_str("<pre tabindex=\"0\">");
     for line in lines.lines() {
@@ -125,7 +125,7 @@ fn verbatim(out: &mut String, lines: &str) {
     out.push_str("</pre>\n");
 }
 
-/// What kind of label a text has.
+/// The kind of a text's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     None,
@@ -135,12 +135,12 @@ enum Label {
 }
 
 impl Label {
-    fn of(label: &str) -> Self {
+    fn new(label: &str) -> Self {
         let label = label.trim();
         let number = label.strip_prefix("SO").unwrap_or(label).trim_start();
-        let is_number = number
-            .strip_suffix('.')
-            .is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()));
+        let is_number = number.strip_suffix('.').is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        });
         match label {
             "" => Self::None,
             "-" => Self::Bullet,
@@ -150,10 +150,11 @@ impl Label {
     }
 }
 
-/// Writes the texts at the beginning of `blocks` whose labels are of one kind; how many blocks these were.
+/// Writes the texts at the start of `blocks` that have the same kind of label. Returns the number
+/// of blocks written.
 fn texts(out: &mut String, kind: Label, blocks: &[Block]) -> usize {
     let is_one = |block: &&Block| match block {
-        Block::Text { label, .. } => Label::of(label) == kind,
+        Block::Text { label, .. } => Label::new(label) == kind,
         Block::Command(_) => kind == Label::Number,
         _ => false,
     };
@@ -177,7 +178,7 @@ fn texts(out: &mut String, kind: Label, blocks: &[Block]) -> usize {
             } => {
                 let words = running(words.trim()) + &link(*place);
                 let class = class(*tone);
-                // `writeln!` to a `String` cannot fail.
+                // Writing to a `String` cannot fail.
                 let _ = match kind {
                     Label::None => writeln!(out, "<p class=\"{class}\">{words}</p>"),
                     Label::Bullet => writeln!(out, "<li class=\"{class}\">{words}</li>"),

@@ -1,4 +1,4 @@
-//! Text that came from anywhere, so that a browser shows it and does nothing else with it.
+//! Escapes text from any source, so that a browser only displays it.
 
 use std::fmt::Write;
 
@@ -7,20 +7,20 @@ use ticktax_model::hidden::is_hidden;
 use crate::clean::name_hidden;
 use crate::text::page::{TIE, elide, with_units};
 
-/// Columns of a word before its middle is left out: names of programs may be of any length.
+/// Longer words lose their middle. Program names can have any length.
 const WORD: usize = 120;
-/// Columns that a phone has room for.
+/// Columns that fit on a phone.
 const TIED: usize = 24;
-/// Columns of a whole piece of text before its middle is left out.
+/// Longer texts lose their middle.
 const PIECE: usize = 4_000;
 
-/// A piece of text as HTML: markup in it is text, what cannot be seen is named, what is written from right to left
-/// turns nothing around it, and what is very long lacks its middle.
+/// Escapes text as HTML. Markup becomes text, hidden characters are named, right-to-left text is
+/// isolated, and the middle of very long text is elided.
 pub(super) fn text(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len() + 16);
     let mut turned = false;
     for c in shortened(raw).chars() {
-        // Digits and spaces belong to either side.
+        // Digits and spaces take the direction of the text before them.
         let turns = is_right_to_left(c) || (turned && !c.is_alphabetic() && !is_markup(c));
         if turns != turned {
             out.push_str(if turns { "<bdi>" } else { "</bdi>" });
@@ -40,7 +40,8 @@ pub(super) fn text(raw: &str) -> String {
     out
 }
 
-/// Running text: what is tied together stays so where a phone has room for it, and a number stays with its unit.
+/// Escapes running text. Tied words stay together if a phone has room for them, and numbers keep
+/// their units.
 pub(super) fn running(raw: &str) -> String {
     let piece = |piece: &str| {
         if piece.contains(TIE) && piece.chars().count() > TIED {
@@ -53,13 +54,14 @@ pub(super) fn running(raw: &str) -> String {
     text(&pieces.join(" "))
 }
 
-/// What a schema says, in which code stands between backticks and may be a link to something that a page has not.
+/// Escapes a schema's description. Text between backticks is code; links are reduced to their text,
+/// because the page lacks their targets.
 pub(super) fn prose(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len() + 16);
     let mut is_link = false;
     for (place, part) in raw.split('`').enumerate() {
         if place % 2 == 1 {
-            // JSON has another word for it.
+            // JSON uses another word.
             let code = if part == "None" { "null" } else { part };
             let _ = write!(out, "<code>{}</code>", text(code));
             continue;
@@ -67,7 +69,10 @@ pub(super) fn prose(raw: &str) -> String {
         let mut words = part;
         if is_link {
             words = words.strip_prefix(']').unwrap_or(words);
-            if let Some((_, rest)) = words.strip_prefix('(').and_then(|it| it.split_once(')')) {
+            if let Some((_, rest)) = words
+                .strip_prefix('(')
+                .and_then(|rest| rest.split_once(')'))
+            {
                 words = rest;
             }
         }
@@ -77,7 +82,7 @@ pub(super) fn prose(raw: &str) -> String {
     out
 }
 
-/// The same for the value of an attribute between double quotes.
+/// Escapes text for an attribute value in double quotes.
 pub(super) fn attribute(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len() + 16);
     for c in shortened(raw).chars() {
@@ -90,8 +95,8 @@ pub(super) fn attribute(raw: &str) -> String {
     out
 }
 
-/// The same for what is no markup, as a script draws it: what cannot be seen is named, and what is very long lacks its
-/// middle.
+/// Prepares text that a script draws, so that markup needs no escaping. Hidden characters are
+/// named, and very long text loses its middle.
 pub(super) fn plain(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
     for c in shortened(raw).chars() {
@@ -104,11 +109,12 @@ pub(super) fn plain(raw: &str) -> String {
     out
 }
 
-/// JSON for a `script` element that is data: nothing in it ends the element, and it reads back as the same.
+/// Escapes JSON for a `script` element that holds data. The result cannot end the element, and
+/// parses to the same value.
 pub(super) fn json(json: &str) -> String {
     let mut out = String::with_capacity(json.len() + 64);
     for c in json.chars() {
-        // Of these only strings have any, where an escape means the same.
+        // These characters occur only within strings, where an escape sequence means the same.
         if matches!(c, '<' | '>' | '&' | '\u{7f}'..='\u{9f}') || (is_hidden(c) && c != '\n') {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 // Writing to a `String` cannot fail.
@@ -121,7 +127,8 @@ pub(super) fn json(json: &str) -> String {
     out
 }
 
-/// The text without the middle of words that no page has room for, and of itself where it is very long.
+/// Elides the middle of words that are too long for any page, and of the whole text if it is very
+/// long.
 fn shortened(raw: &str) -> String {
     if raw.len() <= WORD {
         return raw.to_owned();
@@ -148,7 +155,7 @@ fn is_markup(c: char) -> bool {
     matches!(c, '&' | '<' | '>' | '"' | '\'')
 }
 
-/// Whether it is written from right to left.
+/// Whether the character is written from right to left.
 fn is_right_to_left(c: char) -> bool {
     matches!(u32::from(c),
         0x590..=0x8ff | 0xfb1d..=0xfdff | 0xfe70..=0xfefc | 0x1_0800..=0x1_0fff | 0x1_e800..=0x1_efff)
@@ -159,7 +166,7 @@ mod tests {
     use super::{attribute, json, plain, prose, running, text};
 
     #[test]
-    fn markup_is_text() {
+    fn markup_is_escaped() {
         let hostile = "<script>alert('x')</script>\" onload=\"&amp;";
         let shown = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot; onload=&quot;&amp;amp;";
         assert_eq!(text(hostile), shown);
@@ -167,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_a_phone_can_be_broken() {
+    fn ties_too_long_for_a_phone_can_be_broken() {
         let tied = "ran\u{a0}3.00\u{a0}s (56\u{a0}%)";
         assert_eq!(running(tied), tied);
         assert_eq!(
@@ -177,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_named() {
+    fn hidden_characters_are_named() {
         assert_eq!(
             text("a\u{202e}b\u{0}c\n"),
             "a<span class=\"hidden\">⟨U+202E⟩</span>b<span class=\"hidden\">⟨U+0000⟩</span>c\
@@ -188,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_from_right_to_left_stands_alone() {
+    fn right_to_left_text_is_isolated() {
         assert_eq!(text("by שלום (12)"), "by <bdi>שלום (12)</bdi>");
         assert_eq!(text("by שלום on CPU 1"), "by <bdi>שלום </bdi>on CPU 1");
         assert_eq!(text("שלום<b>"), "<bdi>שלום</bdi>&lt;b&gt;");
     }
 
     #[test]
-    fn a_long_name_has_its_ends() {
+    fn a_long_name_keeps_both_ends() {
         let name = format!("begin{}end", "x".repeat(10_000));
         let shown = text(&format!("{name} (4121) ran"));
         assert!(shown.len() < 200 && shown.starts_with("beginx"), "{shown}");
@@ -208,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn code_in_a_schema_is_code() {
+    fn code_in_a_schema_is_marked_as_code() {
         let about = "Hz; `None` of [`Nobody`](super::Nobody) <b> and [`Some`], (or) a `b`";
         assert_eq!(
             prose(about),
@@ -219,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn data_reads_back_as_it_was() {
+    fn escaped_json_parses_to_the_same_value() {
         let value = serde_json::json!({ "</script><!--": "\u{2028}\u{202e}a & b\n \u{e_0041}" });
         let pretty = serde_json::to_string_pretty(&value).unwrap();
         let escaped = json(&pretty);

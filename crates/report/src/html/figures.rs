@@ -1,4 +1,4 @@
-//! Every figure of a document as tables, whatever the document is: by its JSON, and the schema of that.
+//! Tables of every figure of any document, derived from its JSON and the schema of that.
 
 use std::fmt::Write;
 
@@ -10,18 +10,18 @@ use super::names::Heading;
 use super::schema::Schema;
 use crate::json::schema;
 
-/// Lines of a table; what has more is whole in the data.
+/// Maximum number of lines in a table. The page's data has all of them.
 const ROWS: usize = 500;
-/// Values of a list in a cell.
+/// Maximum number of list values in a cell.
 const VALUES: usize = 24;
-/// How deep tables stand in tables.
+/// Maximum nesting depth of tables.
 const DEEPEST: usize = 8;
 
-/// Writes the tables. A document is at the top, and each list or thing in it that has parts is folded away.
+/// Writes the tables. The document comes first; lists and objects with parts can be unfolded.
 pub(super) fn write(out: &mut String, document: &Document) {
     let root = schema(document.kind());
     let schema = Schema::new(&root);
-    // What has no JSON has no figures: a document has only string keys.
+    // Serialisation cannot fail, because a document has only string keys.
     let value = serde_json::to_value(document).unwrap_or_default();
     let Value::Object(fields) = value else {
         return;
@@ -29,7 +29,7 @@ pub(super) fn write(out: &mut String, document: &Document) {
     simple(out, "The document", &fields, schema);
     for (name, value) in parts(&fields) {
         let schema = schema.field(name);
-        let heading = Heading::of(name);
+        let heading = Heading::new(name);
         let _ = write!(
             out,
             "<details>\n<summary>{}</summary>\n",
@@ -41,7 +41,7 @@ pub(super) fn write(out: &mut String, document: &Document) {
     }
 }
 
-/// What a value is, for whoever decides whether to open it.
+/// The summary shown while a value is folded.
 fn summary(heading: &Heading, value: &Value) -> String {
     match value {
         Value::Array(all) => format!("{} ({})", heading.words, all.len()),
@@ -56,12 +56,12 @@ fn about(out: &mut String, schema: Schema<'_>) {
     }
 }
 
-/// What of an object has parts of its own.
+/// The fields of an object that have parts.
 fn parts(fields: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
     fields.iter().filter(|(_, value)| has_parts(value))
 }
 
-/// Whether a value takes more than a cell.
+/// Whether a value does not fit in a cell.
 fn has_parts(value: &Value) -> bool {
     match value {
         Value::Object(fields) => !fields.is_empty(),
@@ -79,7 +79,7 @@ fn any(out: &mut String, title: &str, value: &Value, schema: Schema<'_>, depth: 
             simple(out, title, fields, schema);
             for (name, value) in parts(fields) {
                 let schema = schema.field(name);
-                let heading = Heading::of(name);
+                let heading = Heading::new(name);
                 let title = format!("{title}: {}", heading.words);
                 let _ = write!(
                     out,
@@ -98,7 +98,7 @@ fn any(out: &mut String, title: &str, value: &Value, schema: Schema<'_>, depth: 
     }
 }
 
-/// The values of an object that have no parts, a line each.
+/// Writes the fields of an object that have no parts, one line each.
 fn simple(out: &mut String, title: &str, fields: &Map<String, Value>, schema: Schema<'_>) {
     let mut lines = fields
         .iter()
@@ -114,7 +114,7 @@ fn simple(out: &mut String, title: &str, fields: &Map<String, Value>, schema: Sc
          <th scope=\"col\" class=\"words\">meaning</th></tr>\n</thead>\n<tbody>\n",
     );
     for (name, value) in lines {
-        let heading = Heading::of(name);
+        let heading = Heading::new(name);
         let _ = writeln!(
             out,
             "<tr><th scope=\"row\">{}</th><td{}>{}</td><td class=\"words\">{}</td>\
@@ -129,7 +129,8 @@ fn simple(out: &mut String, title: &str, fields: &Map<String, Value>, schema: Sc
     end(out);
 }
 
-/// Things of one kind, a line each; what in them has parts stands in a cell, folded away.
+/// Writes a list of similar objects, one line each. Fields with parts can be unfolded within their
+/// cell.
 fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth: usize) {
     let flat: Vec<Vec<(String, &Value)>> = all.iter().map(flattened).collect();
     let mut names: Vec<&str> = Vec::new();
@@ -141,7 +142,7 @@ fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth:
     begin(out, title);
     out.push_str("<thead>\n<tr><th scope=\"col\">#</th>");
     for name in &names {
-        let heading = Heading::of(name);
+        let heading = Heading::new(name);
         let _ = write!(
             out,
             "<th scope=\"col\" title=\"{}\">{}</th>",
@@ -159,7 +160,7 @@ fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth:
                 continue;
             };
             if has_parts(value) {
-                let heading = Heading::of(name);
+                let heading = Heading::new(name);
                 let _ = writeln!(
                     out,
                     "<td class=\"words\"><details><summary>{}</summary>",
@@ -183,36 +184,36 @@ fn list(out: &mut String, title: &str, all: &[Value], schema: Schema<'_>, depth:
     }
 }
 
-/// The fields of a thing with those of the things in it, whose names come after theirs and a dot.
+/// The fields of an object, including those of nested objects, whose names are joined with dots.
 fn flattened(value: &Value) -> Vec<(String, &Value)> {
     let Value::Object(fields) = value else {
         return vec![("value".to_owned(), value)];
     };
-    let each = fields.iter().flat_map(|(name, value)| match value {
+    let fields = fields.iter().flat_map(|(name, value)| match value {
         Value::Object(inner) if !inner.is_empty() => {
-            let of_inner = flattened(value).into_iter();
-            let named = of_inner.map(|(field, value)| (format!("{name}.{field}"), value));
+            let inner_fields = flattened(value).into_iter();
+            let named = inner_fields.map(|(field, value)| (format!("{name}.{field}"), value));
             named.collect()
         }
         value => vec![(name.clone(), value)],
     });
-    each.collect()
+    fields.collect()
 }
 
-/// A value without parts, exactly.
+/// Formats a value without parts exactly.
 fn cell(value: &Value) -> String {
     match value {
-        // Whatever else has parts is no cell.
+        // Objects with fields are never in a cell.
         Value::Null | Value::Object(_) => "–".to_owned(),
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
         Value::String(text) => text.clone(),
         Value::Array(all) => {
-            let one = |value: &Value| match value {
+            let item = |value: &Value| match value {
                 Value::Array(_) => format!("[{}]", cell(value)),
                 value => cell(value),
             };
-            let mut parts: Vec<String> = all.iter().take(VALUES).map(one).collect();
+            let mut parts: Vec<String> = all.iter().take(VALUES).map(item).collect();
             if let Some(more @ 1..) = all.len().checked_sub(VALUES) {
                 parts.push(format!("and {more} more, in the data of this file"));
             }

@@ -1,6 +1,6 @@
-//! The names of fields as a person reads them, with their units.
+//! Turns field names into readable words with units.
 
-/// What names end with, and the unit that this is.
+/// Name suffixes and their units.
 const UNITS: &[(&str, &str)] = &[
     ("_unix_ms", "ms since 1970"),
     ("_unix_s", "s since 1970"),
@@ -17,20 +17,20 @@ const UNITS: &[(&str, &str)] = &[
     ("_fps", "frames/s"),
 ];
 
-/// Names, and ends of names, of what is a part of 1.
+/// Names and name suffixes of values from 0 to 1.
 const PARTS_OF_ONE: [&str; 2] = ["share", "probability"];
 
 /// A field's name in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Heading {
     pub(super) words: String,
-    /// Empty where there is none.
+    /// Empty if the field has no unit.
     pub(super) unit: &'static str,
 }
 
 impl Heading {
-    /// The words for a name, or for several with dots between them.
-    pub(super) fn of(name: &str) -> Self {
+    /// The words for a name, or for several names joined by dots.
+    pub(super) fn new(name: &str) -> Self {
         let found = UNITS.iter().find(|(end, _)| name.ends_with(end));
         let part = PARTS_OF_ONE.iter().any(|end| {
             let before = name.strip_suffix(end);
@@ -47,7 +47,7 @@ impl Heading {
         }
     }
 
-    /// The words with the unit behind them.
+    /// The words, followed by the unit.
     pub(super) fn with_unit(&self) -> String {
         match self.unit {
             "" => self.words.clone(),
@@ -61,7 +61,7 @@ mod tests {
     use super::Heading;
 
     #[test]
-    fn a_unit_is_told_beside_the_name() {
+    fn a_unit_follows_the_name() {
         for (name, words) in [
             ("time_ns", "time (ns)"),
             ("began_unix_s", "began (s since 1970)"),
@@ -71,7 +71,7 @@ mod tests {
             ("wake_ups", "wake ups"),
             ("parameters", "parameters"),
         ] {
-            assert_eq!(Heading::of(name).with_unit(), words, "{name}");
+            assert_eq!(Heading::new(name).with_unit(), words, "{name}");
         }
     }
 }

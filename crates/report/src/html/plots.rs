@@ -1,8 +1,8 @@
-//! What of a document is drawn: bars and marks beside the numbers of tables (`strips`), and plots with two axes with the
-//! numbers that they are made of below (`chart`).
+//! Plots of a document: bars and marks next to the numbers of a table (`strips`), and plots with
+//! two axes above a table of their numbers (`chart`).
 //!
-//! Everything is drawn as SVG when the page is written, so that it is there on paper, without a script, and for whoever
-//! reads it by ear: docs/decisions/0009-plots-are-drawn-at-export.md.
+//! Plots are drawn as SVG when the page is written. They need no script, can be printed, and their
+//! numbers are accessible to screen readers: docs/decisions/0009-plots-are-drawn-at-export.md.
 
 mod axis;
 mod balance;
@@ -30,38 +30,38 @@ pub(super) struct Plot {
     pub(super) html: String,
 }
 
-/// The plots of a document, in the order of its page.
-pub(super) fn of(document: &Document) -> Vec<Plot> {
+/// The plots of a document, in page order.
+pub(super) fn draw(document: &Document) -> Vec<Plot> {
     let plots = match document {
-        Document::Statement(it) => {
-            let beats = it.beats.as_ref();
+        Document::Statement(content) => {
+            let beats = content.beats.as_ref();
             vec![
-                balance::plot(it),
-                shown::plot(it),
-                curves::of_waits(it),
+                balance::plot(content),
+                shown::plot(content),
+                curves::waits_plot(content),
                 beats.and_then(phases::spectrum),
                 beats.and_then(phases::phases),
             ]
         }
-        Document::Beats(it) => vec![phases::spectrum(it), phases::phases(it)],
-        Document::Pace(it) => vec![curves::of_loop(it)],
-        Document::PaceComparison(it) => vec![curves::of_ways(it)],
-        Document::Changes(it) => vec![changed::accounts(it), changed::waits(it)],
-        Document::Incidents(it) => vec![incidents::times(it)],
-        Document::Incident(it) => vec![incidents::instead(it)],
-        Document::Prediction(it) => vec![predicted::plot(it)],
-        Document::Sweep(it) => vec![points::plot(it)],
-        Document::Case(it) => vec![cases::of_case(it)],
-        Document::CaseOnKernels(it) => vec![cases::of_kernels(it)],
-        Document::KernelComparison(it) => vec![cases::of_loops(it)],
-        Document::Trial(it) => vec![effects::plot(it), runs::plot(it)],
-        Document::Numbers(it) => vec![effects::of_numbers(it)],
+        Document::Beats(content) => vec![phases::spectrum(content), phases::phases(content)],
+        Document::Pace(content) => vec![curves::loop_plot(content)],
+        Document::PaceComparison(content) => vec![curves::comparison_plot(content)],
+        Document::Changes(content) => vec![changed::accounts(content), changed::waits(content)],
+        Document::Incidents(content) => vec![incidents::times(content)],
+        Document::Incident(content) => vec![incidents::instead(content)],
+        Document::Prediction(content) => vec![predicted::plot(content)],
+        Document::Sweep(content) => vec![points::plot(content)],
+        Document::Case(content) => vec![cases::case_plot(content)],
+        Document::CaseOnKernels(content) => vec![cases::kernels_plot(content)],
+        Document::KernelComparison(content) => vec![cases::loops_plot(content)],
+        Document::Trial(content) => vec![effects::plot(content), runs::plot(content)],
+        Document::Numbers(content) => vec![effects::numbers_plot(content)],
         _ => Vec::new(),
     };
     plots.into_iter().flatten().collect()
 }
 
-/// A bar for a share of 0 to 1, whose number stands beside it.
+/// Draws a bar for a share of 0 to 1. The number is next to it.
 fn bar(out: &mut String, share: f64, class: &str) {
     let length = 100.0 * share.clamp(0.0, 1.0);
     // Writing to a `String` cannot fail.

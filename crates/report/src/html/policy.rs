@@ -1,9 +1,9 @@
-//! What a page lets a browser do, as a content security policy: nothing but to apply the page's own style.
+//! The content security policy of a page. It only allows the page's own style and script.
 
 use sha2::{Digest, Sha256};
 
-/// The policy of a page with this style and, where it has one, this script, and nothing else that a browser would run
-/// or fetch.
+/// The policy for a page with this style and, if any, this script. A browser runs and fetches
+/// nothing else.
 pub(super) fn policy(style: &str, script: Option<&str>) -> String {
     let digest = |text: &str| base64(&Sha256::digest(text));
     let script = script.map(|script| format!("script-src 'sha256-{}'; ", digest(script)));
@@ -14,7 +14,7 @@ pub(super) fn policy(style: &str, script: Option<&str>) -> String {
     )
 }
 
-/// The bytes in base 64 (RFC 4648), padded.
+/// Encodes bytes in base 64 (RFC 4648), padded.
 pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -39,7 +39,7 @@ mod tests {
     use super::{base64, policy};
 
     #[test]
-    fn base_64_is_as_its_standard_has_it() {
+    fn base_64_matches_the_examples_of_rfc_4648() {
         for (text, expected) in [
             ("", ""),
             ("f", "Zg=="),
@@ -51,9 +51,9 @@ mod tests {
         }
     }
 
-    /// The digest of nothing, which RFC 6234 has.
+    /// The digest of the empty string.
     #[test]
-    fn style_and_script_are_named_by_their_digests() {
+    fn the_policy_contains_the_digests_of_style_and_script() {
         let empty = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
         let (without, with) = (policy("", None), policy("", Some("")));
         assert!(

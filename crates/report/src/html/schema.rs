@@ -1,17 +1,17 @@
-//! What a JSON Schema says of a field.
+//! Looks up fields in a JSON Schema.
 
 use serde_json::Value;
 
-/// A place in a schema.
+/// A position in a schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schema<'a> {
     root: &'a Value,
-    /// `None` of what the schema says nothing of.
+    /// `None` if the schema does not describe this position.
     here: Option<&'a Value>,
 }
 
 impl<'a> Schema<'a> {
-    /// References that are followed: none of ours leads in a circle.
+    /// Maximum number of references to follow. None of our schemas is recursive.
     const STEPS: usize = 16;
 
     pub(super) fn new(root: &'a Value) -> Self {
@@ -21,7 +21,7 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// What it says of the field of this name.
+    /// The position of a field.
     pub(super) fn field(self, name: &str) -> Self {
         let here = self.choices().into_iter();
         let mut found = here.filter_map(|choice| choice["properties"].get(name));
@@ -31,12 +31,12 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// What it says of the field that is reached by these names, a dot between each two.
+    /// The position of a nested field, whose names are joined with dots.
     pub(super) fn path(self, names: &str) -> Self {
         names.split('.').fold(self, Self::field)
     }
 
-    /// What it says of each thing in a list.
+    /// The position of the items of a list.
     pub(super) fn items(self) -> Self {
         let here = self.choices().into_iter();
         let mut found = here.filter_map(|choice| choice.get("items"));
@@ -46,7 +46,7 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// What a field is, in a sentence; empty where nothing is said.
+    /// The description of a field. Empty if it has none.
     pub(super) fn about(self) -> &'a str {
         let own = self.here.and_then(|here| here["description"].as_str());
         let inner = || {
@@ -56,22 +56,28 @@ impl<'a> Schema<'a> {
         own.or_else(inner).unwrap_or_default()
     }
 
-    /// What may stand here, with references followed.
+    /// The alternatives at this position, with references followed.
     fn choices(self) -> Vec<&'a Value> {
         let mut found = Vec::new();
-        let mut open: Vec<(&Value, usize)> = self.here.into_iter().map(|it| (it, 0)).collect();
+        let mut open: Vec<(&Value, usize)> = self.here.into_iter().map(|here| (here, 0)).collect();
         while let Some((here, steps)) = open.pop() {
             if steps > Self::STEPS {
                 continue;
             }
-            let name = here["$ref"].as_str().and_then(|it| it.rsplit('/').next());
+            let name = here["$ref"]
+                .as_str()
+                .and_then(|reference| reference.rsplit('/').next());
             if let Some(name) = name {
-                open.extend(self.root["$defs"].get(name).map(|it| (it, steps + 1)));
+                open.extend(
+                    self.root["$defs"]
+                        .get(name)
+                        .map(|definition| (definition, steps + 1)),
+                );
                 continue;
             }
-            let each = ["anyOf", "oneOf", "allOf"].into_iter();
-            let each = each.filter_map(|word| here[word].as_array()).flatten();
-            open.extend(each.map(|it| (it, steps + 1)));
+            let choices = ["anyOf", "oneOf", "allOf"].into_iter();
+            let choices = choices.filter_map(|word| here[word].as_array()).flatten();
+            open.extend(choices.map(|choice| (choice, steps + 1)));
             found.push(here);
         }
         found

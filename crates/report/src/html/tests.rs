@@ -1,4 +1,4 @@
-//! Pages for a browser, read as one would read them.
+//! HTML pages, parsed as strictly as possible.
 
 mod agreement;
 mod plots;
@@ -53,7 +53,7 @@ fn documents() -> Vec<Document> {
     ]
 }
 
-/// The document that is in a page.
+/// The document embedded in a page.
 fn data(page: &str) -> serde_json::Value {
     let (_, rest) = page
         .split_once("<script type=\"application/json\" id=\"ticktax-document\">")
@@ -62,17 +62,17 @@ fn data(page: &str) -> serde_json::Value {
 }
 
 #[test]
-fn every_page_is_whole_and_does_nothing() {
+fn every_page_is_well_formed_and_contains_its_document() {
     for document in documents() {
         let kind = document.kind().name();
         let page = page(&document);
         let Read {
             ids, links, text, ..
         } = read(&page);
-        let mut once = ids.clone();
-        once.sort_unstable();
-        once.dedup();
-        assert_eq!(once.len(), ids.len(), "{kind}: {ids:?}");
+        let mut unique = ids.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), ids.len(), "{kind}: {ids:?}");
         assert!(links.len() >= 2, "{kind}: {links:?}");
         for link in links {
             assert!(ids.contains(&link), "{kind}: {link} of {ids:?}");
@@ -83,7 +83,7 @@ fn every_page_is_whole_and_does_nothing() {
     }
 }
 
-/// The words of a page of text that are not in one of HTML.
+/// The pieces of a text page that an HTML page lacks.
 fn missing(lines: &Written, html: &str) -> Vec<String> {
     let Read { text, .. } = read(html);
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -106,7 +106,7 @@ fn missing(lines: &Written, html: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_page_says_all_that_the_pages_of_text_say() {
+fn an_html_page_contains_everything_on_the_text_pages() {
     for document in documents() {
         let html = page(&document);
         for view in [View::First, View::Full] {
@@ -123,9 +123,9 @@ fn a_page_says_all_that_the_pages_of_text_say() {
     }
 }
 
-/// The blocks of a page hold what its lines do: nothing is written past them.
+/// Nothing is written to a page without also becoming a block.
 #[test]
-fn the_blocks_of_a_page_hold_all_its_words() {
+fn the_blocks_of_a_page_contain_all_its_words() {
     for document in documents() {
         for view in [View::First, View::Full] {
             let style = TextStyle {
@@ -135,9 +135,9 @@ fn the_blocks_of_a_page_hold_all_its_words() {
             };
             let lines = written(&document, &style);
             let held = format!("{:?}", lines.blocks).replace("\\u{a0}", " ");
-            // How to print more is for whoever reads lines.
-            let (said, _) = lines.split_once("More: ").unwrap_or((&*lines, ""));
-            for word in said.split_whitespace() {
+            // Only text pages say how to print more.
+            let (shown, _) = lines.split_once("More: ").unwrap_or((&*lines, ""));
+            for word in shown.split_whitespace() {
                 let marks = ['"', '\'', '\\', '$'];
                 let known = held.contains(word) || word.contains(marks) || word.contains('…');
                 assert!(known, "{}: {word:?} of {lines}", document.kind().name());
@@ -147,7 +147,7 @@ fn the_blocks_of_a_page_hold_all_its_words() {
 }
 
 #[test]
-fn tables_have_captions_and_headings_and_units() {
+fn tables_have_captions_headings_and_units() {
     let html = page(&kernel_level().into());
     assert_eq!(
         html.matches("<table>").count(),
@@ -166,7 +166,7 @@ fn tables_have_captions_and_headings_and_units() {
 }
 
 #[test]
-fn a_page_without_a_document_to_speak_of_is_a_page() {
+fn an_empty_statement_has_a_page() {
     let html = page(&empty().into());
     assert!(read(&html).text.contains("Nothing was recorded."), "{html}");
 }
@@ -182,7 +182,7 @@ fn a_statement() -> impl Strategy<Value = Statement> {
     ])
 }
 
-/// Names that would be more than names.
+/// Names that are markup or control characters.
 fn a_name() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("<script>alert(1)</script>".to_owned()),
@@ -203,9 +203,9 @@ proptest! {
         cases: 60, failure_persistence: None, ..ProptestConfig::default()
     })]
 
-    /// `read` fails where a name is anything but text.
+    /// `read` fails if a name becomes anything but text.
     #[test]
-    fn names_are_text_whatever_is_in_them(
+    fn names_only_ever_become_text(
         statement in a_statement(),
         names in prop::collection::vec(a_name(), 1..6),
     ) {

@@ -1,9 +1,10 @@
-//! The timeline of a recording: spans of every CPU, what threads waited for and what woke them, from the whole run down
-//! to a microsecond.
+//! The timeline of a recording: spans of every CPU, waits and wake-ups, from the whole run down to
+//! a microsecond.
 //!
-//! Rows are taken as they come, in bounded memory. Own time is summed up in columns, which stay exact; single spans are
-//! kept as far as there is room, the longest first. The page has a drawing of the whole run, which needs no script, and
-//! the same data for a script that zooms in it: docs/decisions/0010-an-own-timeline.md.
+//! Rows arrive one by one and are kept in bounded memory. Own time is summed up in columns and
+//! stays exact. Single spans are kept as far as memory allows, longest first. The page contains a
+//! drawing of the whole run, which needs no script, and the same data for a script that zooms:
+//! docs/decisions/0010-an-own-timeline.md.
 
 mod columns;
 mod groups;
@@ -24,20 +25,20 @@ use crate::wakeups::WakeUps;
 use columns::Columns;
 use groups::Groups;
 use kept::Kept;
-use nesting::{Nesting, Stretch};
+use nesting::{Nesting, OwnInterval};
 pub(super) use section::{Drawn, target};
 
-/// The script of a page with a timeline, as `cargo xtask script` builds it.
+/// The script of a page with a timeline, built by `cargo xtask script`.
 pub(super) const SCRIPT: &str = include_str!("timeline/timeline.min.js");
-/// How a timeline looks.
+/// The style of a timeline.
 pub(super) const STYLE: &str = include_str!("timeline/style.css");
 
-/// Single spans, waits and wake-ups that are kept at most.
+/// Maximum number of spans, waits and wake-ups kept.
 const SPANS: usize = 1_200_000;
 const WAITS: usize = 200_000;
 const RUNS: usize = 300_000;
 
-/// A run of a thread, and what woke it for that.
+/// A run of a thread, and the span that woke it.
 #[derive(Clone, Copy, Debug)]
 struct Woken {
     by: Span,
@@ -52,7 +53,7 @@ impl Woken {
     }
 }
 
-/// A timeline in the making.
+/// A timeline under construction.
 #[derive(Debug)]
 pub(super) struct Timeline {
     groups: Groups,
@@ -62,11 +63,11 @@ pub(super) struct Timeline {
     waits: Kept<Span>,
     runs: Kept<Woken>,
     wake_ups: WakeUps,
-    /// What each thread waited for in all.
+    /// Total waiting time of each thread, by tid.
     waited: HashMap<i32, Nanos>,
-    /// When the first row began and the last one ended.
+    /// The start of the first row and the end of the last.
     seen: Option<(Nanos, Nanos)>,
-    /// Sums that are in no span.
+    /// Number of sums that no span represents.
     sums: u64,
 }
 
@@ -99,11 +100,11 @@ impl RowSink for Timeline {
 }
 
 impl Timeline {
-    /// The timeline as a part of a page; `None` where no CPU has a span.
+    /// Completes the timeline. `None` if no CPU has a span.
     pub(super) fn finish(mut self, ended: &RowsEnded<'_>) -> Option<Drawn> {
         let nesting = std::mem::take(&mut self.nesting);
-        nesting.finish(&mut |stretch| {
-            own(&mut self.groups, &mut self.columns, ended.sources, stretch);
+        nesting.finish(&mut |interval| {
+            own(&mut self.groups, &mut self.columns, ended.sources, interval);
         });
         section::draw(self, ended)
     }
@@ -118,15 +119,15 @@ impl Timeline {
             Kind::Frame => return,
             Kind::Wait => return self.wait(sources, span),
             Kind::Gap | Kind::Steal => {
-                let group = self.groups.of(sources, span.source);
+                let group = self.groups.group_of(sources, span.source);
                 self.groups.add(group, span.dur);
                 self.columns.time(span.cpu, group, span.start, span.end());
             }
             Kind::Idle | Kind::Task | Kind::Softirq | Kind::Irq | Kind::Nmi => {
                 let is_lowest = matches!(source.kind, Kind::Idle | Kind::Task);
                 let (groups, columns) = (&mut self.groups, &mut self.columns);
-                self.nesting.push(*span, is_lowest, &mut |stretch| {
-                    own(groups, columns, sources, stretch);
+                self.nesting.push(*span, is_lowest, &mut |interval| {
+                    own(groups, columns, sources, interval);
                 });
             }
         }
@@ -135,7 +136,7 @@ impl Timeline {
         self.seen = Some((begin.min(span.start), end.max(span.end())));
         self.spans.push(*span);
         if let (Kind::Task, Some(thread)) = (source.kind, &source.thread)
-            && let Some(by) = self.wake_ups.that_led_to(thread.tid, span)
+            && let Some(by) = self.wake_ups.take_waker(thread.tid, span)
         {
             self.runs.push(Woken {
                 by,
@@ -146,7 +147,7 @@ impl Timeline {
         }
     }
 
-    /// Keeps what a thread wanted and did not get; what it slept is no delay.
+    /// Keeps the delays of a thread. Sleep is not a delay.
     fn wait(&mut self, sources: &SourceTable, span: &Span) {
         let source = sources.get(span.source);
         let (Some(thread), Some((reason, _))) =
@@ -169,9 +170,9 @@ impl Timeline {
     }
 }
 
-/// Adds a stretch of own time to its columns.
-fn own(groups: &mut Groups, columns: &mut Columns, sources: &SourceTable, stretch: Stretch) {
-    let group = groups.of(sources, stretch.source);
-    groups.add(group, stretch.end - stretch.begin);
-    columns.time(stretch.cpu, group, stretch.begin, stretch.end);
+/// Adds an interval of own time to the columns.
+fn own(groups: &mut Groups, columns: &mut Columns, sources: &SourceTable, interval: OwnInterval) {
+    let group = groups.group_of(sources, interval.source);
+    groups.add(group, interval.end - interval.begin);
+    columns.time(interval.cpu, group, interval.begin, interval.end);
 }

@@ -5,7 +5,7 @@ use ticktax_model::recording::Header;
 
 use super::{json, schema};
 
-/// The schemas of everything that is written as JSON, a recording's header included.
+/// The schemas of everything written as JSON, including the header of recordings.
 fn schemas() -> Vec<Value> {
     let documents = DocumentKind::ALL.iter().map(|&kind| schema(kind));
     documents
@@ -13,7 +13,7 @@ fn schemas() -> Vec<Value> {
         .collect()
 }
 
-/// Calls `each` with every property of every type in a schema.
+/// Calls `each` for every property of every type in a schema.
 fn properties(schema: &Value, each: &mut dyn FnMut(&str, &Value)) {
     let types = schema["$defs"].as_object().into_iter().flatten();
     for part in types.map(|(_, part)| part).chain([schema]) {
@@ -27,7 +27,7 @@ fn properties(schema: &Value, each: &mut dyn FnMut(&str, &Value)) {
 }
 
 #[test]
-fn a_time_is_named_with_its_unit() {
+fn names_of_times_end_with_their_unit() {
     let mut times = 0;
     for schema in schemas() {
         properties(&schema, &mut |name, property| {
@@ -41,7 +41,7 @@ fn a_time_is_named_with_its_unit() {
 }
 
 #[test]
-fn a_real_number_is_named_with_its_unit() {
+fn names_of_real_numbers_contain_their_unit() {
     const UNITS: [&str; 9] = [
         "_ns",
         "_hz",
@@ -53,7 +53,7 @@ fn a_real_number_is_named_with_its_unit() {
         "cores",
         "_per_byte",
     ];
-    // What a person reads beside a unit of its own, or what has none.
+    // Numbers whose unit is in another field, or which have none.
     const WITHOUT: [&str; 38] = [
         "value",
         "interval",
@@ -76,12 +76,12 @@ fn a_real_number_is_named_with_its_unit() {
         "deviations",
         "events_per_beat",
         "of",
-        // Of a change, whose figure says its unit.
+        // Figures of a change; the measure determines the unit.
         "first",
         "second",
         "difference_low",
         "difference_high",
-        // Of a trial, where the metric has a unit, and the comparison a scale.
+        // Figures of a trial; the metric has the unit, and the comparison the scale.
         "values",
         "mean",
         "median",
@@ -111,7 +111,7 @@ fn a_real_number_is_named_with_its_unit() {
 }
 
 #[test]
-fn a_document_says_which_it_is_and_its_schema_asks_for_that() {
+fn documents_name_their_type_as_their_schema_requires() {
     let text = json(&CaseList { cases: Vec::new() }.into());
     let json: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["document"], "cases");

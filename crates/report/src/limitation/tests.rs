@@ -20,8 +20,8 @@ fn unread(reason: Unreadable) -> Limitation {
     }
 }
 
-/// What the machine, the kernel or the caller's rights did not allow.
-fn of_machines() -> Vec<Limitation> {
+/// Limitations of the machine, the kernel, or the caller's rights.
+fn machine_limitations() -> Vec<Limitation> {
     let message = || "the error of the system".to_owned();
     let function = || "handle_mm_fault".to_owned();
     let reasons = [
@@ -94,8 +94,8 @@ fn of_machines() -> Vec<Limitation> {
     all
 }
 
-/// What was lost on the way, or the clock does not tell.
-fn of_recordings() -> Vec<Limitation> {
+/// Limitations from lost events and from the clock.
+fn recording_limitations() -> Vec<Limitation> {
     vec![
         Limitation::ThreadsNotFollowed { threads: 7 },
         Limitation::InterruptsNotTraced {
@@ -144,8 +144,8 @@ fn of_recordings() -> Vec<Limitation> {
     ]
 }
 
-/// What limits the search for beats.
-fn of_beats() -> Vec<Limitation> {
+/// Limitations of the search for periodic sources.
+fn beat_limitations() -> Vec<Limitation> {
     vec![
         Limitation::BeatTimesSummed { rows: 4_000 },
         Limitation::BeatLongTimesSummed {
@@ -186,7 +186,12 @@ fn of_beats() -> Vec<Limitation> {
 }
 
 fn all() -> Vec<Limitation> {
-    [of_machines(), of_recordings(), of_beats()].concat()
+    [
+        machine_limitations(),
+        recording_limitations(),
+        beat_limitations(),
+    ]
+    .concat()
 }
 
 fn id(limitation: &Limitation) -> String {
@@ -210,7 +215,7 @@ fn every_limitation_has_words() {
 }
 
 #[test]
-fn no_limitation_is_forgotten_here() {
+fn these_tests_cover_every_limitation() {
     let schema = schemars::schema_for!(Limitation).to_value();
     let variants = schema["oneOf"].as_array().unwrap().iter();
     let known: BTreeSet<&str> = variants
@@ -235,8 +240,8 @@ fn no_limitation_is_forgotten_here() {
 }
 
 #[test]
-fn one_is_no_plural() {
-    for (limitation, told) in [
+fn a_count_of_one_has_a_singular_noun() {
+    for (limitation, expected) in [
         (
             Limitation::SwitchesMissed { count: 1 },
             "which thread ran in 1 stretch of time",
@@ -262,6 +267,6 @@ fn one_is_no_plural() {
             "2.00 s or more on CPU 0 in 1 part",
         ),
     ] {
-        assert_eq!(words(&limitation).what, told);
+        assert_eq!(words(&limitation).what, expected);
     }
 }

@@ -1,5 +1,5 @@
-//! Families of metrics: what they are called, what they mean, and their values. Each is declared before its values,
-//! in text and in the binary format.
+//! Families of metrics: their names, help texts and values. In text and in the binary format, each
+//! family is declared before its values.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use ticktax_model::{Histogram, Nanos};
 use super::{Label, protobuf};
 use crate::clean::name_hidden;
 
-/// What tells the values of a family from each other.
+/// The labels that distinguish the values of a family.
 type Labels = Vec<Label>;
 
 /// The families so far.
@@ -18,27 +18,27 @@ type Labels = Vec<Label>;
 pub(super) struct Families(Vec<Family>);
 
 impl Families {
-    /// A family of totals; its values' names end in `_total`.
+    /// Adds a family of totals. The names of its values end in `_total`.
     pub(super) fn counter(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, help, FamilyKind::Counter)
     }
 
-    /// A family of values that may rise and fall.
+    /// Adds a family of values that can rise and fall.
     pub(super) fn gauge(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, help, FamilyKind::Gauge)
     }
 
-    /// A family of lengths, counted by how long they are.
+    /// Adds a family of histograms of lengths.
     pub(super) fn histogram(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, help, FamilyKind::Histogram)
     }
 
-    /// A family whose labels are what it says.
+    /// Adds a family whose labels are its information.
     pub(super) fn info(&mut self, name: &'static str, help: &'static str) -> &mut Family {
         self.family(name, help, FamilyKind::Info)
     }
 
-    /// All of it, as OpenMetrics text.
+    /// The families as OpenMetrics text.
     pub(super) fn finish(self) -> String {
         let mut text = String::new();
         for family in self.ready() {
@@ -48,7 +48,7 @@ impl Families {
         text
     }
 
-    /// All of it, as Prometheus' protocol buffers.
+    /// The families as Prometheus protocol buffers.
     pub(super) fn finish_protobuf(self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for family in self.ready() {
@@ -57,10 +57,11 @@ impl Families {
         bytes
     }
 
-    /// The families that have any values: a parser takes none without.
+    /// The families with values. Parsers reject families without any.
     fn ready(self) -> impl Iterator<Item = Family> {
         let families = self.0.into_iter();
-        let families = families.filter(|it| !it.values.is_empty() || !it.histograms.is_empty());
+        let families =
+            families.filter(|family| !family.values.is_empty() || !family.histograms.is_empty());
         families.map(|mut family| {
             family.number();
             family
@@ -79,21 +80,21 @@ impl Families {
     }
 }
 
-/// What the values of a family are.
+/// The kind of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FamilyKind {
     /// Totals, which only grow.
     Counter,
-    /// Values that may rise and fall.
+    /// Values that can rise and fall.
     Gauge,
-    /// Lengths, counted by how long they are.
+    /// Histograms of lengths.
     Histogram,
-    /// Labels that say something; the value is 1.
+    /// Labels that carry information; the value is 1.
     Info,
 }
 
 impl FamilyKind {
-    /// The word for it.
+    /// Its name in OpenMetrics text.
     const fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -103,7 +104,7 @@ impl FamilyKind {
         }
     }
 
-    /// What the names of its values end in.
+    /// The suffix of its values' names.
     pub(super) const fn suffix(self) -> &'static str {
         match self {
             Self::Counter => "_total",
@@ -113,41 +114,41 @@ impl FamilyKind {
     }
 }
 
-/// A family that values are given to.
+/// A family of metrics under construction.
 pub(super) struct Family {
-    /// Without the `ticktax_` that stands before it.
+    /// The name without the prefix `ticktax_`.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) kind: FamilyKind,
     pub(super) values: Vec<(Labels, f64)>,
-    /// Of a histogram.
+    /// The values, if this is a family of histograms.
     pub(super) histograms: Vec<(Labels, IntervalSum)>,
 }
 
-/// The upper ends of a histogram's buckets in ns, four times apart, from 1 µs to 4.3 s: each is an end of
-/// one of ours, so that no count is spread over two.
+/// The upper ends of a histogram's buckets in ns, from 1 µs to 4.3 s in steps of a factor of 4.
+/// Each is also the end of a bucket of our histograms, so no count is split.
 pub(super) fn bucket_ends() -> impl Iterator<Item = Nanos> {
     (10..=32).step_by(2).map(|power| Nanos(1 << power))
 }
 
 impl Family {
-    /// A time, which is written in seconds.
+    /// Adds a time, which is written in seconds.
     pub(super) fn time(&mut self, labels: &[(&'static str, &str)], time: Nanos) {
         self.value(labels, time.as_secs_f64());
     }
 
-    /// A value.
+    /// Adds a value.
     pub(super) fn value(&mut self, labels: &[(&'static str, &str)], value: f64) {
         self.values.push((owned(labels), value));
     }
 
-    /// Lengths; their sum is own time.
-    pub(super) fn intervals(&mut self, labels: &[(&'static str, &str)], of: &IntervalSum) {
-        self.histograms.push((owned(labels), of.clone()));
+    /// Adds a histogram. Its sum is own time.
+    pub(super) fn intervals(&mut self, labels: &[(&'static str, &str)], sum: &IntervalSum) {
+        self.histograms.push((owned(labels), sum.clone()));
     }
 
-    /// A set of labels must be there once only, and all sets have the same names: where two would be
-    /// alike, all get the label `nth`.
+    /// Makes label sets unique, as the format requires. If two sets are equal, all sets get the
+    /// label `nth`, because all must have the same names.
     fn number(&mut self) {
         let mut seen: HashMap<Labels, u32> = HashMap::new();
         let mut places = Vec::with_capacity(self.values.len());
@@ -164,14 +165,13 @@ impl Family {
         }
     }
 
-    /// Writes the family.
     fn write(&self, text: &mut String) {
         let name = self.name;
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# TYPE ticktax_{name} {}", self.kind.word());
         let units = ["seconds", "bytes", "hertz", "ratio"];
         let unit = units.into_iter().find(|unit| name.ends_with(unit));
-        // Not every parser takes the unit of a histogram.
+        // Not every parser accepts a unit for histograms.
         if let Some(unit) = unit.filter(|_| self.histograms.is_empty()) {
             let _ = writeln!(text, "# UNIT ticktax_{name} {unit}");
         }
@@ -183,16 +183,16 @@ impl Family {
             }
             let _ = writeln!(text, " {}", number(self.kind.value(*value)));
         }
-        for (labels, of) in &self.histograms {
-            write_histogram(text, name, &written(labels), of);
+        for (labels, sum) in &self.histograms {
+            write_histogram(text, name, &written(labels), sum);
         }
     }
 }
 
-/// Writes the values of one histogram. What is longer than its last end is only in the last bucket.
-fn write_histogram(text: &mut String, name: &str, labels: &str, of: &IntervalSum) {
+/// Writes one histogram. Lengths beyond the last end are only in the `+Inf` bucket.
+fn write_histogram(text: &mut String, name: &str, labels: &str, lengths: &IntervalSum) {
     let comma = if labels.is_empty() { "" } else { "," };
-    let counts = of.histogram.counts();
+    let counts = lengths.histogram.counts();
     let mut bucket = |end: &str, count: u64| {
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -204,19 +204,18 @@ fn write_histogram(text: &mut String, name: &str, labels: &str, of: &IntervalSum
         let below = &counts[..Histogram::bucket(end)];
         bucket(&end.as_secs_f64().to_string(), below.iter().sum());
     }
-    let all = of.histogram.total();
+    let all = lengths.histogram.total();
     bucket("+Inf", all);
     let braces = if labels.is_empty() {
         String::new()
     } else {
         format!("{{{labels}}}")
     };
-    let sum = number(FamilyKind::Counter.value(of.time.as_secs_f64()));
+    let sum = number(FamilyKind::Counter.value(lengths.time.as_secs_f64()));
     let _ = writeln!(text, "ticktax_{name}_count{braces} {all}");
     let _ = writeln!(text, "ticktax_{name}_sum{braces} {sum}");
 }
 
-/// Labels that are kept.
 fn owned(labels: &[(&'static str, &str)]) -> Labels {
     let named = labels.iter();
     named
@@ -224,7 +223,7 @@ fn owned(labels: &[(&'static str, &str)]) -> Labels {
         .collect()
 }
 
-/// Labels as they are written.
+/// Formats labels for OpenMetrics text.
 fn written(labels: &[Label]) -> String {
     let named = labels.iter();
     let named = named.map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
@@ -232,8 +231,8 @@ fn written(labels: &[Label]) -> String {
 }
 
 impl FamilyKind {
-    /// A value as it is told. A total cannot be negative: an overdrawn account is 0 there, and the gauge
-    /// `books_balanced` tells.
+    /// The value to write. Totals cannot be negative, so a negative account becomes 0, and the
+    /// gauge `books_balanced` shows the problem.
     pub(super) fn value(self, value: f64) -> f64 {
         match self {
             Self::Counter => value.max(0.0),
@@ -242,7 +241,7 @@ impl FamilyKind {
     }
 }
 
-/// A number as it is written.
+/// Formats a number.
 fn number(value: f64) -> String {
     if value.is_finite() {
         value.to_string()
@@ -251,9 +250,9 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A text as help and labels hold it: backslash, line break and quotation mark are escaped, and
-/// hidden characters are named. Metrics are looked at in terminals as well, and two names must stay
-/// two.
+/// Escapes help texts and label values: backslashes, line breaks and quotation marks are escaped,
+/// and hidden characters are named. People also read metrics in terminals, and different names must
+/// stay different.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,18 +1,18 @@
-//! What a flight recorder caught, for a scraper.
+//! The incidents of a flight recorder, as metrics.
 
 use ticktax_model::incident::{LossCause, TriggerKind};
 use ticktax_model::totals::{IncidentTotals, IntervalSum};
 
 use super::families::Families;
 
-/// Adds the families of incidents. Kinds and causes that nothing came of stand there as 0, so that a first one is seen
-/// as a rise.
-pub(super) fn incidents(all: &mut Families, it: &IncidentTotals) {
+/// Adds the families of incidents. Kinds and causes without incidents are 0, so that the first
+/// incident is visible as a rise.
+pub(super) fn incidents(all: &mut Families, incidents: &IncidentTotals) {
     let family = all.counter(
         "incidents",
         "Rare delays that were caught, by the program that did not run and by what had most of the time instead.",
     );
-    for (signature, count) in &it.counts {
+    for (signature, count) in &incidents.counts {
         let labels = [
             ("kind", signature.kind.name()),
             ("program", &*signature.program),
@@ -26,7 +26,7 @@ pub(super) fn incidents(all: &mut Families, it: &IncidentTotals) {
     );
     let none = IntervalSum::default();
     for kind in TriggerKind::ALL {
-        let lengths = it.lengths.get(&kind).unwrap_or(&none);
+        let lengths = incidents.lengths.get(&kind).unwrap_or(&none);
         family.intervals(&[("kind", kind.name())], lengths);
     }
     let family = all.counter(
@@ -34,10 +34,10 @@ pub(super) fn incidents(all: &mut Families, it: &IncidentTotals) {
         "Recordings and triggers that were not kept, by why.",
     );
     for cause in LossCause::ALL {
-        let count = it.not_kept.get(&cause).copied().unwrap_or(0);
+        let count = incidents.not_kept.get(&cause).copied().unwrap_or(0);
         family.value(&[("cause", cause.name())], count as f64);
     }
-    if let Some(last) = it.last_unix_ms {
+    if let Some(last) = incidents.last_unix_ms {
         let family = all.gauge(
             "last_incident_timestamp_seconds",
             "When the last incident was noticed, since 1970.",
@@ -48,13 +48,13 @@ pub(super) fn incidents(all: &mut Families, it: &IncidentTotals) {
         "ring_reach_seconds",
         "For how long the ring of every event reaches back, on the CPU where that is shortest.",
     );
-    family.time(&[], it.reach);
-    if !it.limits.is_empty() {
+    family.time(&[], incidents.reach);
+    if !incidents.limits.is_empty() {
         let family = all.gauge(
             "trigger_limit_seconds",
             "From how long on a trigger fires whose threshold is a percentile of its last hour; there once it is known.",
         );
-        for (trigger, limit) in &it.limits {
+        for (trigger, limit) in &incidents.limits {
             family.time(&[("trigger", trigger)], *limit);
         }
     }
@@ -70,7 +70,7 @@ mod tests {
     use crate::openmetrics::metrics;
 
     #[test]
-    fn incidents_are_told_with_what_they_are_alike_by() {
+    fn incidents_are_labelled_with_their_signature() {
         let mut lasted = IntervalSum::default();
         lasted.record(Nanos::from_millis(20), Nanos::from_millis(20));
         let signature = Signature {
@@ -100,7 +100,10 @@ mod tests {
             "ticktax_ring_reach_seconds 4.5",
             "ticktax_trigger_limit_seconds{trigger=\"wait>p99.9\"} 0.003",
         ] {
-            assert!(text.lines().any(|it| it == line), "no {line} in\n{text}");
+            assert!(
+                text.lines().any(|other| other == line),
+                "no {line} in\n{text}"
+            );
         }
         assert!(!metrics(&Totals::default()).contains("incident"));
     }

@@ -1,8 +1,8 @@
-//! The binary format that Prometheus asks for where it takes native histograms: its `MetricFamily` messages, each with
-//! its length before it, with the field numbers of its `metrics.proto`.
+//! The binary format that Prometheus requests if it accepts native histograms: length-delimited
+//! `MetricFamily` messages, with the field numbers of its `metrics.proto`.
 //!
-//! A histogram has both sorts of buckets: the classic ones that the text has, and native ones, of which Prometheus takes
-//! what it is configured for.
+//! A histogram has both kinds of buckets: the classic ones of the text format, and native ones.
+//! Prometheus uses the kind that it is configured for.
 
 use prost::Message;
 use ticktax_model::Histogram;
@@ -11,11 +11,12 @@ use ticktax_model::totals::IntervalSum;
 use super::Label;
 use super::families::{Family, FamilyKind, bucket_ends};
 
-/// Four buckets in a power of two, as ours has.
+/// Four buckets per power of two, like our histograms.
 const SCHEMA: i32 = 2;
 const STEPS: f64 = 4.0;
 
-/// Lengths below a nanosecond are our first bucket, which is native histograms' one of zero, in seconds.
+/// Lengths below 1 ns are in our first bucket. It maps to the zero bucket of native histograms,
+/// whose threshold is in seconds.
 const ZERO: f64 = 1e-9;
 
 /// Appends a family.
@@ -34,9 +35,9 @@ pub(super) fn write(family: &Family, bytes: &mut Vec<u8>) {
         }
         metric
     });
-    let histograms = family.histograms.iter().map(|(labels, of)| Metric {
+    let histograms = family.histograms.iter().map(|(labels, sum)| Metric {
         label: pairs(labels),
-        histogram: Some(histogram(of)),
+        histogram: Some(histogram(sum)),
         ..Metric::default()
     });
     let message = MetricFamily {
@@ -49,7 +50,7 @@ pub(super) fn write(family: &Family, bytes: &mut Vec<u8>) {
         }),
         metric: values.chain(histograms).collect(),
     };
-    // A vector has room for everything.
+    // A vector has room for any message.
     let _ = message.encode_length_delimited(bytes);
 }
 
@@ -62,16 +63,16 @@ fn pairs(labels: &[Label]) -> Vec<LabelPair> {
     labels.map(pair).collect()
 }
 
-fn histogram(of: &IntervalSum) -> HistogramMessage {
-    let counts = of.histogram.counts();
+fn histogram(sum: &IntervalSum) -> HistogramMessage {
+    let counts = sum.histogram.counts();
     let classic = bucket_ends().map(|end| Bucket {
         cumulative_count: Some(counts[..Histogram::bucket(end)].iter().sum()),
         upper_bound: Some(end.as_secs_f64()),
     });
-    let (positive_span, positive_delta) = native(&of.histogram);
+    let (positive_span, positive_delta) = native(&sum.histogram);
     HistogramMessage {
-        sample_count: Some(of.histogram.total()),
-        sample_sum: Some(FamilyKind::Counter.value(of.time.as_secs_f64())),
+        sample_count: Some(sum.histogram.total()),
+        sample_sum: Some(FamilyKind::Counter.value(sum.time.as_secs_f64())),
         bucket: classic.collect(),
         schema: Some(SCHEMA),
         zero_threshold: Some(ZERO),
@@ -81,21 +82,21 @@ fn histogram(of: &IntervalSum) -> HistogramMessage {
     }
 }
 
-/// The native bucket in which one of ours is counted: the one that its end falls into. Powers of two of a nanosecond
-/// are none of a second, so the two sorts do not share their ends: a length is told as up to a tenth longer than it
-/// was, never as shorter. From 4 ns on no two of ours fall into one.
+/// The native bucket that contains the upper end of one of our buckets. Powers of two of a
+/// nanosecond are not powers of two of a second, so the ends differ. A length is reported up to 11
+/// % too long, but never too short. From 4 ns on, no two of our buckets share a native one.
 fn native_index(index: usize) -> i32 {
     let end = Histogram::lower(index + 1).as_secs_f64();
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "from -120 to 25, by how long an interval may be"
+        reason = "-120 to 25 for all possible lengths of an interval"
     )]
     let native = (end.log2() * STEPS).ceil() as i32;
     native
 }
 
-/// All but the first of our buckets as native ones: runs of buckets without a gap, and how each count differs from the
-/// one before.
+/// Converts all but the first of our buckets to native ones: spans of consecutive buckets, and the
+/// difference of each count from the previous one.
 fn native(histogram: &Histogram) -> (Vec<BucketSpan>, Vec<i64>) {
     let (mut spans, mut deltas) = (Vec::<BucketSpan>::new(), Vec::new());
     let (mut next, mut before) = (0, 0);
@@ -157,7 +158,7 @@ struct LabelPair {
     value: Option<String>,
 }
 
-/// `Gauge` and `Counter` are alike.
+/// `Gauge` and `Counter` have the same fields.
 #[derive(Clone, PartialEq, Message)]
 struct Number {
     #[prost(double, optional, tag = "1")]
@@ -180,7 +181,7 @@ struct HistogramMessage {
     zero_count: Option<u64>,
     #[prost(message, repeated, tag = "12")]
     positive_span: Vec<BucketSpan>,
-    // Of proto2, where repeated numbers are not packed.
+    // proto2 does not pack repeated numbers.
     #[prost(sint64, repeated, packed = "false", tag = "13")]
     positive_delta: Vec<i64>,
 }
@@ -230,15 +231,18 @@ mod tests {
         totals
     }
 
-    /// The histogram of the ticks.
+    /// The histogram of tick lengths.
     fn ticks(totals: &Totals) -> HistogramMessage {
         let families = families(&metrics_protobuf(totals));
         let name = Some("ticktax_tick_duration_seconds".to_owned());
-        let family = families.into_iter().find(|it| it.name == name).unwrap();
+        let family = families
+            .into_iter()
+            .find(|family| family.name == name)
+            .unwrap();
         family.metric[0].histogram.clone().unwrap()
     }
 
-    /// The counts of the native buckets, each with its number.
+    /// The counts of the native buckets with their indices.
     fn counts(histogram: &HistogramMessage) -> Vec<(i32, i64)> {
         let (mut index, mut count) = (0, 0);
         let mut deltas = histogram.positive_delta.iter();
@@ -255,23 +259,23 @@ mod tests {
         found
     }
 
-    /// The end of a native bucket, ns.
+    /// The upper end of a native bucket, in ns.
     fn end(index: i32) -> f64 {
         (f64::from(index) / STEPS).exp2() * 1e9
     }
 
     proptest! {
         #[test]
-        fn native_buckets_count_what_ours_do(
+        fn native_buckets_count_every_length_once(
             lengths in prop::collection::vec(0i64..60_000_000_000, 0..300),
         ) {
             let histogram = ticks(&totals(&lengths));
             let counts = counts(&histogram);
-            let all: i64 = counts.iter().map(|it| it.1).sum();
+            let all: i64 = counts.iter().map(|bucket| bucket.1).sum();
             let zeros = histogram.zero_count.unwrap();
             prop_assert_eq!(all.unsigned_abs() + zeros, lengths.len() as u64);
             prop_assert_eq!(histogram.sample_count, Some(lengths.len() as u64));
-            // Each length stands in a bucket that it fits into, or in the next longer one of ours.
+            // Each length fits into its bucket, which may be the next longer one.
             let mut lengths = lengths.clone();
             lengths.sort_unstable();
             let mut longest = 0;
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_of_our_buckets_share_a_native_one_and_none_is_told_much_longer() {
+    fn our_buckets_map_to_distinct_native_ones_at_most_11_percent_longer() {
         let mut before = native_index(3);
         for index in 4..Histogram::BUCKETS - 1 {
             let native = native_index(index);
@@ -297,16 +301,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_counted_is_a_native_histogram_still() {
+    fn an_empty_histogram_is_still_a_native_one() {
         let histogram = ticks(&totals(&[]));
-        // Prometheus tells it from a classic one by its bucket of zero.
+        // Prometheus recognises a native histogram by its zero bucket.
         assert_eq!(histogram.zero_threshold, Some(1e-9));
         assert_eq!(histogram.schema, Some(2));
         assert!(histogram.positive_span.is_empty());
     }
 
     #[test]
-    fn it_says_what_the_text_says() {
+    fn the_binary_format_has_the_values_of_the_text() {
         let totals = totals(&[900, 1_024, 5_000_000_000]);
         let text = metrics(&totals);
         for family in families(&metrics_protobuf(&totals)) {
@@ -339,8 +343,8 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_as_the_format_has_them() {
-        // Worked out by hand: a gauge in a family of its own, its length before it.
+    fn the_encoding_matches_one_worked_out_by_hand() {
+        // Worked out by hand: the length of the message, then a family with one gauge.
         let mut all = Families::default();
         all.gauge("x", "y").value(&[("a", "b")], 1.0);
         let expected = [

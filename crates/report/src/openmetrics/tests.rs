@@ -12,7 +12,7 @@ fn text(statement: &Statement) -> String {
     render(&statement.clone().into(), format, &TextStyle::default())
 }
 
-/// The values of a family, each with its labels in order of their names, as a parser reads them.
+/// The values of a family as a parser reads them. Labels are sorted by name.
 fn values(text: &str, family: &str) -> Vec<(Vec<(String, String)>, f64)> {
     let parsed = parse_openmetrics(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let found = parsed.families.get(family);
@@ -37,21 +37,21 @@ fn values(text: &str, family: &str) -> Vec<(Vec<(String, String)>, f64)> {
 }
 
 #[test]
-fn a_parser_reads_back_what_the_statement_says() {
+fn a_parser_reads_the_figures_of_the_statement() {
     let statement = kernel_level();
     let text = text(&statement);
     let accounts = values(&text, "ticktax_account_seconds");
     assert_eq!(accounts.len(), statement.accounts.len());
     let sum: f64 = accounts.iter().map(|(_, value)| value).sum();
-    let expected: Nanos = statement.accounts.iter().map(|it| it.time).sum();
+    let expected: Nanos = statement.accounts.iter().map(|account| account.time).sum();
     assert!((sum - expected.as_secs_f64()).abs() < 1e-6, "{sum}");
     let classes: f64 = values(&text, "ticktax_cpu_seconds")
         .iter()
-        .map(|it| it.1)
+        .map(|sample| sample.1)
         .sum();
     let recorded: f64 = values(&text, "ticktax_recorded_seconds")
         .iter()
-        .map(|it| it.1)
+        .map(|sample| sample.1)
         .sum();
     assert!((classes - recorded).abs() < 1e-6, "{classes} of {recorded}");
     assert_eq!(
@@ -62,13 +62,13 @@ fn a_parser_reads_back_what_the_statement_says() {
 }
 
 #[test]
-fn books_that_are_off_say_so() {
+fn an_imbalance_sets_the_gauge_to_zero() {
     let balanced = values(&text(&off_by_17_ns()), "ticktax_books_balanced");
     assert!(balanced[0].1.abs() < f64::EPSILON);
 }
 
 #[test]
-fn what_was_not_seen_has_no_values() {
+fn unknown_figures_have_no_values() {
     let text = text(&proc_level());
     assert!(!text.contains("ticktax_tick_seconds_total"), "{text}");
     let limitations = values(&text, "ticktax_limitations")[0].1;
@@ -76,7 +76,7 @@ fn what_was_not_seen_has_no_values() {
 }
 
 #[test]
-fn accounts_of_one_name_stay_apart() {
+fn accounts_with_equal_names_stay_separate() {
     let mut statement = kernel_level();
     let first = statement.accounts[0].clone();
     statement.accounts.push(first);
@@ -85,7 +85,7 @@ fn accounts_of_one_name_stay_apart() {
 }
 
 #[test]
-fn no_name_reaches_a_terminal_as_more_than_text() {
+fn no_name_contains_raw_control_characters() {
     let mut statement = kernel_level();
     let hostile = "\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{61c}\u{ad}\u{180e}\r";
     statement.accounts[0].name = hostile.to_owned();
@@ -98,7 +98,7 @@ fn no_name_reaches_a_terminal_as_more_than_text() {
 
 proptest! {
     #[test]
-    fn no_name_and_no_time_breaks_the_format(name in any::<String>(), time in any::<i32>()) {
+    fn no_name_or_time_breaks_the_format(name in any::<String>(), time in any::<i32>()) {
         let mut statement = kernel_level();
         statement.accounts[0].name.clone_from(&name);
         statement.accounts[0].time = Nanos(time.into());

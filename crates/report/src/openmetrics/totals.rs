@@ -1,7 +1,7 @@
-//! What an agent has counted since it began, for a scraper that comes again and again.
+//! The totals of an agent since its start, for a scraper that polls.
 //!
-//! Families that a statement has as well have its names. Programs of one name are one series, CPU by CPU:
-//! process ids would make series without end.
+//! Families that a statement also has keep their names. Programs with equal names share a series
+//! per CPU, because pids would create an unlimited number of series.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ pub fn metrics(totals: &Totals) -> String {
     families(totals).finish()
 }
 
-/// The totals as Prometheus' protocol buffers, each message with its length before it, with native histograms beside
-/// the classic ones.
+/// The totals as length-delimited Prometheus protocol buffers, with both native and classic
+/// histograms.
 pub fn metrics_protobuf(totals: &Totals) -> Vec<u8> {
     families(totals).finish_protobuf()
 }
@@ -34,20 +34,20 @@ fn families(totals: &Totals) -> Families {
     if let Some(facts) = &totals.facts {
         facts_files(&mut all, facts);
     }
-    if let Some(it) = &totals.incidents {
-        incidents(&mut all, it);
+    if let Some(counts) = &totals.incidents {
+        incidents(&mut all, counts);
     }
     all
 }
 
-fn about(all: &mut Families, it: &Totals) {
+fn about(all: &mut Families, totals: &Totals) {
     all.info("recording", "What is watched, and by what.")
         .value(
             &[
-                ("host", &it.host),
-                ("kernel", &it.kernel),
-                ("arch", &it.arch),
-                ("tool_version", &it.tool_version),
+                ("host", &totals.host),
+                ("kernel", &totals.kernel),
+                ("arch", &totals.arch),
+                ("tool_version", &totals.tool_version),
             ],
             1.0,
         );
@@ -56,21 +56,21 @@ fn about(all: &mut Families, it: &Totals) {
         "began_timestamp_seconds",
         "When counting began, since 1970.",
     )
-    .value(&[], seconds(it.began_unix_ms));
+    .value(&[], seconds(totals.began_unix_ms));
     all.gauge(
         "updated_timestamp_seconds",
         "Until when everything is counted, since 1970.",
     )
-    .value(&[], seconds(it.updated_unix_ms));
+    .value(&[], seconds(totals.updated_unix_ms));
 }
 
-/// The time of each CPU, all of it and by class.
-fn cpus(all: &mut Families, it: &Totals) {
+/// CPU time of each CPU, in total and by class.
+fn cpus(all: &mut Families, totals: &Totals) {
     let mut classes: BTreeMap<(Cpu, Class), Nanos> = BTreeMap::new();
     let mut recorded: BTreeMap<Cpu, Nanos> = BTreeMap::new();
-    let accounts = it.accounts.iter();
+    let accounts = totals.accounts.iter();
     let accounts = accounts.map(|(key, sum)| (key.cpu, key.class, sum.time));
-    let lost = it.lost.iter();
+    let lost = totals.lost.iter();
     let lost = lost.map(|loss| (loss.cpu, Class::Unexplained, loss.self_time));
     for (cpu, class, time) in accounts.chain(lost) {
         *classes.entry((cpu, class)).or_default() += time;
@@ -91,27 +91,27 @@ fn cpus(all: &mut Families, it: &Totals) {
         "steal_seconds",
         "Time that the hypervisor took, by its own clock; it lies within the classes.",
     );
-    for (cpu, time) in &it.steal {
+    for (cpu, time) in &totals.steal {
         family.time(&[("cpu", &cpu.to_string())], *time);
     }
 }
 
-/// Every account. The kernel's are counted by their length as well: they are noise.
-fn accounts(all: &mut Families, it: &Totals) {
+/// Every account. Kernel work also gets histograms of lengths, because it is noise.
+fn accounts(all: &mut Families, totals: &Totals) {
     let family = all.counter("account_seconds", "Own time of an account.");
-    for (key, sum) in &it.accounts {
-        family.of_account(key, |family, labels| family.time(labels, sum.time));
+    for (key, sum) in &totals.accounts {
+        family.with_account(key, |family, labels| family.time(labels, sum.time));
     }
     let family = all.counter(
         "account_intervals",
         "Intervals of an account: interrupts, or stretches of a thread on a CPU.",
     );
-    for (key, sum) in &it.accounts {
+    for (key, sum) in &totals.accounts {
         let count = sum.count as f64;
-        family.of_account(key, |family, labels| family.value(labels, count));
+        family.with_account(key, |family, labels| family.value(labels, count));
     }
     let mut lengths: BTreeMap<(Class, &str), IntervalSum> = BTreeMap::new();
-    let noise = it.accounts.iter();
+    let noise = totals.accounts.iter();
     for (key, sum) in noise.filter(|(key, _)| key.class.is_kernel_work()) {
         let entry = lengths.entry((key.class, &key.name)).or_default();
         entry.merge(sum);
@@ -125,35 +125,35 @@ fn accounts(all: &mut Families, it: &Totals) {
     }
 }
 
-/// Who wanted to run and could not.
-fn waits(all: &mut Families, it: &Totals) {
+/// Programs throttled by a quota, and pressure stalls.
+fn waits(all: &mut Families, totals: &Totals) {
     let family = all.counter(
         "throttled_seconds",
         "Time from when a program's threads were taken off their CPU, the CPU quota being used up, until they ran \
          again: with their wait for a CPU once there was quota, added up.",
     );
-    for (name, sum) in &it.throttled {
+    for (name, sum) in &totals.throttled {
         family.time(&[("name", name), ("why", "throttled")], sum.time);
     }
     let family = all.histogram(
         "throttled_duration_seconds",
         "The same, each time by its length.",
     );
-    for (name, sum) in &it.throttled {
+    for (name, sum) in &totals.throttled {
         family.intervals(&[("name", name)], sum);
     }
     let family = all.counter(
         "pressure_seconds",
         "Time in which some or all tasks waited for a resource (PSI); for CPUs: wanted one and had none.",
     );
-    for (resource, pressure) in &it.pressure {
+    for (resource, pressure) in &totals.pressure {
         family.time(&[("resource", resource), ("tasks", "some")], pressure.some);
         family.time(&[("resource", resource), ("tasks", "all")], pressure.full);
     }
 }
 
-fn ticks(all: &mut Families, it: &Totals) {
-    if let Some(hz) = it.hz_configured {
+fn ticks(all: &mut Families, totals: &Totals) {
+    if let Some(hz) = totals.hz_configured {
         all.gauge(
             "tick_configured_hertz",
             "The tick rate that the kernel was built for.",
@@ -161,23 +161,23 @@ fn ticks(all: &mut Families, it: &Totals) {
         .value(&[], f64::from(hz));
     }
     let family = all.counter("ticks", "Timer ticks.");
-    for (cpu, sum) in &it.ticks {
+    for (cpu, sum) in &totals.ticks {
         family.value(&[("cpu", &cpu.to_string())], sum.count as f64);
     }
     let family = all.histogram(
         "tick_duration_seconds",
         "Runs of the tick's function by their length; the sum is own time.",
     );
-    for (cpu, sum) in &it.ticks {
+    for (cpu, sum) in &totals.ticks {
         family.intervals(&[("cpu", &cpu.to_string())], sum);
     }
 }
 
-/// What could not be seen, and what watching cost.
-fn quality(all: &mut Families, it: &Totals) {
+/// Limitations, lost events and the cost of observing.
+fn quality(all: &mut Families, totals: &Totals) {
     all.gauge("limitations", "How many things cannot be seen here.")
-        .value(&[], it.limitations as f64);
-    let lost: u64 = it.lost.iter().map(|loss| loss.events).sum();
+        .value(&[], totals.limitations as f64);
+    let lost: u64 = totals.lost.iter().map(|loss| loss.events).sum();
     all.counter(
         "lost_events",
         "Events that were lost; their time is unexplained.",
@@ -187,40 +187,40 @@ fn quality(all: &mut Families, it: &Totals) {
         "folded_intervals",
         "Intervals whose source there was no room for: they are accounted as others.",
     )
-    .value(&[], it.own.folded as f64);
+    .value(&[], totals.own.folded as f64);
     all.counter("own_cpu_seconds", "CPU time of ticktax itself.")
-        .time(&[], it.own.cpu);
+        .time(&[], totals.own.cpu);
     all.gauge("own_memory_bytes", "Most memory that ticktax held.")
-        .value(&[], it.own.memory_bytes as f64);
+        .value(&[], totals.own.memory_bytes as f64);
     all.counter("own_events", "Tracepoint hits that ran the tracer.")
-        .value(&[], it.own.events as f64);
+        .value(&[], totals.own.events as f64);
 }
 
-fn facts_files(all: &mut Families, it: &FactsCount) {
+fn facts_files(all: &mut Families, facts: &FactsCount) {
     let counters = [
-        ("facts_rows", "Rows written to facts files.", it.rows),
-        ("facts_files", "Facts files written.", it.files),
+        ("facts_rows", "Rows written to facts files.", facts.rows),
+        ("facts_files", "Facts files written.", facts.files),
         (
             "facts_write_errors",
             "Facts files that could not be written; their rows are kept and tried again.",
-            it.errors,
+            facts.errors,
         ),
         (
             "facts_dropped_rows",
             "Rows given up because facts files could not be written for too long.",
-            it.dropped,
+            facts.dropped,
         ),
     ];
     for (name, help, value) in counters {
         all.counter(name, help).value(&[], value as f64);
     }
     all.gauge("facts_bytes", "Bytes of facts files on the disk.")
-        .value(&[], it.bytes as f64);
+        .value(&[], facts.bytes as f64);
 }
 
 impl Family {
     /// Adds a value with an account's labels.
-    fn of_account(
+    fn with_account(
         &mut self,
         key: &AccountKey,
         add: impl FnOnce(&mut Self, &[(&'static str, &str)]),
@@ -280,7 +280,7 @@ mod tests {
         totals
     }
 
-    /// The value behind the labels of a line.
+    /// The value after the labels of a line.
     fn value<'t>(text: &'t str, series: &str) -> &'t str {
         let line = text.lines().find_map(|line| line.strip_prefix(series));
         line.unwrap_or_else(|| panic!("no {series} in\n{text}"))
@@ -288,9 +288,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cpus_classes_add_up_with_what_was_lost() {
+    fn the_classes_of_a_cpu_and_lost_time_add_up() {
         let text = metrics(&totals("make"));
-        // Three accounts of 5.000002947 s each, and 2 s that were lost.
+        // Three accounts of 5.000002947 s each, and 2 s lost.
         let recorded = "ticktax_recorded_seconds_total";
         assert_eq!(
             value(&text, &format!("{recorded}{{cpu=\"0\"}}")),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_hold_what_is_shorter_than_their_ends() {
+    fn buckets_count_lengths_below_their_upper_ends() {
         let text = metrics(&totals("make"));
         let bucket = |end: &str| {
             let labels = format!("{{class=\"irq\",name=\"local_timer\",le=\"{end}\"}}");
@@ -320,12 +320,12 @@ mod tests {
         assert_eq!(bucket("+Inf"), "8");
         let all = "ticktax_account_duration_seconds_count{class=\"irq\",name=\"local_timer\"}";
         assert_eq!(value(&text, all), "8");
-        // A program's stretches are no noise.
+        // Runs of a program are not noise.
         assert!(!text.contains("_bucket{class=\"program\""), "{text}");
     }
 
     #[test]
-    fn a_parser_finds_histograms() {
+    fn a_parser_finds_the_histograms() {
         let text = metrics(&totals("make"));
         let parsed = parse_openmetrics(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let family = &parsed.families["ticktax_tick_duration_seconds"];
@@ -339,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_name_breaks_the_format(name in any::<String>()) {
+        fn no_program_name_breaks_the_format(name in any::<String>()) {
             let text = metrics(&totals(&name));
             prop_assert!(parse_openmetrics(&text).is_ok(), "{}", text);
         }

@@ -1,9 +1,9 @@
-//! The few of Perfetto's messages that are written, with the field numbers of its
+//! The subset of Perfetto's messages that is written, with the field numbers of its
 //! `perfetto_trace.proto`.
 
 use prost::Message;
 
-/// A trace: packets, one after the other. A trace may be written packet by packet.
+/// A trace: a sequence of packets. It can be written packet by packet.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Trace {
     #[prost(message, repeated, tag = "1")]
@@ -12,7 +12,7 @@ pub(super) struct Trace {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TracePacket {
-    /// In nanoseconds.
+    /// In ns.
     #[prost(uint64, optional, tag = "8")]
     pub(super) timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]

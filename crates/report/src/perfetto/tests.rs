@@ -8,8 +8,8 @@ use super::Perfetto;
 use super::proto::{EventType, Trace, TrackEvent};
 use crate::text::tests::samples::kernel_level;
 
-/// Rows of one CPU: a game that an interrupt and, within it, an NMI cut into, then idling, then the
-/// game again, which waited from 90 to 100.
+/// Rows of one CPU: a game is interrupted, and the interrupt by an NMI. Then the CPU idles, and the
+/// game, which waited from 90 to 100, runs again.
 fn rows() -> (SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let game = |kind, detail: &str| Source {
@@ -39,7 +39,7 @@ fn rows() -> (SourceTable, Vec<Row>) {
     };
     let rows = vec![
         row(nmi, 20, 22, 2),
-        // It begins with the game, and ends with the NMI's end not at all.
+        // Starts with the game, and continues after the NMI.
         row(irq, 10, 30, 18),
         row(run, 10, 50, 20),
         row(irq, 60, 100, 40),
@@ -50,7 +50,7 @@ fn rows() -> (SourceTable, Vec<Row>) {
     (sources, rows)
 }
 
-/// Every packet of the trace of some rows.
+/// Every packet of the trace of these rows.
 fn trace() -> Trace {
     trace_of(&rows())
 }
@@ -66,7 +66,7 @@ fn trace_of((sources, rows): &(SourceTable, Vec<Row>)) -> Trace {
     Trace::decode(&bytes[..]).unwrap()
 }
 
-/// Events by track, by time and at one time in the order of the file, as a reader takes them.
+/// The events of each track, ordered as Perfetto reads them: by time, then by position in the file.
 fn events(trace: &Trace) -> BTreeMap<u64, Vec<(u64, TrackEvent)>> {
     let mut tracks: BTreeMap<u64, Vec<(u64, TrackEvent)>> = BTreeMap::new();
     for packet in &trace.packet {
@@ -82,7 +82,7 @@ fn events(trace: &Trace) -> BTreeMap<u64, Vec<(u64, TrackEvent)>> {
 }
 
 #[test]
-fn tracks_are_declared_before_they_are_used() {
+fn tracks_are_declared_before_use() {
     let mut declared = BTreeSet::new();
     for packet in trace().packet {
         if let Some(track) = packet.track_descriptor {
@@ -100,7 +100,7 @@ fn tracks_are_declared_before_they_are_used() {
 }
 
 #[test]
-fn own_times_of_nested_slices_add_up_to_the_rows() {
+fn the_own_time_of_nested_slices_matches_the_rows() {
     let (sources, rows) = rows();
     let events = events(&trace());
     let mut own: BTreeMap<String, u64> = BTreeMap::new();
@@ -128,16 +128,19 @@ fn own_times_of_nested_slices_add_up_to_the_rows() {
     assert_eq!(own, expected);
 }
 
-/// Where each flow begins and ends: the time and the flow's number.
+/// The time and id of each flow, where it starts and where it ends.
 fn flows(trace: &Trace) -> [Vec<(u64, u64)>; 2] {
     let events: Vec<(u64, TrackEvent)> = events(trace).into_values().flatten().collect();
     let all = |ids: fn(&TrackEvent) -> &Vec<u64>| {
-        let of_one = |(at, event): &(u64, TrackEvent)| -> Vec<(u64, u64)> {
+        let ids_of = |(at, event): &(u64, TrackEvent)| -> Vec<(u64, u64)> {
             ids(event).iter().map(|&id| (*at, id)).collect()
         };
-        events.iter().flat_map(of_one).collect()
+        events.iter().flat_map(ids_of).collect()
     };
-    [all(|it| &it.flow_ids), all(|it| &it.terminating_flow_ids)]
+    [
+        all(|event| &event.flow_ids),
+        all(|event| &event.terminating_flow_ids),
+    ]
 }
 
 #[test]
@@ -146,14 +149,14 @@ fn a_flow_leads_from_the_wait_to_the_run() {
 }
 
 #[test]
-fn a_flow_leads_from_the_wake_up_to_the_run_and_never_to_a_later_one() {
+fn a_flow_leads_from_the_wake_up_to_its_run_and_never_to_a_later_one() {
     let (mut sources, mut rows) = rows();
     let irq = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
     let woke = |at| Row::Edge(Edge::new(Cpu(1), Nanos(at), irq, Effect::Woke(41)));
     rows.insert(5, woke(88));
     let marked = (sources, rows);
     assert_eq!(flows(&trace_of(&marked)), [[(88, 1)], [(100, 1)]]);
-    // One that comes after the run that it led to.
+    // A wake-up that arrives after its run.
     let (sources, mut rows) = self::rows();
     rows.push(woke(95));
     let Row::Span(last) = rows[6] else {
@@ -167,22 +170,22 @@ fn a_flow_leads_from_the_wake_up_to_the_run_and_never_to_a_later_one() {
 }
 
 #[test]
-fn beats_and_limitations_are_told_once_each() {
+fn periodic_sources_and_limitations_appear_once_each() {
     let statement = kernel_level();
     let limitations = statement.coverage.limitations.len();
     let beats = statement.beats.map_or(0, |beats| beats.beats.len());
     let events = events(&trace());
-    let of = |name: &str| {
+    let count = |name: &str| {
         let all = events.values().flatten();
-        all.filter(|it| it.1.categories == [name]).count()
+        all.filter(|entry| entry.1.categories == [name]).count()
     };
     assert!(limitations > 0);
-    assert_eq!(of("limitation"), limitations);
-    assert_eq!(of("beat"), beats);
+    assert_eq!(count("limitation"), limitations);
+    assert_eq!(count("beat"), beats);
 }
 
 #[test]
-fn frames_have_a_track_of_their_own() {
+fn frames_have_a_separate_track() {
     let mut sources = SourceTable::default();
     let pace = Source::kernel(Kind::Frame, "pace", "");
     let source = sources.intern(pace);
@@ -202,7 +205,7 @@ fn frames_have_a_track_of_their_own() {
     perfetto.finish(&sources, &kernel_level().into()).unwrap();
     let events = events(&Trace::decode(&bytes[..]).unwrap());
     let frames = &events[&((6 << 32) | 3)];
-    let at: Vec<u64> = frames.iter().map(|it| it.0).collect();
+    let at: Vec<u64> = frames.iter().map(|event| event.0).collect();
     assert_eq!(at, [107, 137, 207, 237]);
     let late = &frames[0].1.debug_annotations[0];
     assert_eq!(

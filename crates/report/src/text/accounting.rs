@@ -1,4 +1,4 @@
-//! What the kernel's own accounting says, beside what ran.
+//! The section that compares the kernel's CPU accounting with the traced time.
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::{
@@ -10,14 +10,14 @@ use super::block::Columns;
 use super::numbers::{counted, cpu_names, percent};
 use super::page::{Page, Tone, tied};
 
-/// CPUs that get a line of their own: those that are furthest off.
+/// CPUs with their own line: those with the largest error.
 const CPUS: usize = 8;
-/// Programs that get a line of their own.
+/// Programs with their own line.
 const PROGRAMS: usize = 5;
-/// Causes that a CPU's line is followed by: the net, and whose it is.
+/// Causes listed per CPU: the net difference and its contributors.
 const CAUSES: usize = 4;
 
-/// Writes the section, where `/proc/stat` was read.
+/// Writes the section, if `/proc/stat` was read.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(check) = &statement.accounting else {
         return;
@@ -28,7 +28,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     programs(page, check);
 }
 
-/// How this kernel counts, in words.
+/// Describes how this kernel counts CPU time.
 fn how(counting: &Counting) -> String {
     let mut text = match (counting.method, counting.tick) {
         (None, _) => {
@@ -71,15 +71,15 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
         "",
         &cells(["shown", "traced", "error", "unaccounted", "left"].map(str::to_owned)),
     );
-    let off = |cpu: &CpuCheck| cpu.off().unwrap_or_default().abs();
+    let error = |cpu: &CpuCheck| cpu.off().unwrap_or_default().abs();
     let mut shown: Vec<&CpuCheck> = cpus.iter().collect();
-    shown.sort_by(|a, b| off(b).total_cmp(&off(a)).then(a.cpu.cmp(&b.cpu)));
+    shown.sort_by(|a, b| error(b).total_cmp(&error(a)).then(a.cpu.cmp(&b.cpu)));
     let others = shown.split_off(shown.len().min(CPUS));
     shown.sort_by_key(|cpu| cpu.cpu);
     for cpu in shown {
-        page.row(Tone::Plain, 2, &format!("CPU {}", cpu.cpu), &of(cpu));
+        page.row(Tone::Plain, 2, &format!("CPU {}", cpu.cpu), &cpu_cells(cpu));
         for cause in cpu.causes.iter().take(CAUSES) {
-            page.paragraph(Tone::Faint, "      ", &because(cause, cpu));
+            page.paragraph(Tone::Faint, "      ", &cause_text(cause, cpu));
         }
     }
     if !others.is_empty() {
@@ -104,7 +104,7 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
     page.legend(&legend);
 }
 
-fn of(cpu: &CpuCheck) -> Columns {
+fn cpu_cells(cpu: &CpuCheck) -> Columns {
     let left = |left: Left| percent(left.time.share_of(left.watched));
     cells([
         percent(cpu.shown_share),
@@ -116,11 +116,17 @@ fn of(cpu: &CpuCheck) -> Columns {
 }
 
 fn cells(cells: [String; 5]) -> Columns {
-    let [shown, was, off, nowhere, left] = cells;
-    Columns::right([(9, shown), (9, was), (9, off), (13, nowhere), (9, left)])
+    let [shown, traced, error, unaccounted, left] = cells;
+    Columns::right([
+        (9, shown),
+        (9, traced),
+        (9, error),
+        (13, unaccounted),
+        (9, left),
+    ])
 }
 
-/// A difference of shares, in points.
+/// Formats a difference of two shares in percentage points.
 fn points(share: f64) -> String {
     let tenths = (share * 1000.0).round();
     if tenths == 0.0 {
@@ -137,8 +143,8 @@ fn signed(share: f64) -> String {
     }
 }
 
-/// One cause in words.
-fn because(cause: &Bias, cpu: &CpuCheck) -> String {
+/// Describes one cause of a CPU's error.
+fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
     let effect = points(cause.time.share_of(cpu.elapsed));
     match cause.kind {
         BiasKind::Sampling => format!(

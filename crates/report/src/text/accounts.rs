@@ -1,4 +1,4 @@
-//! Where the CPU time went: every account, by group, so that the columns add up.
+//! The table of CPU time: every account, by group. The columns add up.
 
 use ticktax_model::Nanos;
 use ticktax_model::statement::{Account, Class, Part, Statement};
@@ -8,21 +8,20 @@ use super::numbers::{counted, percent, rate, time_or_blank};
 use super::page::{Page, Tone, tied};
 use super::{Group, wall};
 
-/// Accounts of a group that are always shown by name.
+/// Minimum number of a group's accounts to show by name.
 const SHOWN: usize = 4;
-/// Accounts of a group that are shown by name at most.
+/// Maximum number of a group's accounts to show by name.
 const SHOWN_AT_MOST: usize = 10;
-/// The share of all CPU time from which on an account is worth a line.
+/// Accounts with at least this share of all CPU time get a line.
 const WORTH_A_LINE: f64 = 0.000_5;
-/// Parts of an account that are shown.
+/// Maximum number of parts to show per account.
 const PARTS: usize = 3;
-/// The share of its account from which on a part is worth a line.
+/// Parts with at least this share of their account get a line.
 const WORTH_A_PART: f64 = 0.05;
 
-/// How an account is marked whose time is from the kernel's counters.
+/// Suffix of accounts whose time comes from the kernel's counters.
 const SAMPLED: &str = " (sampled)";
 
-/// Writes the section.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.section("Where the CPU time went");
     if statement.accounts.is_empty() {
@@ -39,7 +38,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         let mut accounts: Vec<&Account> = statement
             .accounts
             .iter()
-            .filter(|account| Group::of(account.class) == group)
+            .filter(|account| Group::from_class(account.class) == group)
             .collect();
         accounts.sort_by_key(|account| std::cmp::Reverse(account.time));
         if !accounts.is_empty() {
@@ -51,15 +50,15 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         Tone::Strong,
         0,
         "Sum",
-        &Cells::of_time(sum, scale.whole).columns(),
+        &Cells::from_time(sum, scale.whole).columns(),
     );
     page.legend(&legend(&statement.accounts));
 }
 
-/// The answer in a sentence: how much time programs wanted and did not get.
+/// Writes the answer in one sentence: how much time programs wanted and did not get.
 fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
-    // A sampled account may be overdrawn, which does not make the others smaller.
+    // A sampled account can be negative, which does not reduce the other accounts.
     let taken: Nanos = taken.map(|account| account.time.max(Nanos::ZERO)).sum();
     let text = format!(
         "{} of {} ({}) was spent in the kernel, taken by the hypervisor, or is unexplained.",
@@ -70,7 +69,7 @@ fn taken(page: &mut Page, accounts: &[Account], scale: Scale) {
     page.paragraph(Tone::Plain, "", &text);
 }
 
-/// What the words of the table mean, those that are in it.
+/// Explains the terms that occur in the table.
 fn legend(accounts: &[Account]) -> String {
     let mut legend = "share: of the time of all CPUs. per s: intervals a second, on all CPUs. \
         median, p99, longest: wall-clock length of one interval. Indented below an account: its \
@@ -96,8 +95,8 @@ fn legend(accounts: &[Account]) -> String {
 
 fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scale) {
     let sum = accounts.iter().map(|account| account.time).sum();
-    let cells = Cells::of_time(sum, scale.whole);
-    // A group of one account that is called the same is one line.
+    let cells = Cells::from_time(sum, scale.whole);
+    // If a group consists of one account with the same name, print one line for both.
     if let [only] = accounts
         && only.parts.is_empty()
         && only.name.eq_ignore_ascii_case(group.title())
@@ -144,8 +143,8 @@ fn write_group(page: &mut Page, group: Group, accounts: &[&Account], scale: Scal
     }
 }
 
-/// How many of a group's accounts are shown by name. One alone is never folded away, and neither
-/// is what is unexplained.
+/// Number of a group's accounts to show by name. A single leftover account is never folded away,
+/// and unexplained time never is.
 fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
     let small = |account: &Account| account.time.share_of(whole).abs() < WORTH_A_LINE;
     let large = accounts
@@ -155,7 +154,7 @@ fn how_many(accounts: &[&Account], whole: Nanos) -> usize {
     by_name(accounts.len(), large.clamp(SHOWN, SHOWN_AT_MOST))
 }
 
-/// Says where its longest interval is.
+/// Links the line to the account's longest interval.
 fn place(page: &mut Page, account: &Account) {
     if let Some(longest) = account.longest {
         page.place(longest);
@@ -167,7 +166,7 @@ fn account_cells(account: &Account, scale: Scale) -> Cells {
 }
 
 fn write_parts(page: &mut Page, account: &Account, scale: Scale) {
-    // A program of one thread says everything in its own line.
+    // If the only part has the account's own name, it adds nothing.
     if matches!(&*account.parts, [only] if only.name == account.name) {
         return;
     }
@@ -176,18 +175,18 @@ fn write_parts(page: &mut Page, account: &Account, scale: Scale) {
         let cells = Cells {
             rate: rate(part.count, scale.wall),
             max: time_or_blank(part.max),
-            ..Cells::of_time(part.time, scale.whole)
+            ..Cells::from_time(part.time, scale.whole)
         };
         page.row(Tone::Faint, 6, &part.name, &cells.columns());
     }
 }
 
-/// What is appended to an account's name.
+/// The suffix of an account's name.
 fn mark(account: &Account) -> &'static str {
     if account.sampled { SAMPLED } else { "" }
 }
 
-/// The account's name, with a word more where it says too little.
+/// The account's display name, extended where the bare name is ambiguous.
 pub(crate) fn name(account: &Account) -> String {
     let name = &account.name;
     match (account.class, account.pid) {

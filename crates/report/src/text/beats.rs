@@ -1,4 +1,4 @@
-//! What repeats: periods, what beats, and because of whom.
+//! The page and section about periodic sources: periods, sources and triggers.
 
 mod first;
 
@@ -22,12 +22,12 @@ impl Paged for BeatStatement {
     }
 }
 
-/// Beats that a statement shows.
+/// Maximum number of periodic sources that a statement lists.
 const SHOWN: usize = 12;
-/// Digits of an interval's half-width.
+/// Significant digits of an interval's half-width.
 const DIGITS: i32 = 2;
 
-/// Writes a statement's section, where beats were looked for.
+/// Writes a statement's section, if the analysis searched for periodic sources.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(beats) = &statement.beats else {
         return;
@@ -63,11 +63,11 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Which gaps a beat counts: what lends time to a program may be what keeps it from another.
+/// Which gaps are counted. A gap that yields time to one program can keep another waiting.
 const GAPS: &str = "gaps: all are counted here, including those yielded to programs, which are no \
     loss.";
 
-/// What the lines of a beat mean.
+/// Explains the fields of an entry.
 const WORDS: &str = "every: the period and its 95 % interval. seen: beats that were there, of those \
     that there was time for. takes: the median length of an event. of its CPUs' time: what all its \
     events took. triggered by: what woke, queued or raised the next step in at least four of five, \
@@ -75,7 +75,7 @@ const WORDS: &str = "every: the period and its 95 % interval. seen: beats that w
     not delay the next; re-armed: it does. by chance: a bound on the probability that chance shows as \
     much. gaps: of the probe; those in which a program ran are counted, too.";
 
-/// The page of the verb of that name.
+/// The page of `ticktax beats`.
 pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
     if style.view == View::First {
         return first::first(beats, style);
@@ -91,7 +91,7 @@ pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Everything that was found.
+/// Writes every periodic source that was found.
 fn all(page: &mut Page, beats: &BeatStatement) {
     page.section("What repeats");
     let about = format!(
@@ -119,7 +119,7 @@ fn all(page: &mut Page, beats: &BeatStatement) {
     }
 }
 
-/// What could not be searched.
+/// Writes which sources could not be searched.
 fn unknown(page: &mut Page, beats: &BeatStatement) {
     page.section("What could not be known");
     if beats.unknown.is_empty() {
@@ -130,14 +130,14 @@ fn unknown(page: &mut Page, beats: &BeatStatement) {
     }
 }
 
-/// One beat in one line, for a live view.
+/// One periodic source on one line, for the live view.
 pub fn beat_news(beat: &BeatLine, style: &TextStyle) -> String {
     let width = style.width.max(40);
     elide(
         &format!(
             "every {}: {} on {}",
             period(beat),
-            who(beat),
+            beat_name(beat),
             cpu_names(beat.cpus.iter())
         ),
         width,
@@ -145,16 +145,16 @@ pub fn beat_news(beat: &BeatLine, style: &TextStyle) -> String {
     .replace(super::page::TIE, " ")
 }
 
-/// One beat in a few lines.
+/// Writes one periodic source as a few lines.
 fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
     let cpus = cpu_names(beat.cpus.iter());
-    let head = format!("every {}  {}", period(beat), who(beat));
+    let head = format!("every {}  {}", period(beat), beat_name(beat));
     page.row(Tone::Plain, 0, &head, &cpus);
     page.paragraph(Tone::Faint, "    ", &sizes(beat));
     if let Some(gaps) = &beat.gaps {
         page.paragraph(Tone::Faint, "    ", &gap_text(gaps, beat));
     }
-    // The last step is the beat itself.
+    // The last step of the chain is the source itself.
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()
     {
@@ -176,7 +176,7 @@ fn entry(page: &mut Page, beat: &BeatLine, detailed: bool) {
     }
 }
 
-pub(super) fn who(beat: &BeatLine) -> String {
+pub(super) fn beat_name(beat: &BeatLine) -> String {
     match (beat.pid, &beat.gaps) {
         (Some(pid), _) => format!("{} ({pid})", beat.name),
         (None, Some(gaps)) if beat.kind == BeatKind::Gaps => {
@@ -195,7 +195,7 @@ fn noun(probe: ProbeKind) -> &'static str {
 }
 
 fn sizes(beat: &BeatLine) -> String {
-    // A thread that is off its CPU takes none of it.
+    // A thread that is off its CPU uses no CPU time.
     let off = beat.kind == BeatKind::OffCpu;
     let (takes, share) = if off {
         let share = percent(beat.share * beat.cpus.len() as f64);
@@ -257,7 +257,7 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
     )
 }
 
-/// How surely a beat follows the tick.
+/// How reliably the source follows the tick.
 fn follows_text(tick: &FollowsTick) -> String {
     format!(
         "{} of {} begin within {} of one; by chance: {}. No wake-ups were recorded.",
@@ -268,7 +268,7 @@ fn follows_text(tick: &FollowsTick) -> String {
     )
 }
 
-/// What makes gaps in which the kernel ran nothing.
+/// Describes what causes gaps during which the kernel ran nothing.
 fn outside_text(outside: Outside, beat: &BeatLine) -> String {
     let every = tied(plain(beat.rhythm.period));
     match outside.host_hz {
@@ -280,7 +280,7 @@ fn outside_text(outside: Outside, beat: &BeatLine) -> String {
     }
 }
 
-/// A source of the same period that does not explain the gaps.
+/// Describes a source of the same period that does not explain the gaps.
 fn same_period(other: &SamePeriod) -> String {
     let name = tied(&other.name);
     match other.locked_at {
@@ -332,7 +332,7 @@ fn evidence(beat: &BeatLine) -> String {
     )
 }
 
-/// A small probability.
+/// Formats a small probability.
 fn chance(alarm: f64) -> String {
     if alarm < 1e-12 {
         tied("< 1e-12")
@@ -345,7 +345,7 @@ fn period(beat: &BeatLine) -> String {
     with_interval(beat.rhythm.period, beat.rhythm.low, beat.rhythm.high)
 }
 
-/// A period as a person says it: as many digits as its interval leaves, and the interval. In ns.
+/// Formats a period in ns with its interval. The interval's width determines the number of digits.
 pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
     let margin = 0.5 * (high - low).abs();
     let (scale, unit) = unit(period);
@@ -353,7 +353,7 @@ pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
     if !margin.is_finite() || margin <= 0.0 {
         return plain(period);
     }
-    // At most a millionth of the unit: more is neither read nor needed.
+    // Cap the precision at a millionth of the unit.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a logarithm of a finite double"
@@ -367,14 +367,14 @@ pub(crate) fn with_interval(period: f64, low: f64, high: f64) -> String {
     format!("{value} ± {} {unit}", decimals(margin, digits))
 }
 
-/// A period in three digits or so, for where there is little room: eight columns at most.
+/// Formats a period in ns with about three digits, for narrow columns: at most eight columns.
 pub(super) fn short_period(ns: f64) -> String {
-    // By what it is once it is rounded: 99.98 ms are 100 ms, and 999.8 µs are 1.00 ms.
+    // Choose the unit after rounding: 99.98 ms becomes 100 ms, and 999.8 µs becomes 1.00 ms.
     let (scale, unit) = unit(ns * 1.0005);
     let value = ns / scale;
     let digits = match value {
         v if v >= 99.95 => 0,
-        // A word of three letters takes a digit's room.
+        // The three-letter unit takes the room of a digit.
         v if v >= 9.995 && unit == "min" => 0,
         v if v >= 9.995 => 1,
         _ => 2,
@@ -391,7 +391,7 @@ fn unit(ns: f64) -> (f64, &'static str) {
     }
 }
 
-/// A period without an interval, to five digits.
+/// Formats a period in ns with five digits and no interval.
 fn plain(ns: f64) -> String {
     let (scale, unit) = unit(ns);
     let value = ns / scale;
@@ -403,7 +403,7 @@ fn plain(ns: f64) -> String {
     format!("{} {unit}", decimals(value, digits))
 }
 
-/// A number with its decimals in groups of three.
+/// Formats a number with its decimals in groups of three.
 fn decimals(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let Some((whole, rest)) = text.split_once('.') else {
@@ -424,7 +424,7 @@ mod tests {
     use super::{decimals, plain};
 
     #[test]
-    fn periods_are_read_as_people_say_them() {
+    fn periods_have_a_readable_unit_and_precision() {
         assert_eq!(plain(30.999e9), "30.999 s");
         assert_eq!(plain(4e6), "4.000 0 ms");
         assert_eq!(plain(100_000.0), "100.00 µs");

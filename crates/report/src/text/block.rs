@@ -1,4 +1,4 @@
-//! What a page is made of: blocks, which a terminal shows as lines, and a browser as paragraphs, lists and tables.
+//! The blocks of a page. A terminal shows them as lines, a browser as paragraphs, lists and tables.
 
 use std::fmt;
 use std::ops::Deref;
@@ -8,14 +8,14 @@ use ticktax_model::{Cpu, Moment, Nanos};
 
 use super::page::Tone;
 
-/// A part of a page, with its text as it was written: names in it may hold anything.
+/// A part of a page. Its text is raw: names in it can contain any character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
-    /// The title of what follows.
+    /// The title of the blocks that follow.
     Section(String),
-    /// What follows is set off.
+    /// Vertical space.
     Gap,
-    /// A line of its own.
+    /// A separate line.
     Line {
         tone: Tone,
         text: String,
@@ -23,28 +23,28 @@ pub(crate) enum Block {
     },
     /// A line of a table.
     Row(Row),
-    /// Running text behind a label, which may be empty.
+    /// Running text after a label, which may be empty.
     Text {
         tone: Tone,
         label: String,
         text: String,
         place: Option<Place>,
     },
-    /// A command, for whoever copies it.
+    /// A command to copy.
     Command(String),
-    /// What the words and columns above mean.
+    /// An explanation of the terms and columns above.
     Legend(String),
-    /// Lines in whose columns only spaces keep things apart.
+    /// Preformatted lines whose columns are aligned with spaces only.
     Verbatim(String),
 }
 
-/// What a line speaks of, where that has a place in a timeline.
+/// The moment that a line refers to, so that a page can link it to the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// When it began, since the recording did.
+    /// Start, since the start of the recording.
     pub(crate) at: Nanos,
     pub(crate) length: Nanos,
-    /// The CPU, where it is about one.
+    /// The CPU, if the line is about one.
     pub(crate) cpu: Option<Cpu>,
 }
 
@@ -68,28 +68,26 @@ impl From<&WaitingProgram> for Place {
     }
 }
 
-/// A line of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) tone: Tone,
-    /// Whether its cells are the headings of the columns below.
+    /// Whether the cells are column headings.
     pub(crate) is_heading: bool,
     pub(crate) indent: usize,
     pub(crate) name: String,
     pub(crate) cells: Vec<Cell>,
-    /// What its last cell speaks of.
+    /// The moment that the last cell refers to.
     pub(crate) place: Option<Place>,
 }
 
-/// A cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// Whether it holds words, which keep to the left.
+    /// Whether the cell is left-aligned, as words are.
     pub(crate) is_left: bool,
 }
 
-/// A page that is finished: the lines of it, and what they are.
+/// A finished page: its text, and the same content as blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     pub(super) text: String,
@@ -97,21 +95,21 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// This page with another below it.
+    /// Appends another page.
     pub(super) fn then(mut self, other: Self) -> Self {
         self.text.push_str(&other.text);
         self.blocks.extend(other.blocks);
         self
     }
 
-    /// This page with an empty line below it.
+    /// Appends an empty line.
     pub(super) fn then_blank(mut self) -> Self {
         self.text.push('\n');
         self.blocks.push(Block::Gap);
         self
     }
 
-    /// Lines in which a title is what comes after an empty line.
+    /// Wraps preformatted lines. A line after an empty line is a title.
     pub(super) fn verbatim(text: String) -> Self {
         let mut blocks = Vec::new();
         let mut lines = String::new();
@@ -157,16 +155,16 @@ impl From<Written> for String {
     }
 }
 
-/// What stands to the right of a line's name in a table.
+/// The cells to the right of the name on a table line.
 pub(super) trait RowCells {
-    /// As it is printed.
+    /// The cells as one string, as a terminal prints them.
     fn line(&self) -> String;
 
-    /// Cell by cell.
+    /// The individual cells.
     fn cells(&self) -> Vec<Cell>;
 }
 
-/// One cell.
+/// A single cell.
 impl RowCells for str {
     fn line(&self) -> String {
         self.to_owned()
@@ -194,13 +192,13 @@ impl RowCells for String {
     }
 }
 
-/// Cells that line up with those of the lines above and below.
+/// Cells that are aligned with those of the lines above and below.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns(Vec<Column>);
 
 #[derive(Clone, Debug)]
 struct Column {
-    /// Spaces before it.
+    /// Spaces before the cell.
     gap: usize,
     width: usize,
     is_left: bool,
@@ -208,7 +206,7 @@ struct Column {
 }
 
 impl Columns {
-    /// Numbers, or words above them, each with its width, a space apart.
+    /// Right-aligned cells, each with its width, separated by one space.
     pub(super) fn right<T: ToString>(cells: impl IntoIterator<Item = (usize, T)>) -> Self {
         let mut columns = Self::default();
         for (width, text) in cells {
@@ -218,10 +216,10 @@ impl Columns {
         columns
     }
 
-    /// With one more that keeps to the right, after `gap` spaces.
+    /// Appends a right-aligned cell after `gap` spaces.
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "most callers make the text for this call"
+        reason = "most callers build the text for this call"
     )]
     pub(super) fn and_right<T: ToString>(mut self, gap: usize, width: usize, text: T) -> Self {
         self.0.push(Column {
@@ -233,10 +231,10 @@ impl Columns {
         self
     }
 
-    /// With one more that keeps to the left, after `gap` spaces.
+    /// Appends a left-aligned cell after `gap` spaces.
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "most callers make the text for this call"
+        reason = "most callers build the text for this call"
     )]
     pub(super) fn and_left<T: ToString>(mut self, gap: usize, width: usize, text: T) -> Self {
         self.0.push(Column {
@@ -248,7 +246,7 @@ impl Columns {
         self
     }
 
-    /// Whether no cell has a text.
+    /// Whether every cell is empty.
     pub(super) fn is_blank(&self) -> bool {
         self.0.iter().all(|column| column.text.is_empty())
     }
@@ -256,7 +254,7 @@ impl Columns {
 
 impl RowCells for Columns {
     fn line(&self) -> String {
-        let each = self.0.iter().map(|column| {
+        let cells = self.0.iter().map(|column| {
             let Column {
                 gap, width, text, ..
             } = column;
@@ -266,7 +264,7 @@ impl RowCells for Columns {
                 format!("{:gap$}{text:>width$}", "")
             }
         });
-        each.collect()
+        cells.collect()
     }
 
     fn cells(&self) -> Vec<Cell> {

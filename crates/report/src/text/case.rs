@@ -1,4 +1,4 @@
-//! A case as a person reads it: lines of text, and nothing computed but widths.
+//! The pages about a case. They only format the document; nothing is computed but column widths.
 
 use std::fmt::Write;
 
@@ -35,7 +35,7 @@ impl Paged for CaseFit {
     }
 }
 
-/// The names of all cases with their titles.
+/// Lists all cases with their titles.
 pub(super) fn cases(list: &CaseList) -> String {
     let mut page = String::new();
     for CaseTitle { name, title } in &list.cases {
@@ -44,7 +44,7 @@ pub(super) fn cases(list: &CaseList) -> String {
     page
 }
 
-/// What a case's file says.
+/// The contents of a case's file.
 pub(super) fn case_sheet(sheet: &CaseSheet) -> String {
     let mut page = head(&sheet.head);
     constants(&mut page, &sheet.constants);
@@ -74,18 +74,23 @@ fn constants(page: &mut String, constants: &[Constant]) {
         return;
     }
     section(page, "Constants of the model");
-    for it in constants {
-        let from = match (&it.quote, it.fit) {
+    for constant in constants {
+        let from = match (&constant.quote, constant.fit) {
             (Some(quote), _) => format!("published: {quote}"),
             (None, Some([low, high])) => format!("fitted, from {low} to {high}"),
-            (None, None) => it.from.clone(),
+            (None, None) => constant.from.clone(),
         };
-        let text = format!("{:<14}{:>9} {}: {from}", it.name, number(it.value), it.unit);
+        let text = format!(
+            "{:<14}{:>9} {}: {from}",
+            constant.name,
+            number(constant.value),
+            constant.unit
+        );
         wrapped(page, &text, 2);
     }
 }
 
-/// What was published and derived beside what the model gives.
+/// Published and derived figures next to the model's results.
 pub(super) fn case(statement: &CaseStatement) -> String {
     let mut page = head(&statement.head);
     constants(&mut page, &statement.constants);
@@ -107,15 +112,15 @@ pub(super) fn case(statement: &CaseStatement) -> String {
         "When other rows calibrate it",
         &statement.hold_out,
     );
-    for it in &statement.sensitivity {
-        sensitivity(&mut page, it);
+    for parameter in &statement.sensitivity {
+        sensitivity(&mut page, parameter);
     }
     remarks(&mut page, "The model also says", &statement.remarks);
     notes(&mut page, &statement.notes);
     page
 }
 
-/// The rows that a measurement adds to a table, in no column of the others.
+/// Writes the rows that only a measurement on this machine has.
 fn measured(page: &mut String, rows: &[MeasuredRow], series: &str) {
     for row in rows.iter().filter(|row| row.series == series) {
         let value = number(row.value);
@@ -129,9 +134,13 @@ const HEADINGS: &str = "  at                              published             
 fn comparison(page: &mut String, row: &Line) {
     let derived = row.derived.map_or_else(String::new, ends);
     let model = row.modelled.map_or_else(String::new, number);
-    let off = row.residual.map_or_else(String::new, |it| {
-        let off = number(it);
-        if it > 0.0 { format!("+{off}") } else { off }
+    let off = row.residual.map_or_else(String::new, |residual| {
+        let off = number(residual);
+        if residual > 0.0 {
+            format!("+{off}")
+        } else {
+            off
+        }
     });
     let mark = if row.met() == Some(false) {
         "  missed"
@@ -157,19 +166,20 @@ fn comparison(page: &mut String, row: &Line) {
     }
 }
 
-/// How many rows come out, and which do not, and what they hang on.
+/// Writes how many rows the model meets. For each missed row it gives the reason, and the parameter
+/// values that would meet it.
 fn verdict(page: &mut String, statement: &CaseStatement) {
-    let of = |kind: RowKind| {
+    let count = |kind: RowKind| {
         let rows = statement.lines.iter().filter(move |line| line.kind == kind);
         let met = rows.clone().filter(|line| line.met() == Some(true)).count();
         (met, rows.count())
     };
-    let ((fit, fits), (right, all)) = (of(RowKind::Fit), of(RowKind::Predicted));
-    let (_, beside) = of(RowKind::NotComparable);
+    let ((fit, fits), (right, all)) = (count(RowKind::Fit), count(RowKind::Predicted));
+    let (_, not_comparable) = count(RowKind::NotComparable);
     section(
         page,
         &format!(
-            "{right} of {all} predicted rows are met, {fit} of {fits} fitted ones; {beside} are not \
+            "{right} of {all} predicted rows are met, {fit} of {fits} fitted ones; {not_comparable} are not \
              comparable"
         ),
     );
@@ -190,35 +200,43 @@ fn verdict(page: &mut String, statement: &CaseStatement) {
     }
 }
 
-/// What other values of a parameter would give: a column a value.
-fn sensitivity(page: &mut String, it: &Sensitivity) {
-    let anew = if it.refitted.is_empty() {
+/// Writes the results for other values of a parameter, one column per value.
+fn sensitivity(page: &mut String, sensitivity: &Sensitivity) {
+    let refitted = if sensitivity.refitted.is_empty() {
         String::new()
     } else {
-        format!("; {} fitted anew at each value", it.refitted.join(", "))
+        format!(
+            "; {} fitted anew at each value",
+            sensitivity.refitted.join(", ")
+        )
     };
     section(
         page,
         &format!(
-            "With other values of {} ({}){anew}: ! is missed",
-            it.parameter, it.unit
+            "With other values of {} ({}){refitted}: ! is missed",
+            sensitivity.parameter, sensitivity.unit
         ),
     );
-    let columns = |of: &dyn Fn(usize) -> String| {
-        let cells = (0..it.points.len()).map(|point| format!("{:>9}", of(point)));
+    let columns = |cell: &dyn Fn(usize) -> String| {
+        let cells = (0..sensitivity.points.len()).map(|point| format!("{:>9}", cell(point)));
         cells.collect::<String>()
     };
     let values = columns(&|point| {
-        let point = &it.points[point];
+        let point = &sensitivity.points[point];
         let mark = if point.used { "*" } else { "" };
         format!("{}{mark}", number(point.value))
     });
     line(page, &format!("  {:<34}{values}", "(* is in the file)"));
-    let met = columns(&|point| format!("{}/{}", it.points[point].met, it.points[point].of));
+    let met = columns(&|point| {
+        format!(
+            "{}/{}",
+            sensitivity.points[point].met, sensitivity.points[point].of
+        )
+    });
     line(page, &format!("  {:<34}{met}", "rows met"));
-    for (place, (series, at)) in it.rows.iter().enumerate() {
+    for (place, (series, at)) in sensitivity.rows.iter().enumerate() {
         let outcomes = columns(&|point| {
-            let (value, met) = it.points[point].outcomes[place];
+            let (value, met) = sensitivity.points[point].outcomes[place];
             let mark = if met { "" } else { "!" };
             format!("{mark}{}", number(value))
         });
@@ -227,7 +245,7 @@ fn sensitivity(page: &mut String, it: &Sensitivity) {
     }
 }
 
-/// The source's words, or its number.
+/// The source's words if it is quoted, otherwise its number.
 pub(crate) fn words(quote: Option<&str>, published: Option<Ends>) -> String {
     match (quote, published) {
         (Some(quote), _) => quote.to_owned(),
@@ -236,7 +254,7 @@ pub(crate) fn words(quote: Option<&str>, published: Option<Ends>) -> String {
     }
 }
 
-/// A number, or from one to another.
+/// Formats a range, or a single number if both ends are equal.
 pub(crate) fn ends([low, high]: Ends) -> String {
     match (low, high) {
         (Some(low), Some(high)) if (high - low).abs() > 0.0 => {
@@ -249,7 +267,7 @@ pub(crate) fn ends([low, high]: Ends) -> String {
     }
 }
 
-/// With four digits, and more only where it is larger.
+/// Formats a number with four significant digits; larger numbers keep all integer digits.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     let text = match size {
@@ -273,7 +291,7 @@ fn notes(page: &mut String, notes: &CaseNotes) {
     remarks(page, "Oddities of the source", &notes.oddities);
 }
 
-/// Lines of at most so many characters, broken between words.
+/// Breaks text between words into lines of at most `width` characters.
 fn textwrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -288,7 +306,7 @@ fn textwrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// What a fit came to, beside what the file has.
+/// The fitted constants next to those in the case's file.
 pub(super) fn case_fit(fit: &CaseFit) -> String {
     let mut page = head(&fit.head);
     let Some(outcome) = &fit.outcome else {
@@ -296,12 +314,12 @@ pub(super) fn case_fit(fit: &CaseFit) -> String {
         return page;
     };
     section(&mut page, "Constants, fitted to the rows that calibrate");
-    for (it, value) in &outcome.constants {
+    for (constant, value) in &outcome.constants {
         line(
             &mut page,
             &format!(
                 "  {:<14}{value:>12.4} {} (the file has {})",
-                it.name, it.unit, it.value
+                constant.name, constant.unit, constant.value
             ),
         );
     }
@@ -316,7 +334,7 @@ pub(super) fn case_fit(fit: &CaseFit) -> String {
     page
 }
 
-/// What a page about a case begins with.
+/// The head of every page about a case.
 pub(super) fn head(file: &CaseHead) -> String {
     let mut page = String::new();
     line(&mut page, &format!("{}: {}", file.name, file.title));
@@ -325,12 +343,12 @@ pub(super) fn head(file: &CaseHead) -> String {
     page
 }
 
-/// A heading, after an empty line.
+/// Writes a heading after an empty line.
 pub(super) fn section(page: &mut String, title: &str) {
     line(page, &format!("\n{title}"));
 }
 
-/// Remarks under a heading, where there are any.
+/// Writes remarks under a heading, if there are any.
 pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
     if remarks.is_empty() {
         return;
@@ -341,7 +359,7 @@ pub(super) fn remarks(page: &mut String, title: &str, remarks: &[Remark]) {
     }
 }
 
-/// A paragraph of at most 100 columns, the lines after the first indented further.
+/// Writes a paragraph of at most 100 columns with a hanging indent of two.
 fn wrapped(page: &mut String, text: &str, indent: usize) {
     let mut column = 0;
     for word in text.split(' ').map(clean) {
@@ -361,7 +379,7 @@ fn wrapped(page: &mut String, text: &str, indent: usize) {
     page.push('\n');
 }
 
-/// A line without trailing spaces, and with an empty line above it if its text begins with one.
+/// Writes a line without trailing spaces. A leading line break in `text` becomes an empty line.
 pub(super) fn line(page: &mut String, text: &str) {
     let text = text.strip_prefix('\n').map_or(text, |text| {
         page.push('\n');
@@ -375,9 +393,9 @@ pub(super) fn line(page: &mut String, text: &str) {
 mod tests {
     use super::{line, wrapped};
 
-    /// A remark can have the host's name of a file from elsewhere.
+    /// A remark can contain a host name from a file of another machine.
     #[test]
-    fn no_word_of_a_file_makes_a_line_or_a_colour() {
+    fn text_from_a_file_cannot_add_lines_or_escape_codes() {
         let mut page = String::new();
         line(&mut page, "\nhost\u{1b}[31mRED\nFAKE");
         wrapped(&mut page, "on host\u{9b}\nFAKE LINE", 2);

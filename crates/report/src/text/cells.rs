@@ -5,7 +5,7 @@ use ticktax_model::{Intervals, Nanos};
 use super::block::Columns;
 use super::numbers::{percent, rate, rough_or_blank, time_or_blank};
 
-/// The cells of a table's line, to the right of its name.
+/// The cells to the right of a table line's name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     pub(super) time: String,
@@ -17,7 +17,6 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// The headings of the columns.
     pub(super) fn headings() -> Self {
         let word = str::to_owned;
         Self {
@@ -30,8 +29,8 @@ impl Cells {
         }
     }
 
-    /// The cells of a time that has only a share.
-    pub(super) fn of_time(time: Nanos, whole: Nanos) -> Self {
+    /// Cells with only a time and its share.
+    pub(super) fn from_time(time: Nanos, whole: Nanos) -> Self {
         let share = percent(time.share_of(whole));
         Self {
             time: time.to_string(),
@@ -40,7 +39,7 @@ impl Cells {
         }
     }
 
-    /// Those of the line, side by side.
+    /// The cells as columns.
     pub(super) fn columns(&self) -> Columns {
         Columns::right([
             (8, &self.time),
@@ -53,42 +52,43 @@ impl Cells {
     }
 }
 
-/// How many of so many lines are shown by name, where `most` may be: one alone is never folded away.
+/// Number of lines to show by name, of at most `most`. A single leftover line is never folded away.
 pub(super) fn by_name(lines: usize, most: usize) -> usize {
     if lines <= most + 1 { lines } else { most }
 }
 
-/// What the lines of a table are set against.
+/// The totals that a table's lines are compared with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
-    /// What shares are of.
+    /// The denominator of shares.
     pub(super) whole: Nanos,
-    /// What rates are by.
+    /// The denominator of rates.
     pub(super) wall: Nanos,
 }
 
 impl Scale {
-    /// The cells of a time that came in `intervals`.
+    /// The cells for a time made up of `intervals`.
     pub(super) fn cells(self, time: Nanos, intervals: &Intervals) -> Cells {
         Cells {
             rate: rate(intervals.count, self.wall),
             median: rough_or_blank(intervals.median),
             p99: rough_or_blank(intervals.p99),
             max: time_or_blank(intervals.max),
-            ..Cells::of_time(time, self.whole)
+            ..Cells::from_time(time, self.whole)
         }
     }
 
-    /// The cells of what has no line of its own: of each its time, its count and its longest.
+    /// The cells that sum up the lines that are not shown. Each item is a time, a count and the
+    /// longest interval.
     pub(super) fn others(self, others: impl Iterator<Item = (Nanos, u64, Option<Nanos>)>) -> Cells {
         let (mut time, mut count, mut max) = (Nanos::ZERO, 0, None);
-        for (of, times, longest) in others {
-            (time, count, max) = (time + of, count + times, max.max(longest));
+        for (part, times, longest) in others {
+            (time, count, max) = (time + part, count + times, max.max(longest));
         }
         Cells {
             rate: rate(count, self.wall),
             max: time_or_blank(max),
-            ..Cells::of_time(time, self.whole)
+            ..Cells::from_time(time, self.whole)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The page of what changed between two recordings.
+//! The page about the changes between two recordings.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::BeatLine;
@@ -8,7 +8,7 @@ use ticktax_model::changes::{
 };
 use ticktax_model::statement::Class;
 
-use super::beats::{short_period, who};
+use super::beats::{beat_name, short_period};
 use super::block::{Columns, Written};
 use super::head;
 use super::numbers::{counted, date, grouped, percent};
@@ -23,7 +23,7 @@ impl Paged for ChangeStatement {
     }
 }
 
-/// Rows of accounts, of beats and of the program, from the most to the least.
+/// Numbers of account, period and program rows to try, from most to fewest.
 const ROOMS: [(usize, usize, usize); 8] = [
     (10, 4, 8),
     (8, 3, 6),
@@ -34,14 +34,14 @@ const ROOMS: [(usize, usize, usize); 8] = [
     (2, 1, 2),
     (1, 1, 1),
 ];
-/// From this width on a table has the difference and its interval.
+/// Minimum width for the columns with the difference and its interval.
 const ROOMY: usize = 72;
-/// A share below this is nothing to speak of, where no interval says whether it changed.
+/// If no interval shows whether a share changed, smaller differences are ignored.
 const SMALL: f64 = 0.001;
-/// What would be shown as no change at all.
+/// Smaller differences would be printed as zero.
 const TINY: f64 = 0.000_05;
 
-/// What the columns mean.
+/// Explains the columns.
 const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. change: B \
     less A, of shares in percentage points (pt), with the 95 % interval of that difference, from blocks of equal length \
     of both recordings. ?: this interval leaves 0 out, and the change is not certain: that it is beyond chance is asked \
@@ -107,24 +107,25 @@ fn first(
     page.finish()
 }
 
-/// Whether the tick has another rate or takes another share.
+/// Whether the tick's rate changed by more than 2 %, or another figure changed with certainty.
 fn tick_moved(statement: &ChangeStatement) -> bool {
-    statement.tick.iter().any(|it| match it.measure {
+    statement.tick.iter().any(|row| match row.measure {
         ChangeMeasure::TickRateHz => {
-            let first = it.change.first.unwrap_or_default();
-            let moved = it.change.difference().unwrap_or(f64::MAX).abs();
+            let first = row.change.first.unwrap_or_default();
+            let moved = row.change.difference().unwrap_or(f64::MAX).abs();
             moved > 0.02 * first
         }
-        _ => it.change.certain == Some(true),
+        _ => row.change.certain == Some(true),
     })
 }
 
-/// How much changed, in a sentence.
+/// Writes how many accounts changed, in one sentence.
 fn verdict(page: &mut Page, statement: &ChangeStatement) {
-    let all = told_accounts(statement).count();
-    let changed = told_accounts(statement).filter(|it| it.share.certain == Some(true) && moved(it));
+    let all = shown_accounts(statement).count();
+    let changed = shown_accounts(statement)
+        .filter(|account| account.share.certain == Some(true) && moved(account));
     let changed = changed.count();
-    let judged = told_accounts(statement).any(|it| it.share.certain.is_some());
+    let judged = shown_accounts(statement).any(|account| account.share.certain.is_some());
     let beats = statement.beats.len() as u64;
     let text = if judged {
         format!(
@@ -149,7 +150,7 @@ fn verdict(page: &mut Page, statement: &ChangeStatement) {
     page.paragraph(tone, "", &text);
 }
 
-/// Why there are no intervals.
+/// Explains the lack of intervals.
 fn without_blocks(statement: &ChangeStatement) -> &'static str {
     match (statement.first.blocks, statement.second.blocks) {
         (None, None) => "both have sums only",
@@ -159,29 +160,31 @@ fn without_blocks(statement: &ChangeStatement) -> &'static str {
     }
 }
 
-/// The accounts that are told. A probe takes what nobody wants: how much that was is in the others.
-fn told_accounts(statement: &ChangeStatement) -> impl Iterator<Item = &AccountChange> {
+/// The accounts that are shown. A probe's account is left out: it uses only idle time, and its
+/// changes mirror those of the other accounts.
+fn shown_accounts(statement: &ChangeStatement) -> impl Iterator<Item = &AccountChange> {
     let all = statement.accounts.iter();
-    all.filter(|it| it.class != Class::Probe)
+    all.filter(|account| account.class != Class::Probe)
 }
 
-/// Whether an account changed beyond chance or, where that is not known, by enough to be told.
-fn moved(it: &AccountChange) -> bool {
-    let size = it.share.difference().unwrap_or_default().abs();
-    it.share.certain.unwrap_or(size >= SMALL) && size >= TINY
+/// Whether an account changed beyond chance. If that is unknown, whether it changed by enough to
+/// show.
+fn moved(account: &AccountChange) -> bool {
+    let size = account.share.difference().unwrap_or_default().abs();
+    account.share.certain.unwrap_or(size >= SMALL) && size >= TINY
 }
 
-/// Whether a number's interval leaves 0 out, and its change is not certain all the same: among many accounts some do
-/// by chance.
+/// Whether a change's interval excludes 0 although the change is not certain. Among many accounts,
+/// some intervals exclude 0 by chance.
 fn is_doubtful(change: &Change) -> bool {
-    let beside_zero = match (change.difference_low, change.difference_high) {
+    let excludes_zero = match (change.difference_low, change.difference_high) {
         (Some(low), Some(high)) => low > 0.0 || high < 0.0,
         _ => false,
     };
-    beside_zero && change.certain == Some(false)
+    excludes_zero && change.certain == Some(false)
 }
 
-/// The two recordings, and how their machines differ.
+/// Writes the two recordings and how their machines differ.
 fn sides(page: &mut Page, statement: &ChangeStatement) {
     let (a, b) = (&statement.first, &statement.second);
     side(page, "A  ", a);
@@ -210,12 +213,12 @@ fn sides(page: &mut Page, statement: &ChangeStatement) {
     }
 }
 
-/// Whether a probe took the idle time of only one of the two.
+/// Whether a probe used the idle time in only one of the two recordings.
 fn probes_differ(statement: &ChangeStatement) -> bool {
     let all = statement.accounts.iter();
-    let mut probes = all.filter(|it| it.class == Class::Probe);
+    let mut probes = all.filter(|account| account.class == Class::Probe);
     let ran = |share: Option<f64>| share.unwrap_or_default() >= SMALL;
-    probes.any(|it| ran(it.share.first) != ran(it.share.second))
+    probes.any(|account| ran(account.share.first) != ran(account.share.second))
 }
 
 fn side(page: &mut Page, label: &str, side: &ComparedRecording) {
@@ -259,38 +262,38 @@ fn cells(page: &Page, [a, b, change, interval]: [&str; 4]) -> Columns {
     }
 }
 
-/// The accounts that changed, then where there is room those that may have.
+/// Writes the accounts that changed. If everything is shown, this includes unchanged accounts.
 fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
     heading(page, "WHAT CHANGED");
-    let told = told_accounts(statement).filter(|it| most == usize::MAX || moved(it));
-    let told: Vec<_> = told.collect();
-    for it in told.iter().take(most) {
-        let tone = match it.share.certain {
+    let shown = shown_accounts(statement).filter(|account| most == usize::MAX || moved(account));
+    let shown: Vec<_> = shown.collect();
+    for account in shown.iter().take(most) {
+        let tone = match account.share.certain {
             Some(true) => Tone::Strong,
             _ => Tone::Plain,
         };
-        let cells = shares(page, &it.share);
-        page.row(tone, 2, &it.name, &cells);
+        let cells = shares(page, &account.share);
+        page.row(tone, 2, &account.name, &cells);
     }
-    if told.is_empty() {
-        let tested = |it: &AccountChange| it.share.certain.is_some();
-        let text = if told_accounts(statement).all(tested) {
+    if shown.is_empty() {
+        let tested = |account: &AccountChange| account.share.certain.is_some();
+        let text = if shown_accounts(statement).all(tested) {
             "no account by more than chance or rounding"
-        } else if told_accounts(statement).any(tested) {
+        } else if shown_accounts(statement).any(tested) {
             "no account by more than chance or, where that is not tested, by 0.1 pt or more"
         } else {
             "no account by 0.1 pt or more"
         };
         page.paragraph(Tone::Good, "  ", text);
     }
-    let left = told.len().saturating_sub(most);
+    let left = shown.len().saturating_sub(most);
     if left > 0 {
         let text = format!("and {left} that changed less (--section time)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
-    let all = told_accounts(statement).count();
-    let doubtful = told_accounts(statement)
-        .filter(|it| is_doubtful(&it.share))
+    let all = shown_accounts(statement).count();
+    let doubtful = shown_accounts(statement)
+        .filter(|account| is_doubtful(&account.share))
         .count();
     if doubtful > 0 {
         let text = if most == usize::MAX {
@@ -306,12 +309,14 @@ fn accounts(page: &mut Page, statement: &ChangeStatement, most: usize) {
 }
 
 fn shares(page: &Page, change: &Change) -> Columns {
-    let share = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), percent);
-    let points = |it: f64| format!("{:+.2}", 100.0 * it);
+    let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), percent);
+    let points = |difference: f64| format!("{:+.2}", 100.0 * difference);
     let moved = change.difference();
     let doubt = if is_doubtful(change) { " ?" } else { "" };
     let narrow = if page.width() < ROOMY { doubt } else { "" };
-    let moved = moved.map_or_else(String::new, |it| format!("{} pt{narrow}", points(it)));
+    let moved = moved.map_or_else(String::new, |difference| {
+        format!("{} pt{narrow}", points(difference))
+    });
     let interval = match (change.difference_low, change.difference_high) {
         (Some(low), Some(high)) => format!("{} to {} pt{doubt}", points(low), points(high)),
         _ => String::new(),
@@ -328,20 +333,21 @@ fn shares(page: &Page, change: &Change) -> Columns {
 }
 
 fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
-    let nothing = |it: &&MeasureChange| {
-        let never = it.change.first == Some(0.0) && it.change.second == Some(0.0);
+    let nothing = |row: &&MeasureChange| {
+        let never = row.change.first == Some(0.0) && row.change.second == Some(0.0);
         !never || most == usize::MAX
     };
-    for it in all.iter().filter(nothing).take(most) {
-        let (measure, change) = (it.measure, &it.change);
+    for row in all.iter().filter(nothing).take(most) {
+        let (measure, change) = (row.measure, &row.change);
         let line = if measure.is_share() {
             shares(page, change)
         } else {
-            let value =
-                |it: Option<f64>| it.map_or_else(|| "-".to_owned(), |it| shown(measure, it));
-            let moved = change.difference().map_or_else(String::new, |it| {
-                let sign = if it < 0.0 { "-" } else { "+" };
-                format!("{sign}{}", shown(measure, it.abs()))
+            let value = |value: Option<f64>| {
+                value.map_or_else(|| "-".to_owned(), |value| shown(measure, value))
+            };
+            let moved = change.difference().map_or_else(String::new, |difference| {
+                let sign = if difference < 0.0 { "-" } else { "+" };
+                format!("{sign}{}", shown(measure, difference.abs()))
             });
             cells(
                 page,
@@ -352,19 +358,19 @@ fn measures(page: &mut Page, all: &[MeasureChange], most: usize) {
     }
 }
 
-/// A number with its unit.
+/// Formats a measure with its unit.
 fn shown(measure: ChangeMeasure, value: f64) -> String {
     if measure.is_time() {
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "it was a number of ns before"
+            reason = "the value is a number of ns"
         )]
         let time = Nanos(value.round() as i64);
         return time.to_string();
     }
     match value {
-        it if it >= 100.0 => format!("{it:.0}"),
-        it => format!("{it:.2}"),
+        value if value >= 100.0 => format!("{value:.0}"),
+        value => format!("{value:.2}"),
     }
 }
 
@@ -386,7 +392,7 @@ fn words(measure: ChangeMeasure) -> &'static str {
     }
 }
 
-/// What came, what went, what has another period.
+/// Writes the periodic sources that appeared, disappeared or changed their period.
 fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     let all = &statement.beats;
     if most == usize::MAX && all.is_empty() {
@@ -398,8 +404,8 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     if most != usize::MAX {
         page.headings(Tone::Strong, "WHAT REPEATS", &format!("{:>8}", "share"));
     }
-    for it in all.iter().take(most) {
-        let (word, beat) = match it {
+    for change in all.iter().take(most) {
+        let (word, beat) = match change {
             BeatChange {
                 first: None,
                 second: Some(beat),
@@ -418,9 +424,9 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
             } => continue,
         };
         let every = if page.width() >= ROOMY { "every " } else { "" };
-        let kept = format!("{word:<5}  {every}{}  ", period(it, beat));
+        let kept = format!("{word:<5}  {every}{}  ", period(change, beat));
         let share = format!("{:>8}", percent(beat.share));
-        page.named_row(Tone::Plain, 2, (&kept, &who(beat)), &share);
+        page.named_row(Tone::Plain, 2, (&kept, &beat_name(beat)), &share);
     }
     let left = all.len().saturating_sub(most);
     if left > 0 {
@@ -429,11 +435,11 @@ fn beats(page: &mut Page, statement: &ChangeStatement, most: usize) {
     }
 }
 
-/// Its period, and what it was before.
+/// The source's period, preceded by its former period if that changed.
 fn period(change: &BeatChange, beat: &BeatLine) -> String {
     let before = change.first.as_ref().filter(|_| change.second.is_some());
-    let before = before.map_or_else(String::new, |it| {
-        format!("{} → ", short_period(it.rhythm.period))
+    let before = before.map_or_else(String::new, |former| {
+        format!("{} → ", short_period(former.rhythm.period))
     });
     format!("{before}{}", short_period(beat.rhythm.period))
 }

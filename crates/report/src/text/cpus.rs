@@ -1,4 +1,4 @@
-//! The books of each CPU, side by side.
+//! The CPU time of each CPU, by group of accounts.
 
 use ticktax_model::Nanos;
 use ticktax_model::statement::{CpuBooks, Statement};
@@ -8,10 +8,10 @@ use super::block::Columns;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone};
 
-/// CPUs that get a line of their own before the rest is summed up.
+/// Maximum number of CPUs with their own line.
 const SHOWN: usize = 16;
 
-/// Writes the section. A machine with one CPU has said all of it above.
+/// Writes the section, unless there is only one CPU: the table of accounts already covers it.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     if statement.cpus.len() < 2 {
         return;
@@ -20,39 +20,44 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     let headings = Group::ALL.map(|group| group.word().to_owned());
     page.headings(Tone::Faint, "", &cells("elapsed", &headings));
     let (named, others) = most_taken_first(&statement.cpus);
-    for books in named {
-        page.row(Tone::Plain, 2, &format!("CPU {}", books.cpu), &of(&[books]));
+    for cpu in named {
+        page.row(
+            Tone::Plain,
+            2,
+            &format!("CPU {}", cpu.cpu),
+            &cells_of(&[cpu]),
+        );
     }
     if !others.is_empty() {
         let name = format!("{}, less taken", counted(others.len() as u64, "other"));
-        page.row(Tone::Plain, 2, &name, &of(&others));
+        page.row(Tone::Plain, 2, &name, &cells_of(&others));
     }
 }
 
-/// The CPUs to show by number, ascending, and the rest: where there are too many, those with the
-/// most time taken from programs are shown.
+/// Splits the CPUs into those to show by number, ascending, and the rest. If there are too many,
+/// those with the most time taken from programs are shown.
 fn most_taken_first(cpus: &[CpuBooks]) -> (Vec<&CpuBooks>, Vec<&CpuBooks>) {
-    let taken = |books: &&CpuBooks| -> Nanos {
-        let parts = books.classes.iter().filter(|part| part.class.is_taken());
+    let taken = |cpu: &&CpuBooks| -> Nanos {
+        let parts = cpu.classes.iter().filter(|part| part.class.is_taken());
         parts.map(|part| part.time).sum()
     };
     let mut all: Vec<&CpuBooks> = cpus.iter().collect();
     if all.len() <= SHOWN {
         return (all, Vec::new());
     }
-    all.sort_by_key(|books| std::cmp::Reverse(taken(books)));
+    all.sort_by_key(|cpu| std::cmp::Reverse(taken(cpu)));
     let others = all.split_off(SHOWN - 1);
-    all.sort_by_key(|books| books.cpu);
+    all.sort_by_key(|cpu| cpu.cpu);
     (all, others)
 }
 
-/// The cells for some CPUs together.
-fn of(cpus: &[&CpuBooks]) -> Columns {
-    let elapsed: Nanos = cpus.iter().map(|books| books.elapsed).sum();
+/// Sums up several CPUs on one line.
+fn cells_of(cpus: &[&CpuBooks]) -> Columns {
+    let elapsed: Nanos = cpus.iter().map(|cpu| cpu.elapsed).sum();
     let shares = Group::ALL.map(|group| {
-        let parts = cpus.iter().flat_map(|books| &books.classes);
+        let parts = cpus.iter().flat_map(|cpu| &cpu.classes);
         let time: Nanos = parts
-            .filter(|part| Group::of(part.class) == group)
+            .filter(|part| Group::from_class(part.class) == group)
             .map(|part| part.time)
             .sum();
         percent(time.share_of(elapsed))

@@ -8,21 +8,22 @@ use ticktax_model::statement::Statement;
 use super::numbers::counted;
 use super::page::{Page, Tone, tied};
 
-/// Findings that are told at length; the JSON has all.
+/// Maximum number of findings described here; the JSON has all of them.
 const SHOWN: usize = 12;
 
-/// Writes the section, where there is a finding.
+/// Writes the section, if there are findings.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let findings = &statement.findings;
     if findings.is_empty() {
         return;
     }
     page.section("Configured, and not in effect");
-    let mut told: Option<&Finding> = None;
+    let mut previous: Option<&Finding> = None;
     for finding in findings.iter().take(SHOWN) {
-        // What to do is said once, where a rule found several things.
-        let again =
-            told.is_some_and(|told| told.rule == finding.rule && told.remedy == finding.remedy);
+        // Print the remedy once if a rule has several findings.
+        let again = previous.is_some_and(|previous| {
+            previous.rule == finding.rule && previous.remedy == finding.remedy
+        });
         if let Some(longest) = longest(finding) {
             page.place(longest);
         }
@@ -31,7 +32,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             "  - ",
             &paragraph(finding, again, statement.world),
         );
-        told = Some(finding);
+        previous = Some(finding);
     }
     if let Some(more) = findings.len().checked_sub(SHOWN).filter(|&more| more > 0) {
         let text = format!(
@@ -42,7 +43,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Where what it costs took longest.
+/// The longest interval of the finding's cost.
 fn longest(finding: &Finding) -> Option<Moment> {
     finding.cost.as_ref()?.longest
 }
@@ -86,10 +87,10 @@ fn paragraph(finding: &Finding, again: bool, world: World) -> String {
     } else {
         format!("To do: {}", finding.remedy)
     });
-    // A guest of the lab is gone, and no model has knobs.
+    // Only live machines have knobs to try: a lab guest is gone by then, and the model has none.
     let proposal = finding.proposal.iter().filter(|_| world == World::Live);
-    sentences.extend(proposal.map(|it| {
-        let command = tied(format!("ticktax try {it} -- COMMAND"));
+    sentences.extend(proposal.map(|assignment| {
+        let command = tied(format!("ticktax try {assignment} -- COMMAND"));
         format!("What that is worth: {command}")
     }));
     format!("{}. [{}]", sentences.join(". "), finding.rule)

@@ -1,4 +1,5 @@
-//! The foot of the page: what could not be seen, what seeing cost, and whether it all adds up.
+//! The foot of the page: limitations, the cost of the measurement, and whether the accounts
+//! balance.
 
 use ticktax_model::Nanos;
 use ticktax_model::clock::{CounterVerdict, Distrust};
@@ -11,12 +12,12 @@ use crate::limitation::words;
 use super::numbers::{bytes, counted, exact, percent};
 use super::page::{Page, Tone, clean, tied};
 
-/// CPUs whose imbalance is told one by one.
+/// Maximum number of CPUs whose imbalance is listed individually.
 const OFF_SHOWN: usize = 4;
-/// A change of a soaker's blocks, as a share of 1, from which its figure is doubtful.
+/// A relative change of the soaker's block time above this makes its figure doubtful.
 const MUCH_DRIFT: f64 = 0.02;
 
-/// Writes all of it.
+/// Writes the whole foot.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     unseen(page, statement);
     page.section("The measurement itself");
@@ -33,7 +34,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     balance(page, &statement.balance, statement.cpus.len());
 }
 
-/// What could not be seen, one by one.
+/// Lists everything that could not be seen.
 fn unseen(page: &mut Page, statement: &Statement) {
     page.section("What could not be seen");
     let items = items(statement);
@@ -49,22 +50,26 @@ fn unseen(page: &mut Page, statement: &Statement) {
     }
 }
 
-/// Processes of which a part was not traced that are told one by one.
+/// Maximum number of incompletely traced processes to list individually.
 const IN_PART: usize = 3;
 
-/// Each limitation in a sentence, but for many of one kind: processes of which a part was not traced.
+/// Describes the limitations, one sentence each. Incompletely traced processes beyond [`IN_PART`]
+/// share one sentence.
 fn limitations(all: &[Limitation]) -> Vec<String> {
-    let missing = |one: &Limitation| match one {
+    let missing = |limitation: &Limitation| match limitation {
         Limitation::ProcessTracedInPart { missing, .. } => Some(*missing),
         _ => None,
     };
-    let (mut in_part, others): (Vec<&Limitation>, Vec<&Limitation>) =
-        all.iter().partition(|one| missing(one).is_some());
-    in_part.sort_by_key(|one| std::cmp::Reverse(missing(one)));
+    let (mut in_part, others): (Vec<&Limitation>, Vec<&Limitation>) = all
+        .iter()
+        .partition(|limitation| missing(limitation).is_some());
+    in_part.sort_by_key(|limitation| std::cmp::Reverse(missing(limitation)));
     let rest = in_part.split_off(IN_PART.min(in_part.len()));
-    let told = others.into_iter().chain(in_part);
-    let mut items: Vec<String> = told.map(|one| words(one).sentence()).collect();
-    if let Some(most) = rest.first().and_then(|one| missing(one)) {
+    let listed = others.into_iter().chain(in_part);
+    let mut items: Vec<String> = listed
+        .map(|limitation| words(limitation).sentence())
+        .collect();
+    if let Some(most) = rest.first().and_then(|limitation| missing(limitation)) {
         items.push(format!(
             "{} at most of the time of each of {}: the kernel did not report all of their context \
              switches either (--format json lists them)",
@@ -75,8 +80,9 @@ fn limitations(all: &[Limitation]) -> Vec<String> {
     items
 }
 
-/// What to do for fewer events to be lost: a program cannot be followed where only sums are kept.
-pub(super) fn to_lose_less(statement: &Statement) -> &'static str {
+/// How to lose fewer events. With a watched program, keeping only sums is not an option, because a
+/// program cannot be followed through sums.
+pub(super) fn loss_remedy(statement: &Statement) -> &'static str {
     match (statement.cpus.len(), &statement.victim) {
         (0 | 1, None) => "keep sums (--keep sums)",
         (_, None) => "watch fewer CPUs (--cpus), or keep sums (--keep sums)",
@@ -85,7 +91,7 @@ pub(super) fn to_lose_less(statement: &Statement) -> &'static str {
     }
 }
 
-/// What could not be seen, in sentences.
+/// The limitations of this statement, as sentences.
 pub(super) fn items(statement: &Statement) -> Vec<String> {
     let mut items: Vec<String> = Vec::new();
     let coverage = &statement.coverage;
@@ -110,7 +116,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
                 None => format!(
                     "{} that overran the buffer, {time} of them now unexplained; {}",
                     counted(loss.events, "event"),
-                    to_lose_less(statement),
+                    loss_remedy(statement),
                 ),
             });
         }
@@ -148,7 +154,7 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     items
 }
 
-/// Why a probe's measurement ended, and what to do.
+/// Why a probe's measurement ended, and how to avoid that.
 pub(super) fn failure(why: &ProbeFailure) -> String {
     match why {
         ProbeFailure::Moved { to } => format!(
@@ -193,8 +199,8 @@ fn clock(page: &mut Page, clock: &ClockReport) {
     page.paragraph(tone, "Clock     ", &text);
 }
 
-/// How fast a counter counts, and, where it is coarser than times are told (arm64's are 24 MHz to 1 GHz),
-/// what it resolves.
+/// Formats a counter's frequency. A counter coarser than printed times (arm64's run at 24 MHz to 1
+/// GHz) also gets its resolution.
 fn frequency(hz: f64) -> String {
     if hz <= 0.0 {
         return String::new();
@@ -208,7 +214,7 @@ fn frequency(hz: f64) -> String {
     format!("{}{resolution}", tied(format!(" at {:.3} MHz", hz / 1e6)))
 }
 
-/// Whether the counter is trusted, and why not.
+/// Whether the counter is trusted, and if not, why.
 fn verdict(verdict: &CounterVerdict) -> String {
     let CounterVerdict::Untrusted(reasons) = verdict else {
         return "trusted".to_owned();
@@ -235,7 +241,7 @@ fn distrust(reason: &Distrust) -> String {
     }
 }
 
-/// How long the soakers' blocks of work took, and by how much that changed at most.
+/// Writes the time of the soakers' blocks of work, for the soaker whose block time changed most.
 fn soakers(page: &mut Page, soakers: &[SoakReport]) {
     let changed = soakers
         .iter()
@@ -255,7 +261,7 @@ fn soakers(page: &mut Page, soakers: &[SoakReport]) {
         ""
     };
     let block = &soaker.block;
-    let meanwhile = block
+    let fastest = block
         .block_fast_ns
         .map(|ns| format!(", {} meanwhile", micros(ns)));
     let text = format!(
@@ -263,7 +269,7 @@ fn soakers(page: &mut Page, soakers: &[SoakReport]) {
          wrong by as much; the shortest time is used",
         soaker.cpu,
         micros(block.block_before_ns),
-        meanwhile.unwrap_or_default(),
+        fastest.unwrap_or_default(),
         micros(block.block_after_ns),
         tied(format!("{:.1} %", drift * 100.0)),
     );

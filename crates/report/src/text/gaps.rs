@@ -1,4 +1,4 @@
-//! What a probe's gaps were made of: the page's answer to "what took my time".
+//! What filled a probe's gaps: the answer to "what took my time?".
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::{Level, ProbeKind, ProbeReport};
@@ -15,18 +15,18 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// Causes that are shown by name.
+/// Maximum number of causes shown by name.
 const CAUSES: usize = 8;
-/// Longest gaps that are shown one by one.
+/// Maximum number of longest gaps listed individually.
 const WORST: usize = 5;
-/// Things in a long gap that are named.
+/// Maximum number of items named in a long gap.
 const THINGS: usize = 4;
-/// Things around which entry and exit took too long, by name.
+/// Maximum number of items named whose entry and exit took too long.
 const BOUNDS: usize = 3;
-/// The share of the gaps' time that may stay unexplained without a warning.
+/// Above this share of unexplained time in the gaps, the page warns.
 const TOLERABLE: f64 = 0.01;
 
-/// Writes the section, where a probe ran.
+/// Writes the section, if a probe ran.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
@@ -47,7 +47,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     }
     if [&gaps.long, &gaps.short, &gaps.yielded]
         .iter()
-        .all(|it| it.gaps.count == 0)
+        .all(|parts| parts.gaps.count == 0)
     {
         let nothing = if spin { "No gaps" } else { "No late wake-ups" };
         page.paragraph(
@@ -96,11 +96,11 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     worst(page, &gaps.worst, (noun, all));
 }
 
-/// How the probes measured.
+/// Describes the probes' settings.
 fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     let first = probes.first()?;
     let cpus = cpu_names(probes.iter().map(|probe| probe.cpu));
-    // Probes differ a little; the worst one is what the reader can rely on.
+    // Probes differ slightly. Readers can rely only on the worst one.
     let period = tied(probes.iter().map(|probe| probe.period).max()?);
     let threshold = tied(probes.iter().map(|probe| probe.threshold).max()?);
     let policy = &first.policy;
@@ -118,7 +118,7 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     })
 }
 
-/// How much of the time is explained, in a sentence.
+/// Writes in one sentence how much of the gaps' time is explained.
 fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: &str) {
     let long = &gaps.long;
     if long.gaps.count == 0 {
@@ -136,7 +136,7 @@ fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: 
         time if statement.level == Level::Proc => format!(
             "; {} cannot be attributed from /proc: {}",
             tied(time),
-            Untraced::of(statement).remedy("run as root to see what ran")
+            Untraced::from_statement(statement).remedy("run as root to see what ran")
         ),
         time => format!("; {} has no known cause", tied(time)),
     };
@@ -144,22 +144,23 @@ fn explained(page: &mut Page, gaps: &GapStatement, statement: &Statement, noun: 
     page.paragraph(tone, "", &text);
 }
 
-/// What an empty gap proves, the same of several CPUs in one sentence.
+/// Writes what an empty gap proves. CPUs with the same answer share a sentence.
 fn proofs(page: &mut Page, proofs: &[CpuProof]) {
     let mut left: Vec<&CpuProof> = proofs.iter().collect();
     while let Some(first) = left.first().copied() {
-        let alike = |other: &&CpuProof| other.proof == first.proof && other.doubts == first.doubts;
-        let cpus = cpu_names(left.iter().copied().filter(alike).map(|one| one.cpu));
-        left.retain(|other| !alike(other));
+        let is_alike =
+            |other: &&CpuProof| other.proof == first.proof && other.doubts == first.doubts;
+        let cpus = cpu_names(left.iter().copied().filter(is_alike).map(|proof| proof.cpu));
+        left.retain(|other| !is_alike(other));
         let doubts: Vec<String> = first.doubts.iter().map(|&doubt| doubted(doubt)).collect();
-        let because = doubts.join(", ");
+        let reasons = doubts.join(", ");
         let text = match first.proof {
             Proof::Proven => format!(
                 "{cpus}: outside is proven. Every way into the kernel was watched, or not taken by the kernel's own \
                  counts; and its counts of the probe's switches and faults agree with the trace."
             ),
             Proof::Bounded(unseen) => format!(
-                "{cpus}: a gap with nothing in it was outside, or {} not seen ({because}). The {} \
+                "{cpus}: a gap with nothing in it was outside, or {} not seen ({reasons}). The {} \
                  counted as unexplained.",
                 if unseen == 1 {
                     "an entry that was".to_owned()
@@ -173,7 +174,7 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
                 }
             ),
             Proof::Unproven => format!(
-                "{cpus}: a gap with nothing in it proves nothing ({because}), and is unexplained."
+                "{cpus}: a gap with nothing in it proves nothing ({reasons}), and is unexplained."
             ),
             Proof::Unwitnessed => continue,
         };
@@ -207,7 +208,7 @@ fn counted_plural(count: u64, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// What was too long for entry and exit, and how much that is.
+/// Writes which entries and exits exceeded their bound, and by how much.
 fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     let beyond: Vec<&EntryExitBound> = bounds.iter().filter(|b| b.beyond_count > 0).collect();
     if beyond.is_empty() {
@@ -239,7 +240,7 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// A line for all gaps, and one for each part of their time.
+/// Writes a line for all gaps, and one for each part of their time.
 fn all_parts(page: &mut Page, name: &str, named: &str, parts: &GapParts, scale: Scale) {
     let sum = scale.cells(parts.time, &parts.gaps);
     page.row(Tone::Strong, 0, name, &sum.columns());
@@ -250,7 +251,7 @@ fn all_parts(page: &mut Page, name: &str, named: &str, parts: &GapParts, scale: 
         ("unexplained", parts.unexplained, Tone::Warning),
     ] {
         if time != Nanos::ZERO {
-            let cells = Cells::of_time(time, scale.whole);
+            let cells = Cells::from_time(time, scale.whole);
             page.row(tone, 2, name, &cells.columns());
         }
     }
@@ -267,19 +268,19 @@ fn causes_of(page: &mut Page, causes: &[GapCause], noun: &str, scale: Scale) {
             rate: rate(cause.count, scale.wall),
             median: rough_or_blank(cause.median),
             max: time_or_blank(cause.max),
-            ..Cells::of_time(cause.time, scale.whole)
+            ..Cells::from_time(cause.time, scale.whole)
         };
         page.row(Tone::Plain, 2, &cause.name, &cells.columns());
     }
     if !others.is_empty() {
-        let of = |cause: &GapCause| (cause.time, cause.count, cause.max);
-        let cells = scale.others(others.iter().map(of));
+        let sums = |cause: &GapCause| (cause.time, cause.count, cause.max);
+        let cells = scale.others(others.iter().map(sums));
         let name = counted(others.len() as u64, "other");
         page.row(Tone::Plain, 2, &name, &cells.columns());
     }
 }
 
-/// The longest gaps in which no program ran, one by one.
+/// Lists the longest gaps that were not yielded to programs.
 fn worst(page: &mut Page, worst: &[WorstGap], (noun, all): (&str, bool)) {
     if worst.is_empty() {
         return;

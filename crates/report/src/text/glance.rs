@@ -1,4 +1,4 @@
-//! What somebody is shown who watches while a recording goes on.
+//! The status lines shown while a recording is in progress.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,24 @@ use super::TextStyle;
 use super::numbers::percent;
 use super::page::{TIE, clean, columns, elide};
 
-/// Names in a line.
+/// Maximum number of names on a line.
 const NAMES: usize = 4;
-/// From this width on there is room for whole words.
+/// Minimum width for the long wording.
 const ROOMY: usize = 60;
 
-/// What is known so far in two lines, each no wider than the page: how the CPUs' time was shared out and
-/// which programs had most of it; or how long a program waited, and behind whom. What has no room is left out whole.
+/// Summarises the recording so far in two lines that fit the page's width. For a machine: how CPU
+/// time was divided, and the programs that used most. For a program: how long it waited, and behind
+/// whom. Items that do not fit are dropped whole.
 pub fn glance(glance: &Glance, style: &TextStyle) -> String {
     let width = style.width.clamp(40, 200);
     let lines = match &glance.program {
-        Some(program) => of_program(program, width),
-        None => of_machine(&glance.accounts, width),
+        Some(program) => program_lines(program, width),
+        None => machine_lines(&glance.accounts, width),
     };
     lines.join("\n")
 }
 
-fn of_program(program: &ProgramGlance, width: usize) -> [String; 2] {
+fn program_lines(program: &ProgramGlance, width: usize) -> [String; 2] {
     let ProgramGlance {
         wanted,
         waited,
@@ -53,10 +54,10 @@ fn of_program(program: &ProgramGlance, width: usize) -> [String; 2] {
     [first, listed("Behind: ", names, width)]
 }
 
-fn of_machine(accounts: &[Account], width: usize) -> [String; 2] {
+fn machine_lines(accounts: &[Account], width: usize) -> [String; 2] {
     let whole: Nanos = accounts.iter().map(|account| account.time).sum();
-    let time = |is_it: &dyn Fn(Class) -> bool| {
-        let of_class = accounts.iter().filter(|account| is_it(account.class));
+    let time = |includes: &dyn Fn(Class) -> bool| {
+        let of_class = accounts.iter().filter(|account| includes(account.class));
         let time: Nanos = of_class.map(|account| account.time).sum();
         percent(time.share_of(whole))
     };
@@ -72,7 +73,10 @@ fn of_machine(accounts: &[Account], width: usize) -> [String; 2] {
     ];
     let first = fitting("", parts, width);
     let mut programs: BTreeMap<&str, Nanos> = BTreeMap::new();
-    for account in accounts.iter().filter(|it| it.class == Class::Program) {
+    for account in accounts
+        .iter()
+        .filter(|account| account.class == Class::Program)
+    {
         *programs.entry(&account.name).or_default() += account.time;
     }
     let mut programs: Vec<(&str, Nanos)> = programs.into_iter().collect();
@@ -80,7 +84,7 @@ fn of_machine(accounts: &[Account], width: usize) -> [String; 2] {
     [first, listed("Most: ", programs.into_iter(), width)]
 }
 
-/// As many of the parts as there is room for.
+/// Joins as many parts as fit the width.
 fn fitting(label: &str, parts: impl IntoIterator<Item = String>, width: usize) -> String {
     let mut line = label.to_owned();
     for part in parts {
@@ -94,20 +98,20 @@ fn fitting(label: &str, parts: impl IntoIterator<Item = String>, width: usize) -
     line
 }
 
-/// The first few with their times. A name that is too long for the line is cut where it is the first.
+/// Lists the first few names with their times. The first name is shortened if necessary.
 fn listed<'a>(label: &str, all: impl Iterator<Item = (&'a str, Nanos)>, width: usize) -> String {
-    let told = all.take(NAMES).enumerate().map(|(nth, (name, time))| {
+    let items = all.take(NAMES).enumerate().map(|(nth, (name, time))| {
         let time = time.to_string();
         let room = width.saturating_sub(columns(label) + columns(&time) + 1);
         let name = clean(name);
         let name = if nth == 0 { elide(&name, room) } else { name };
         format!("{name} {time}")
     });
-    let mut told = told.peekable();
-    if told.peek().is_none() {
+    let mut items = items.peekable();
+    if items.peek().is_none() {
         return format!("{label}nobody so far");
     }
-    fitting(label, told, width)
+    fitting(label, items, width)
 }
 
 #[cfg(test)]
@@ -121,7 +125,7 @@ mod tests {
     use crate::text::tests::samples::kernel_level;
 
     #[test]
-    fn two_lines_say_who_had_the_time() {
+    fn two_lines_show_who_used_the_cpu_or_who_was_waited_for() {
         let machine = Glance {
             accounts: kernel_level().accounts,
             program: None,
@@ -156,9 +160,9 @@ mod tests {
         assert!(nothing.contains("nobody so far"), "{nothing}");
     }
 
-    /// A name may be cut, a number never: what has no room is left out.
+    /// Names can be shortened but numbers never: an item that does not fit is dropped.
     #[test]
-    fn numbers_are_whole_however_narrow_the_terminal() {
+    fn numbers_are_never_cut_at_any_width() {
         let account = |name: &str, ms| Account {
             time: Nanos::from_millis(ms),
             name: name.to_owned(),

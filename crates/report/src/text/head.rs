@@ -1,4 +1,4 @@
-//! The head of the page: what was observed, and how well.
+//! The head of the page: what was observed, and at which level of detail.
 
 use ticktax_model::machine::{Machine, MachineFact};
 use ticktax_model::recording::{Level, World};
@@ -9,7 +9,7 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// Of which world something is, for titles with little room.
+/// A suffix that names the world of a recording, for short titles.
 pub(super) fn in_world(world: World) -> &'static str {
     match world {
         World::Live => "",
@@ -18,7 +18,6 @@ pub(super) fn in_world(world: World) -> &'static str {
     }
 }
 
-/// Writes the head.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let what = match statement.world {
         World::Live => "",
@@ -33,14 +32,14 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     );
     page.paragraph(Tone::Strong, "", &title);
     if let Some(part) = &statement.part {
-        page.paragraph(Tone::Warning, "", &super::screen::in_words(part));
+        page.paragraph(Tone::Warning, "", &super::screen::part_text(part));
     }
     host(page, &statement.machine);
     if let Some(command) = &statement.command {
         let end = match command.exit {
             None => "still running at the end".to_owned(),
             Some(0) => "it succeeded".to_owned(),
-            // The same codes are a program's own to give.
+            // The program itself can also exit with these codes.
             Some(code @ 129..=192) => format!("ended by signal {} or exit code {code}", code - 128),
             Some(code) => format!("it failed with exit code {code}"),
         };
@@ -54,8 +53,8 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
             "kernel: traced by name, but for what could not be seen".to_owned(),
         ),
         Level::Proc => {
-            let remedy =
-                Untraced::of(statement).remedy("run as root to see every interrupt by name");
+            let remedy = Untraced::from_statement(statement)
+                .remedy("run as root to see every interrupt by name");
             let level = format!("proc: counters of /proc only; {remedy}");
             (Tone::Warning, level)
         }
@@ -67,13 +66,13 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     );
 }
 
-/// The machine, and its kernel.
-pub(super) fn host(page: &mut Page, it: &Machine) {
-    page.paragraph(Tone::Plain, "Machine   ", &machine(it));
-    page.paragraph(Tone::Plain, "Kernel    ", &kernel(it));
+/// Writes the machine and its kernel.
+pub(super) fn host(page: &mut Page, described: &Machine) {
+    page.paragraph(Tone::Plain, "Machine   ", &machine(described));
+    page.paragraph(Tone::Plain, "Kernel    ", &kernel(described));
 }
 
-/// The machine in a line.
+/// Describes the machine on one line.
 pub(super) fn machine(machine: &Machine) -> String {
     let named = |text: &str, otherwise: &str| {
         if text.is_empty() {
@@ -95,7 +94,7 @@ pub(super) fn machine(machine: &Machine) -> String {
     facts.join(", ")
 }
 
-/// Its kernel in a line.
+/// Describes the kernel on one line.
 pub(super) fn kernel(machine: &Machine) -> String {
     let release = if machine.kernel.is_empty() {
         "unknown release"
@@ -129,7 +128,7 @@ pub(super) fn kernel(machine: &Machine) -> String {
             .as_ref()
             .map(|model| known(MachineFact::Preemption, format!("preemption {model}"))),
     );
-    // Its options stand with the accounting.
+    // The options are shown in the accounting section.
     let how = machine.known.get(&MachineFact::Accounting);
     facts.extend(how.map(|known| {
         format!(

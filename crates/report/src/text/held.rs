@@ -1,4 +1,4 @@
-//! Programs that wanted to run and were not allowed to.
+//! The section about throttled programs.
 
 use ticktax_model::statement::Statement;
 use ticktax_model::victim::OffCpuReason;
@@ -8,10 +8,10 @@ use super::numbers::counted;
 use super::page::{Page, Tone};
 use super::wall;
 
-/// Programs that are shown by name.
+/// Maximum number of programs shown by name.
 const SHOWN: usize = 8;
 
-/// Writes the section, where a program was throttled.
+/// Writes the section, if a program was throttled.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let all = &statement.throttled;
     if all.is_empty() {
@@ -24,16 +24,18 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.section("Throttled: runnable programs that were not allowed to run");
     page.headings(Tone::Faint, "", &without_share(Cells::headings()).columns());
     let (shown, others) = all.split_at(by_name(all.len(), SHOWN));
-    for held in shown {
-        let pid = held.pid.map_or_else(String::new, |pid| format!(" ({pid})"));
-        let name = format!("{}{pid} {}", held.name, held.why.name());
-        let cells = scale.cells(held.time, &held.intervals);
+    for program in shown {
+        let pid = program
+            .pid
+            .map_or_else(String::new, |pid| format!(" ({pid})"));
+        let name = format!("{}{pid} {}", program.name, program.why.name());
+        let cells = scale.cells(program.time, &program.intervals);
         page.row(Tone::Warning, 2, &name, &without_share(cells).columns());
     }
     if !others.is_empty() {
-        let cells = scale.others(others.iter().map(|held| {
-            let intervals = &held.intervals;
-            (held.time, intervals.count, intervals.max)
+        let cells = scale.others(others.iter().map(|program| {
+            let intervals = &program.intervals;
+            (program.time, intervals.count, intervals.max)
         }));
         let name = counted(others.len() as u64, "other");
         page.row(Tone::Warning, 2, &name, &without_share(cells).columns());
@@ -42,7 +44,10 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         wait for a CPU once there was quota again; summed over its threads; part of no account, because \
         no CPU spent it."
         .to_owned();
-    if all.iter().any(|held| held.why == OffCpuReason::Throttled) {
+    if all
+        .iter()
+        .any(|program| program.why == OffCpuReason::Throttled)
+    {
         legend += " throttled: the CPU quota of its cgroup was used up; raise cpu.max there \
             (cpu.cfs_quota_us in a cgroup of version 1), or \
             let the program use fewer threads at once.";
@@ -50,7 +55,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend);
 }
 
-/// Times of several threads are added up, so they are no share of anything.
+/// Clears the share: a time summed over threads is not a share of anything.
 fn without_share(cells: Cells) -> Cells {
     Cells {
         share: String::new(),

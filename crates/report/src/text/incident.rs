@@ -1,4 +1,4 @@
-//! Incidents: those of a folder by what they have in common, and one of them.
+//! Pages about incidents: those of a folder grouped by signature, and one incident in detail.
 
 use ticktax_model::beats::Periodicity;
 use ticktax_model::incident::{
@@ -18,9 +18,9 @@ impl Paged for IncidentList {
     fn page(&self, style: &TextStyle) -> Written {
         let mut page = Page::new(*style);
         head(&mut page, self);
-        for it in &self.groups {
+        for incidents in &self.groups {
             page.blank();
-            group(&mut page, it);
+            group(&mut page, incidents);
         }
         foot(&mut page, self);
         page.finish()
@@ -33,7 +33,7 @@ impl Paged for IncidentSheet {
         let incident = &self.entry.incident;
         let at = Utc::from_unix_ms(incident.at_unix_ms);
         page.section(&format!("Incident {}, {at}", self.entry.number));
-        page.paragraph(Tone::Plain, "", &format!("{}.", said(incident)));
+        page.paragraph(Tone::Plain, "", &format!("{}.", sentence(incident)));
         details(&mut page, incident);
         if self.alike > 1 {
             let first = Utc::from_unix_ms(self.first_unix_ms);
@@ -53,9 +53,10 @@ impl Paged for IncidentSheet {
     }
 }
 
-/// An incident in one line, for a terminal and for logs: who did not run, for how long, and what ran instead.
+/// One line about an incident, for a terminal or a log: the thread, how long it did not run, and
+/// what ran instead.
 pub fn incident_line(incident: &Incident) -> String {
-    let line = said(incident).replace('\u{a0}', " ");
+    let line = sentence(incident).replace('\u{a0}', " ");
     super::page::clean(&line)
 }
 
@@ -132,8 +133,8 @@ fn foot(page: &mut Page, list: &IncidentList) {
         return;
     }
     page.blank();
-    for it in &list.not_kept {
-        page.paragraph(Tone::Warning, "not kept: ", &lost(it));
+    for loss in &list.not_kept {
+        page.paragraph(Tone::Warning, "not kept: ", &lost(loss));
     }
     if list.found_again > 0 {
         let found = counted(list.found_again, "recording");
@@ -149,22 +150,25 @@ fn foot(page: &mut Page, list: &IncidentList) {
     }
 }
 
-/// What was not kept, and why.
+/// Describes a loss and its cause.
 fn lost(lost: &NotKept) -> String {
     let one = match lost.cause {
         LossCause::PerHour | LossCause::DiskFull | LossCause::NotWritten | LossCause::Killed => {
             let incidents = counted(lost.count, "incident");
-            return format!("{incidents} without a recording: {}", why(lost.cause));
+            return format!(
+                "{incidents} without a recording: {}",
+                loss_reason(lost.cause)
+            );
         }
         LossCause::Count | LossCause::Bytes => "old recording",
         LossCause::Suppressed => "trigger",
         LossCause::IndexFull => "old incident",
     };
-    format!("{}: {}", counted(lost.count, one), why(lost.cause))
+    format!("{}: {}", counted(lost.count, one), loss_reason(lost.cause))
 }
 
-/// Why something was not kept.
-fn why(cause: LossCause) -> &'static str {
+/// Describes the cause of a loss.
+fn loss_reason(cause: LossCause) -> &'static str {
     match cause {
         LossCause::PerHour => "more in an hour than --max-per-hour",
         LossCause::Count => "more than --max-count",
@@ -177,15 +181,19 @@ fn why(cause: LossCause) -> &'static str {
     }
 }
 
-/// What was not kept, and why, as a line for a terminal.
-pub fn not_kept_line(it: &NotKept) -> String {
-    lost(it).replace('\u{a0}', " ")
+/// Describes a loss and its cause as a line for a terminal.
+pub fn not_kept_line(not_kept: &NotKept) -> String {
+    lost(not_kept).replace('\u{a0}', " ")
 }
 
-/// What incidents are alike by, as a person says it.
-fn signature(it: &Signature) -> String {
-    match (it.kind, it.program.as_str(), it.by.as_str()) {
-        (TriggerKind::Signal | TriggerKind::Mark, ..) => verb(it.kind).to_owned(),
+/// Describes a signature, which similar incidents share.
+fn signature(signature: &Signature) -> String {
+    match (
+        signature.kind,
+        signature.program.as_str(),
+        signature.by.as_str(),
+    ) {
+        (TriggerKind::Signal | TriggerKind::Mark, ..) => verb(signature.kind).to_owned(),
         (TriggerKind::Stretch, "", "") => "stretch of the kernel".to_owned(),
         (TriggerKind::Stretch, "", by) => format!("{by} ran on"),
         (TriggerKind::Stretch, who, by) => format!("{who} kept waiting by {by}"),
@@ -200,7 +208,7 @@ fn signature(it: &Signature) -> String {
     }
 }
 
-/// What happened to a thread, in a word or two.
+/// A verb phrase for what happened to the thread.
 fn verb(kind: TriggerKind) -> &'static str {
     match kind {
         TriggerKind::Wait => "waited",
@@ -215,15 +223,15 @@ fn verb(kind: TriggerKind) -> &'static str {
     }
 }
 
-/// What happened, in a sentence without its end.
-fn said(incident: &Incident) -> String {
-    let said = what_happened(incident);
+/// Describes the incident as a sentence without its full stop.
+fn sentence(incident: &Incident) -> String {
+    let text = what_happened(incident);
     match incident.above {
-        None => said,
+        None => text,
         Some(above) => {
             let limit = tied(above.limit);
             format!(
-                "{said}; above the {} of the last hour, {limit}",
+                "{text}; above the {} of the last hour, {limit}",
                 above.percentile
             )
         }
@@ -232,10 +240,10 @@ fn said(incident: &Incident) -> String {
 
 fn what_happened(incident: &Incident) -> String {
     let thread = incident.thread.as_ref();
-    let who = thread.map(|it| match (it.name == it.program, it.tid) {
-        (true, 0) => it.name.clone(),
-        (true, tid) => format!("{} ({tid})", it.name),
-        (false, tid) => format!("{} ({tid}) of {}", it.name, it.program),
+    let who = thread.map(|thread| match (thread.name == thread.program, thread.tid) {
+        (true, 0) => thread.name.clone(),
+        (true, tid) => format!("{} ({tid})", thread.name),
+        (false, tid) => format!("{} ({tid}) of {}", thread.name, thread.program),
     });
     let who = who.unwrap_or_else(|| "a thread".to_owned());
     let lasted = tied(incident.lasted);
@@ -287,7 +295,7 @@ fn what_happened(incident: &Incident) -> String {
         TriggerKind::Frame => {
             let on = incident.cpu.map(|cpu| tied(format!("CPU {cpu}")));
             let on = on.map_or_else(String::new, |cpu| format!(" on {cpu}"));
-            let why = why_late(incident);
+            let why = late_cause(incident);
             format!("a frame of {who} began {lasted} late{on}: {why}")
         }
         TriggerKind::Signal => "asked for by a signal".to_owned(),
@@ -296,8 +304,8 @@ fn what_happened(incident: &Incident) -> String {
     }
 }
 
-/// What a frame's delay was, for the most part. Its thread may have worked and waited on several CPUs.
-fn why_late(incident: &Incident) -> String {
+/// The main cause of a late frame. Its thread may have run and waited on several CPUs.
+fn late_cause(incident: &Incident) -> String {
     let pid = incident.thread.as_ref().map_or(0, |thread| thread.pid);
     let first = incident.ran.first();
     match first.filter(|ran| ran.time >= incident.asleep) {
@@ -322,7 +330,7 @@ fn why_late(incident: &Incident) -> String {
     }
 }
 
-/// What ran instead and why, as far as it was seen.
+/// Writes what ran instead and why, as far as the recording shows it.
 fn details(page: &mut Page, incident: &Incident) {
     let asleep = incident.asleep > Nanos::ZERO;
     if incident.ran.len() + usize::from(asleep) > 1 || incident.others > Nanos::ZERO {
@@ -339,7 +347,7 @@ fn details(page: &mut Page, incident: &Incident) {
         }
         page.paragraph(Tone::Plain, "meanwhile ", &parts.join(", "));
     }
-    // A few hundred ns are the scheduler's clock against the rows'.
+    // Ignore a few hundred ns: the scheduler's clock and that of the rows differ by this much.
     if incident.unseen > Nanos::from_micros(10) {
         let unseen = format!(
             "{} of it: no row tells what ran then",
@@ -371,7 +379,7 @@ fn details(page: &mut Page, incident: &Incident) {
     }
 }
 
-/// What ran, with its process where it is one.
+/// The name of what ran, with its pid if it is one process.
 fn named(ran: &RanInstead) -> String {
     match &*ran.pids {
         [] => ran.name.clone(),
@@ -380,7 +388,7 @@ fn named(ran: &RanInstead) -> String {
     }
 }
 
-/// A beat in a line.
+/// Describes a periodic source on one line.
 fn every(beat: &Periodicity) -> String {
     format!(
         "every {}, {} seen",
@@ -393,14 +401,14 @@ fn every(beat: &Periodicity) -> String {
     )
 }
 
-/// Where the recording is.
+/// Where the recording is stored.
 fn whereabouts(sheet: &IncidentSheet) -> String {
     match (&sheet.path, sheet.entry.not_kept) {
         (Some(path), _) => {
             let size = bytes(sheet.entry.bytes);
             format!("{path} ({size}); `ticktax report {path}` prints its books")
         }
-        (None, Some(cause)) => format!("not kept: {}", why(cause)),
+        (None, Some(cause)) => format!("not kept: {}", loss_reason(cause)),
         (None, None) if sheet.entry.recording.is_some() && sheet.entry.bytes == 0 => {
             "not written yet".to_owned()
         }
@@ -408,7 +416,7 @@ fn whereabouts(sheet: &IncidentSheet) -> String {
     }
 }
 
-/// A length of hours and days.
+/// Formats a time of seconds to days.
 fn long(time: Nanos) -> String {
     let seconds = time.as_secs_f64();
     match seconds {

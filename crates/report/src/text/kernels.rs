@@ -1,4 +1,5 @@
-//! Real kernels, and a case on them, as a person reads it.
+//! The pages about the lab's kernels: the cached ones, those just built, cases run on them, and the
+//! comparison with the model.
 
 mod comparison;
 
@@ -37,15 +38,15 @@ impl Paged for KernelBuild {
     }
 }
 
-/// The width of a plot in characters.
+/// Width of a bar chart in characters.
 const PLOT: usize = 24;
 
-/// What stands beside the bar of a row that is too far from what was expected.
+/// Mark of a row that is too far from the expectation.
 const OFF: &str = "off";
-/// And of one that what was expected was calibrated by.
+/// Mark of a row that calibrated the expectation.
 const FIT: &str = "fit";
 
-/// The kernels in the lab's cache.
+/// Lists the kernels in the lab's cache.
 pub(super) fn list(list: &KernelList) -> String {
     let mut page = String::new();
     if list.kernels.is_empty() {
@@ -69,7 +70,7 @@ pub(super) fn list(list: &KernelList) -> String {
     page
 }
 
-/// The kernels that `lab build` built.
+/// Lists the kernels that `lab build` built.
 pub(super) fn built(build: &KernelBuild) -> String {
     let mut page = String::new();
     let config = build.config.as_ref();
@@ -100,7 +101,7 @@ pub(super) fn built(build: &KernelBuild) -> String {
     page
 }
 
-/// What the guests' time was.
+/// Describes the clock that the guests ran on.
 fn clock(clock: GuestClock) -> String {
     match clock {
         GuestClock::Instructions { each } => format!(
@@ -111,7 +112,7 @@ fn clock(clock: GuestClock) -> String {
     }
 }
 
-/// What was published, what the models give, and what real kernels did.
+/// Published values, the model's results, and measurements on real kernels.
 pub(super) fn kernels(statement: &KernelsStatement) -> String {
     let mut page = head(&statement.head);
     let release = statement
@@ -164,11 +165,12 @@ pub(super) fn kernels(statement: &KernelsStatement) -> String {
     page
 }
 
-/// What the words beside the bars mean, of those that are there.
+/// Explains the marks that occur next to the bars.
 fn marks(page: &mut String, tables: &[KernelTable]) {
     let has = |mark: &str| {
-        let of = |table: &KernelTable| table.rows.iter().any(|row| self::mark(table, row) == mark);
-        tables.iter().any(of)
+        let in_table =
+            |table: &KernelTable| table.rows.iter().any(|row| self::mark(table, row) == mark);
+        tables.iter().any(in_table)
     };
     if has(OFF) || has(FIT) {
         line(page, "");
@@ -184,7 +186,7 @@ fn marks(page: &mut String, tables: &[KernelTable]) {
     }
 }
 
-/// What a table is of, and the parameters.
+/// The title of a table, with the kernel's boot parameters.
 pub(crate) fn title(table: &KernelTable) -> String {
     let cmdline = match &*table.cmdline {
         "" => "no boot parameters",
@@ -193,19 +195,19 @@ pub(crate) fn title(table: &KernelTable) -> String {
     format!("{} ({cmdline})", table.what)
 }
 
-/// A column: how wide it is, what stands above it, and what is in it.
+/// A table column: width, two lines of heading, and the contents of a cell.
 struct Column<'a> {
     width: usize,
     heading: [&'a str; 2],
-    of: fn(&KernelRow) -> Option<String>,
+    cell: fn(&KernelRow) -> Option<String>,
 }
 
-/// Those that have something in them.
+/// The columns that are not empty in every row.
 fn columns(table: &KernelTable) -> Vec<Column<'_>> {
-    let column = |width, first, second, of| Column {
+    let column = |width, first, second, cell| Column {
         width,
         heading: [first, second],
-        of,
+        cell,
     };
     let mut all = vec![
         column(7, "", "Hz", |row| Some(row.hz.to_string())),
@@ -218,25 +220,25 @@ fn columns(table: &KernelTable) -> Vec<Column<'_>> {
             Some(number(row.kernel))
         }),
     ];
-    all.retain(|column| table.rows.iter().any(|row| (column.of)(row).is_some()));
+    all.retain(|column| table.rows.iter().any(|row| (column.cell)(row).is_some()));
     all
 }
 
 fn heading(columns: &[Column<'_>], place: usize) -> String {
     let each = columns.iter();
-    let each = each.map(|it| format!("{:>1$}", it.heading[place], it.width));
+    let each = each.map(|column| format!("{:>1$}", column.heading[place], column.width));
     each.collect::<Vec<String>>().concat()
 }
 
 fn figures(columns: &[Column<'_>], row: &KernelRow) -> String {
     let each = columns.iter().map(|column| {
-        let text = (column.of)(row).unwrap_or_else(|| "-".to_owned());
+        let text = (column.cell)(row).unwrap_or_else(|| "-".to_owned());
         format!("{text:>0$}", column.width)
     });
     each.collect::<Vec<String>>().concat()
 }
 
-/// What stands above the bars, of which the longest is of the kernel that had `max`.
+/// The heading of the bars. `max` is the value of the longest bar.
 pub(super) fn legend(max: f64) -> String {
     if max >= 0.005 {
         format!("kernel; a full bar is {}", number(max))
@@ -247,7 +249,7 @@ pub(super) fn legend(max: f64) -> String {
     }
 }
 
-/// How near a row is to what was expected.
+/// Whether a row meets the expectation, as a mark.
 fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
     match table.met(row) {
         Some(false) => OFF,
@@ -256,20 +258,20 @@ fn mark(table: &KernelTable, row: &KernelRow) -> &'static str {
     }
 }
 
-/// A row's place on the scale of its table, and how near it is.
+/// The row's bar on the scale of its table, and its mark.
 fn plot(table: &KernelTable, row: &KernelRow, max: f64) -> String {
     let mark = mark(table, row);
     let share = if max > 0.0 { row.kernel / max } else { 0.0 };
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a share of a plot's width"
+        reason = "a share of the chart's width, between 0 and 1"
     )]
     let length = (share.clamp(0.0, 1.0) * PLOT as f64).round() as usize;
     format!("{:<PLOT$}  {mark}", "#".repeat(length))
 }
 
-/// One number where both ends are told alike.
+/// Formats a range, or one number if both ends print the same.
 fn range((low, high): (f64, f64)) -> String {
     let (low, high) = (number(low), number(high));
     if low == high {
@@ -279,7 +281,7 @@ fn range((low, high): (f64, f64)) -> String {
     }
 }
 
-/// Three digits or so.
+/// Formats a number with about three digits.
 fn number(value: f64) -> String {
     match value.abs() {
         large if large >= 1_000.0 => format!("{value:.0}"),

@@ -1,4 +1,5 @@
-//! The pages about settings: which there are, what one is, what it is set to, and what was put back.
+//! The pages about settings: the list, one setting's description, its current values, and the
+//! result of an undo.
 
 use ticktax_model::Nanos;
 use ticktax_model::knob::{
@@ -35,19 +36,19 @@ impl Paged for UndoStatement {
     }
 }
 
-/// The settings, a name and a line each.
+/// Lists the settings, one line each.
 fn list(list: &KnobList, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
-    if let (Some(of), []) = (&list.of, &*list.knobs) {
+    if let (Some(topic), []) = (&list.of, &*list.knobs) {
         let known = counted(list.known, "knob");
-        let text = format!("No knob is about `{}`, of {known}.", clean(of));
+        let text = format!("No knob is about `{}`, of {known}.", clean(topic));
         page.paragraph(Tone::Plain, "", &text);
         return page.finish();
     }
-    let widest = list.knobs.iter().map(|it| columns(&it.id)).max();
+    let widest = list.knobs.iter().map(|knob| columns(&knob.id)).max();
     let widest = widest.unwrap_or_default();
     for knob in &list.knobs {
-        let mut remarks: Vec<&str> = of_what(knob.scope).into_iter().collect();
+        let mut remarks: Vec<&str> = scope_words(knob.scope).into_iter().collect();
         remarks.extend((knob.risk != KnobRisk::Safe).then(|| knob.risk.name()));
         let remarks = match &*remarks {
             [] => String::new(),
@@ -67,8 +68,8 @@ fn tone(risk: KnobRisk) -> Tone {
     }
 }
 
-/// What has to be named for a setting to be read, where something has to.
-fn of_what(scope: KnobScope) -> Option<&'static str> {
+/// The kind of object that must be named to read the setting, if any.
+fn scope_words(scope: KnobScope) -> Option<&'static str> {
     match scope {
         KnobScope::Machine => None,
         KnobScope::Cpu => Some("of a CPU"),
@@ -80,7 +81,7 @@ fn of_what(scope: KnobScope) -> Option<&'static str> {
     }
 }
 
-/// All about one setting.
+/// Describes one setting.
 fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.paragraph(Tone::Strong, &format!("{}: ", sheet.id), &sheet.about);
@@ -91,11 +92,11 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     let reason = sheet.risk_reason.as_ref().map(|why| format!(": {why}"));
     let risk = format!("{}{}", sheet.risk.name(), reason.unwrap_or_default());
     page.paragraph(tone(sheet.risk), "  Risk     ", &risk);
-    let of = of_what(sheet.scope).unwrap_or("of the machine");
+    let scope = scope_words(sheet.scope).unwrap_or("of the machine");
     page.paragraph(
         Tone::Plain,
         "  Where    ",
-        &format!("{}, {of}", sheet.place),
+        &format!("{}, {scope}", sheet.place),
     );
     page.paragraph(Tone::Plain, "  Kernels  ", &sheet.kernels);
     if sheet.settle > Nanos::ZERO {
@@ -116,16 +117,18 @@ fn sheet(sheet: &KnobSheet, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// What a setting is, a line for each thing that has it.
-fn readings(it: &KnobReadings, style: &TextStyle) -> Written {
+/// The current values of a setting, one line per object that has it.
+fn readings(list: &KnobReadings, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
-    for reading in &it.readings {
-        let label = format!("{} of {}: ", it.id, clean(&reading.target));
+    for reading in &list.readings {
+        let label = format!("{} of {}: ", list.id, clean(&reading.target));
         match (&reading.value, &reading.problem) {
             (Some(value), _) => {
                 let value = if value.is_empty() { "nothing" } else { value };
-                let is_number = value.bytes().all(|it| it.is_ascii_digit() || it == b'-');
-                let unit = it.unit.as_ref().filter(|_| is_number);
+                let is_number = value
+                    .bytes()
+                    .all(|byte| byte.is_ascii_digit() || byte == b'-');
+                let unit = list.unit.as_ref().filter(|_| is_number);
                 let unit = unit.map_or_else(String::new, |unit| format!(" {unit}"));
                 let text = format!("{label}{}{unit}", clean(value));
                 page.line(Tone::Plain, &text);
@@ -136,13 +139,13 @@ fn readings(it: &KnobReadings, style: &TextStyle) -> Written {
             }
         }
     }
-    if it.readings.is_empty() {
-        page.line(Tone::Plain, &format!("Nothing here has {}.", it.id));
+    if list.readings.is_empty() {
+        page.line(Tone::Plain, &format!("Nothing here has {}.", list.id));
     }
     page.finish()
 }
 
-/// What was put back.
+/// The settings that were restored.
 fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     if statement.settings.is_empty() && statement.is_certain() {
@@ -184,14 +187,14 @@ fn undo(statement: &UndoStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// What became of a setting, a line.
+/// Writes the outcome for one setting on one line.
 pub(super) fn undone(page: &mut Page, setting: &UndoneSetting) {
     let label = format!("  {} of {}: ", setting.id, clean(&setting.target));
     let (tone, words) = words(setting);
     page.paragraph(tone, &label, &words);
 }
 
-/// Whether a setting is as it was before it was changed.
+/// Whether a setting has its original value again.
 pub(super) fn is_back(outcome: UndoOutcome) -> bool {
     matches!(
         outcome,
@@ -202,12 +205,12 @@ pub(super) fn is_back(outcome: UndoOutcome) -> bool {
     )
 }
 
-/// What became of a setting, and how that is told.
-fn words(it: &UndoneSetting) -> (Tone, String) {
-    let original = clean(&it.original);
-    let found = clean(it.found.as_deref().unwrap_or("unknown"));
-    let why = clean(it.problem.as_deref().unwrap_or("no reason is known"));
-    match it.outcome {
+/// The tone and wording of the outcome for one setting.
+fn words(setting: &UndoneSetting) -> (Tone, String) {
+    let original = clean(&setting.original);
+    let found = clean(setting.found.as_deref().unwrap_or("unknown"));
+    let why = clean(setting.problem.as_deref().unwrap_or("no reason is known"));
+    match setting.outcome {
         UndoOutcome::Restored => (Tone::Good, format!("{original} again, was {found}")),
         UndoOutcome::RestoredUnread => (
             Tone::Good,

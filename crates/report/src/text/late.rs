@@ -1,4 +1,4 @@
-//! What held up the frames of a loop, in a few lines.
+//! A few lines about what delayed a loop's frames.
 
 use ticktax_model::victim::{HoldUp, LateCause, LateFrames, LateTime};
 use ticktax_model::{Kind, Nanos};
@@ -7,14 +7,15 @@ use super::beats::short_period;
 use super::numbers::{counted, grouped};
 use super::page::{Page, Tone, tied};
 
-/// Causes that are named.
+/// Maximum number of causes named.
 const CAUSES: usize = 3;
 
-/// Writes who held up the late frames, and what did not; `from` is how late a late frame is, where that was not said.
+/// Writes the causes of the late frames. `from` is the lateness threshold, if the page has not
+/// printed it yet.
 pub(super) fn write(page: &mut Page, late: &LateFrames, from: Option<Nanos>) {
     let (shown, others) = late.causes.split_at(late.causes.len().min(CAUSES));
     let mut parts: Vec<String> = shown.iter().map(cause).collect();
-    let sum = |of: fn(&LateCause) -> u64| others.iter().map(of).sum();
+    let sum = |count: fn(&LateCause) -> u64| others.iter().map(count).sum();
     let rest = (sum(|cause| cause.frames), sum(|cause| cause.lost));
     for (word, (frames, lost)) in [("others", rest), ("not looked at", (late.not_judged, 0))] {
         parts.extend((frames > 0).then(|| format!("{word} {}", with_lost(frames, lost))));
@@ -35,25 +36,26 @@ pub(super) fn write(page: &mut Page, late: &LateFrames, from: Option<Nanos>) {
     );
 }
 
-/// How many frames were late, and by what.
+/// The number of frames that were late by more than `from`.
 pub(super) fn over(late: u64, from: Nanos) -> String {
     tied(format!("{} over {from} late", grouped(late)))
 }
 
-/// What took less than this share of the late frames' delays did not make them late.
+/// A kind of delay below this share of all delay did not make frames late.
 const SMALL: f64 = 0.01;
 
-/// What took nothing of the late frames' delays, or next to nothing. Who is stopped knows of it.
-pub(super) fn not_the_cause(page: &mut Page, late: &LateFrames) {
-    let all: Nanos = late.by_kind.iter().map(|one| one.time).sum();
-    let small = late.by_kind.iter().filter(|one| {
-        let told = !one.kind.is_own() && one.kind != HoldUp::Stopped;
-        told && one.frames == 0 && most(one, late).share_of(all) < SMALL
+/// Writes which kinds of delay took little or no time of the late frames. `Stopped` is left out,
+/// because the user knows about it.
+pub(super) fn ruled_out(page: &mut Page, late: &LateFrames) {
+    let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
+    let small = late.by_kind.iter().filter(|delay| {
+        let excluded = !delay.kind.is_own() && delay.kind != HoldUp::Stopped;
+        excluded && delay.frames == 0 && most(delay, late).share_of(all) < SMALL
     });
     let names: Vec<String> = small
-        .map(|one| match most(one, late) {
-            Nanos::ZERO => kind(one.kind).to_owned(),
-            time => tied(format!("{} {time}", kind(one.kind))),
+        .map(|delay| match most(delay, late) {
+            Nanos::ZERO => kind(delay.kind).to_owned(),
+            time => tied(format!("{} {time}", kind(delay.kind))),
         })
         .collect();
     if !names.is_empty() {
@@ -61,9 +63,9 @@ pub(super) fn not_the_cause(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// What the hypervisor took, where that may be more than was seen of it.
-pub(super) fn perhaps(page: &mut Page, late: &LateFrames) {
-    if let Some(stolen) = perhaps_stolen(late) {
+/// Writes a warning if the hypervisor may have taken more than the trace shows.
+pub(super) fn possible_steal(page: &mut Page, late: &LateFrames) {
+    if let Some(stolen) = unplaced_steal(late) {
         let text = format!(
             "the hypervisor took {} of its CPUs meanwhile, seen in no late frame.",
             tied(stolen)
@@ -72,24 +74,24 @@ pub(super) fn perhaps(page: &mut Page, late: &LateFrames) {
     }
 }
 
-/// What the hypervisor took of its CPUs during late frames without being seen in one, where that is much.
-pub(super) fn perhaps_stolen(late: &LateFrames) -> Option<Nanos> {
-    let all: Nanos = late.by_kind.iter().map(|one| one.time).sum();
+/// CPU time stolen during late frames although no frame shows steal. `None` if it is small.
+pub(super) fn unplaced_steal(late: &LateFrames) -> Option<Nanos> {
+    let all: Nanos = late.by_kind.iter().map(|delay| delay.time).sum();
     let mut kinds = late.by_kind.iter();
-    let placed = kinds.any(|one| one.kind == HoldUp::Steal && one.frames > 0);
+    let placed = kinds.any(|delay| delay.kind == HoldUp::Steal && delay.frames > 0);
     let stolen = late.stolen.filter(|time| time.share_of(all) >= SMALL);
     stolen.filter(|_| !placed)
 }
 
-/// The most that this kind of delay may have taken.
-fn most(one: &LateTime, late: &LateFrames) -> Nanos {
-    match one.kind {
-        HoldUp::Steal => one.time.max(late.stolen.unwrap_or_default()),
-        _ => one.time,
+/// Upper limit of the time that this kind of delay took.
+fn most(delay: &LateTime, late: &LateFrames) -> Nanos {
+    match delay.kind {
+        HoldUp::Steal => delay.time.max(late.stolen.unwrap_or_default()),
+        _ => delay.time,
     }
 }
 
-/// Late frames, and the slots before them that got none.
+/// Number of late frames, plus the dropped frames before them.
 fn with_lost(frames: u64, lost: u64) -> String {
     match lost {
         0 => tied(grouped(frames)),
@@ -97,7 +99,7 @@ fn with_lost(frames: u64, lost: u64) -> String {
     }
 }
 
-/// A cause with its frames and, where it has one, its rhythm.
+/// A cause with its number of frames and, if it is periodic, its period.
 fn cause(cause: &LateCause) -> String {
     let mut text = format!("{} {}", name(cause), with_lost(cause.frames, cause.lost));
     let mut about = Vec::new();
@@ -119,7 +121,7 @@ fn cause(cause: &LateCause) -> String {
     text
 }
 
-/// Who or what it was.
+/// The display name of a cause.
 pub(super) fn name(cause: &LateCause) -> String {
     match &cause.by {
         Some(by) if by.kind == Kind::Idle => "waking an idle CPU".to_owned(),

@@ -1,4 +1,4 @@
-//! The page about traffic: how much flowed, what it cost by account, and what was lost.
+//! The page about traffic: how much was transferred, its CPU cost by account, and losses.
 
 mod link;
 mod sampled;
@@ -40,24 +40,32 @@ impl Paged for NetStatement {
     }
 }
 
-/// What flowed, and whether that is what was asked for.
-fn head(page: &mut Page, it: &NetStatement) {
-    let spec = &it.spec;
-    let over = match &it.link {
-        Link::Veth { mtu, .. } => format!("a veth pair (MTU {mtu}) on {}", clean(&it.host)),
-        Link::Loopback { .. } => format!("the loopback device of {}", clean(&it.host)),
-        Link::Network { peer } => match it.here.first() {
+/// Writes how much was transferred, and whether the requested rate was reached.
+fn head(page: &mut Page, traffic: &NetStatement) {
+    let spec = &traffic.spec;
+    let over = match &traffic.link {
+        Link::Veth { mtu, .. } => format!("a veth pair (MTU {mtu}) on {}", clean(&traffic.host)),
+        Link::Loopback { .. } => format!("the loopback device of {}", clean(&traffic.host)),
+        Link::Network { peer } => match traffic.here.first() {
             Some(End::Receiver) => {
-                format!("the network, from {} to {}", clean(peer), clean(&it.host))
+                format!(
+                    "the network, from {} to {}",
+                    clean(peer),
+                    clean(&traffic.host)
+                )
             }
-            _ => format!("the network, from {} to {}", clean(&it.host), clean(peer)),
+            _ => format!(
+                "the network, from {} to {}",
+                clean(&traffic.host),
+                clean(peer)
+            ),
         },
     };
     page.line(
         Tone::Strong,
         &format!("ticktax: {} over {over}", spec.protocol.name()),
     );
-    let Some(measured) = it.measured() else {
+    let Some(measured) = traffic.measured() else {
         return;
     };
     let rate = match measured.bits_hz() {
@@ -78,20 +86,20 @@ fn head(page: &mut Page, it: &NetStatement) {
         tied(format!("{} B", grouped(u64::from(spec.call_bytes)))),
     );
     page.paragraph(Tone::Plain, "", &text);
-    let shaping = match &it.link {
+    let shaping = match &traffic.link {
         Link::Veth { shaping, .. } => shaping.as_ref(),
         _ => None,
     };
     if let Some(shaping) = shaping {
-        link::narrowed(page, shaping);
+        link::write_limits(page, shaping);
     }
-    let is_whole = it
+    let is_whole = traffic
         .sender
         .as_ref()
         .is_some_and(|end| end.ended_early.is_none());
-    if let (true, Some(reached), Some(asked)) = (is_whole, it.shortfall(), spec.rate) {
+    if let (true, Some(reached), Some(asked)) = (is_whole, traffic.shortfall(), spec.rate) {
         let is_link = shaping
-            .and_then(|it| it.effective.rate)
+            .and_then(|shaping| shaping.effective.rate)
             .is_some_and(|link| link <= asked);
         let text = format!(
             "{} asked for, {} of it sent: {}.",
@@ -105,7 +113,7 @@ fn head(page: &mut Page, it: &NetStatement) {
         );
         page.paragraph(Tone::Warning, "", &text);
     }
-    if let Link::Loopback { why } = &it.link {
+    if let Link::Loopback { why } = &traffic.link {
         let text = format!(
             "No namespaces and no device of their own: the MTU is the loopback device's, its counters are of all \
              that the machine sends to itself, and no device's queue is in the way ({}).",
@@ -113,13 +121,13 @@ fn head(page: &mut Page, it: &NetStatement) {
         );
         page.paragraph(Tone::Warning, "", &text);
     }
-    early(page, it);
-    lost(page, it);
+    early(page, traffic);
+    lost(page, traffic);
 }
 
-/// Who ended it before its time.
-fn early(page: &mut Page, it: &NetStatement) {
-    let mut ends = [&it.sender, &it.receiver].into_iter().flatten();
+/// Writes who ended the transfer early.
+fn early(page: &mut Page, traffic: &NetStatement) {
+    let mut ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
     let why = ends.find_map(|end| end.ended_early);
     let text = match why {
         Some(EndedBy::Interrupted) => "Interrupted: this is what was done until then.",
@@ -129,39 +137,39 @@ fn early(page: &mut Page, it: &NetStatement) {
     page.paragraph(Tone::Warning, "", text);
 }
 
-/// What did not arrive, and where it was lost; what was sent again.
-fn lost(page: &mut Page, it: &NetStatement) {
-    if let (Protocol::Tcp, Some(sender)) = (it.spec.protocol, &it.sender) {
+/// Writes what was lost and where, and what was sent again.
+fn lost(page: &mut Page, traffic: &NetStatement) {
+    if let (Protocol::Tcp, Some(sender)) = (traffic.spec.protocol, &traffic.sender) {
         let (again, twice) = (
             sender.counters.segments_again,
             sender.counters.segments_twice,
         );
         if again > 0 {
-            // They are of all that this host sent.
-            let had = match twice.min(again) {
+            // These counters cover everything that this host sent.
+            let received = match twice.min(again) {
                 0 => String::new(),
                 twice => format!("; the receiver says that it had {} already", grouped(twice)),
             };
             let text = format!(
-                "{} sent again, of {}{had}.",
+                "{} sent again, of {}{received}.",
                 counted(again, "segment"),
                 grouped(sender.counters.segments_out)
             );
             page.paragraph(Tone::Warning, "", &text);
         }
     }
-    let Some(told) = it.receiver.as_ref().and_then(|it| it.datagrams) else {
+    let Some(datagrams) = traffic.receiver.as_ref().and_then(|end| end.datagrams) else {
         return;
     };
     let odd = format!(
         "{} out of order, {} twice",
-        grouped(told.reordered),
-        grouped(told.duplicates)
+        grouped(datagrams.reordered),
+        grouped(datagrams.duplicates)
     );
-    let (Some(sent), Some(lost)) = (told.sent, told.lost()) else {
+    let (Some(sent), Some(lost)) = (datagrams.sent, datagrams.lost()) else {
         let text = format!(
             "{} arrived, {odd}. How many were lost is not known: the sender did not say how many it sent.",
-            counted(told.arrived, "datagram")
+            counted(datagrams.arrived, "datagram")
         );
         page.paragraph(Tone::Warning, "", &text);
         return;
@@ -171,17 +179,17 @@ fn lost(page: &mut Page, it: &NetStatement) {
         "{}: {} lost ({share}), {odd}. Told {} after the last was sent.",
         counted(sent, "datagram"),
         grouped(lost),
-        told.drained
+        datagrams.drained
     );
     let tone = if lost > 0 { Tone::Warning } else { Tone::Plain };
     page.paragraph(tone, "", &text);
-    if let Some(places) = it.losses() {
+    if let Some(places) = traffic.losses() {
         let text = lost_in(&places, "the receiving socket's buffer");
         page.paragraph(Tone::Plain, "Where: ", &text);
     }
 }
 
-/// What a unit of the traffic costs.
+/// The denominators for the cost per unit of traffic.
 struct Units {
     bytes: u64,
     packets: Option<u64>,
@@ -189,15 +197,15 @@ struct Units {
 }
 
 impl Units {
-    fn of(it: &NetStatement) -> Self {
+    fn new(traffic: &NetStatement) -> Self {
         Self {
-            bytes: it.bytes(),
-            packets: it.packets(),
-            counter_hz: it.counter_hz,
+            bytes: traffic.bytes(),
+            packets: traffic.packets(),
+            counter_hz: traffic.counter_hz,
         }
     }
 
-    /// The cells of a row: ns and cycles a byte, ns a packet.
+    /// The cells of a row: ns and cycles per byte, and ns per packet.
     fn cells(&self, time: Nanos) -> [String; 3] {
         let per = |count: u64| (count > 0).then(|| time.0 as f64 / count as f64);
         let cycles = self.counter_hz.map(|hz| hz as f64 / 1e9);
@@ -213,15 +221,15 @@ impl Units {
     const HEAD: [&str; 3] = ["ns/byte", "cyc/byte", "ns/packet"];
 }
 
-/// A time, its share, and what a unit of the traffic costs.
+/// The cells of a row: time, share and cost per unit of traffic.
 fn row_of(time: &str, share: &str, units: &[impl AsRef<str>; 3]) -> Columns {
-    let units = units.each_ref().map(|it| (9, it.as_ref()));
+    let units = units.each_ref().map(|cell| (9, cell.as_ref()));
     Columns::right([(8, time), (7, share)].into_iter().chain(units))
 }
 
-/// The books of this machine.
-fn accounts(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
-    let units = Units::of(it);
+/// The CPU time on this machine by account.
+fn accounts(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
+    let units = Units::new(traffic);
     let row = |page: &mut Page, tone, name: &str, time: Nanos, of_traffic: bool| {
         let share = percent(time.share_of(books.elapsed));
         let cells = if of_traffic {
@@ -233,11 +241,11 @@ fn accounts(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
     };
     page.section(&format!("Where {} of CPU time went", books.elapsed));
     page.headings(Tone::Faint, "", &row_of("time", "% CPUs", &Units::HEAD));
-    let mut told_all = false;
+    let mut wrote_total = false;
     for account in TrafficAccount::ALL {
         let time = books.time(account);
-        if !account.is_of_traffic() && !told_all {
-            told_all = true;
+        if !account.is_of_traffic() && !wrote_total {
+            wrote_total = true;
             row(
                 page,
                 Tone::Strong,
@@ -256,15 +264,15 @@ fn accounts(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
             );
         }
     }
-    let packets = match it.packets() {
+    let packets = match traffic.packets() {
         Some(packets) => format!(
             " A packet is {} ({}).",
-            words::packet(it.spec.protocol),
+            words::packet(traffic.spec.protocol),
             grouped(packets)
         ),
         None => String::new(),
     };
-    let cycles = match it.counter_hz {
+    let cycles = match traffic.counter_hz {
         Some(hz) => format!(
             " Cycles are those of the CPU's counter, {:.2} GHz.",
             hz as f64 / 1e9
@@ -284,8 +292,8 @@ fn accounts(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// Which CPU did what, and on whose account receive work ran.
-fn by_cpu(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
+/// CPU time by CPU, and how much interrupt work ran on top of each end's thread.
+fn by_cpu(page: &mut Page, traffic: &NetStatement, books: &TrafficBooks) {
     page.section("CPU by CPU");
     let wall = Nanos(books.elapsed.0 / i64::try_from(books.cpus.len().max(1)).unwrap_or(1));
     let cells = |cells: [&str; 4]| Columns::right([8, 8, 12, 8].into_iter().zip(cells));
@@ -297,15 +305,15 @@ fn by_cpu(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
         let text = cells([&times[0], &times[1], &times[2], &times[3]]);
         page.row(Tone::Plain, 2, &format!("CPU {}", cpu.cpu), &text);
     }
-    let sum = |of: fn(&ticktax_model::net::CpuTraffic) -> Nanos| -> Nanos {
-        books.cpus.iter().map(of).sum()
+    let sum = |time: fn(&ticktax_model::net::CpuTraffic) -> Nanos| -> Nanos {
+        books.cpus.iter().map(time).sum()
     };
     let mut text = String::new();
     for (end, time) in [
-        (End::Sender, sum(|it| it.on_sender)),
-        (End::Receiver, sum(|it| it.on_receiver)),
+        (End::Sender, sum(|cpu| cpu.on_sender)),
+        (End::Receiver, sum(|cpu| cpu.on_receiver)),
     ] {
-        if it.here.contains(&end) && time > Nanos::ZERO {
+        if traffic.here.contains(&end) && time > Nanos::ZERO {
             let end = end.name();
             // Writing to a `String` cannot fail.
             let _ = write!(
@@ -314,8 +322,8 @@ fn by_cpu(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
             );
         }
     }
-    if it.here.len() == 2 && books.time(TrafficAccount::SoftirqReceive) > Nanos::ZERO {
-        text.push_str(match it.spec.protocol {
+    if traffic.here.len() == 2 && books.time(TrafficAccount::SoftirqReceive) > Nanos::ZERO {
+        text.push_str(match traffic.spec.protocol {
             Protocol::Tcp => {
                 "NET_RX is the receiver's data and the sender's acknowledgements, which are not told apart."
             }
@@ -325,13 +333,13 @@ fn by_cpu(page: &mut Page, it: &NetStatement, books: &TrafficBooks) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-/// The ends here, where nothing was traced.
-fn own_clocks(page: &mut Page, it: &NetStatement) {
-    let units = Units::of(it);
+/// CPU time of the local threads by their own clocks, if nothing was traced.
+fn own_clocks(page: &mut Page, traffic: &NetStatement) {
+    let units = Units::new(traffic);
     page.section("CPU time of the threads, by their own clocks");
     page.headings(Tone::Faint, "", &row_of("time", "% CPU", &Units::HEAD));
-    let ends = [&it.sender, &it.receiver].into_iter().flatten();
-    for end in ends.filter(|end| it.here.contains(&end.end)) {
+    let ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
+    for end in ends.filter(|end| traffic.here.contains(&end.end)) {
         for (name, time) in [("user", end.user), ("system calls", end.cpu - end.user)] {
             let name = format!("{}, {name}", end.end.name());
             let share = percent(time.share_of(end.elapsed()));
@@ -339,7 +347,7 @@ fn own_clocks(page: &mut Page, it: &NetStatement) {
             page.row(Tone::Plain, 2, &name, &cells);
         }
     }
-    let why = it.no_books.as_deref().unwrap_or("nothing was traced");
+    let why = traffic.no_books.as_deref().unwrap_or("nothing was traced");
     let text = format!(
         "There are no accounts: {}. What softirqs and interrupts took is not known, and part of it may be in these \
          times.",
@@ -348,13 +356,13 @@ fn own_clocks(page: &mut Page, it: &NetStatement) {
     page.paragraph(Tone::Warning, "", &text);
 }
 
-/// What the other host says of itself.
-fn other_end(page: &mut Page, it: &NetStatement) {
-    let ends = [&it.sender, &it.receiver].into_iter().flatten();
-    let there = |end: &&EndReport| !it.here.contains(&end.end);
+/// Writes the CPU time that the other host reports for its thread.
+fn other_end(page: &mut Page, traffic: &NetStatement) {
+    let ends = [&traffic.sender, &traffic.receiver].into_iter().flatten();
+    let there = |end: &&EndReport| !traffic.here.contains(&end.end);
     for end in ends.filter(there) {
         let share = percent(end.cpu.share_of(end.elapsed()));
-        let each = match it.bytes() {
+        let each = match traffic.bytes() {
             0 => String::new(),
             bytes => format!(", {} ns a byte", fraction(end.cpu.0 as f64 / bytes as f64)),
         };
@@ -366,7 +374,7 @@ fn other_end(page: &mut Page, it: &NetStatement) {
     }
 }
 
-/// What a sampler sees of the same.
+/// The same times as `top` would show them.
 fn beside(page: &mut Page, shown: &ShownTimes) {
     let share = |time: Nanos| percent(time.share_of(shown.elapsed));
     let text = format!(

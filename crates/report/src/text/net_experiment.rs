@@ -1,4 +1,5 @@
-//! The page of an experiment with traffic: which option costs what, the cells, the effects, and what could not be told.
+//! The page about a traffic experiment: the cost of each option, the combinations, the effects, and
+//! what the experiment could not determine.
 
 mod words;
 
@@ -12,7 +13,7 @@ use super::net::words::{bits, fraction, size};
 use super::numbers::{counted, grouped, percent};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
-use words::{amount, change, ends, of_terms, signed, sum_of, unit, value_of};
+use words::{amount, change, effect_name, effect_sum, ends, signed, unit, value_of};
 
 impl Paged for NetExperiment {
     fn page(&self, style: &TextStyle) -> Written {
@@ -28,22 +29,26 @@ impl Paged for NetExperiment {
     }
 }
 
-fn head(page: &mut Page, it: &NetExperiment) {
-    let names: Vec<String> = it.factors.iter().map(|it| clean(&it.name)).collect();
-    let over = match &it.link {
+fn head(page: &mut Page, experiment: &NetExperiment) {
+    let names: Vec<String> = experiment
+        .factors
+        .iter()
+        .map(|factor| clean(&factor.name))
+        .collect();
+    let over = match &experiment.link {
         Link::Loopback { .. } => "the loopback device",
         Link::Veth { .. } | Link::Network { .. } => "a veth pair",
     };
     let title = format!(
         "ticktax: {} over {over} of {}",
         names.join(", "),
-        clean(&it.host)
+        clean(&experiment.host)
     );
     page.line(Tone::Strong, &title);
-    let plan = &it.plan;
+    let plan = &experiment.plan;
     let text = format!(
         "{}, {} of {} each, in {} of a drawn order (seed {}), {} in all.",
-        counted(it.cells.len() as u64, "combination"),
+        counted(experiment.cells.len() as u64, "combination"),
         counted(plan.blocks * 2, "run"),
         plan.run,
         counted(plan.blocks, "block"),
@@ -62,14 +67,16 @@ fn head(page: &mut Page, it: &NetExperiment) {
     }
 }
 
-/// Which option costs what, the largest first; which does not matter, and of which nothing can be said.
-fn answer(page: &mut Page, it: &NetExperiment) {
+/// Writes the options by size of their effect, then those without effect, then those that remain
+/// undecided.
+fn answer(page: &mut Page, experiment: &NetExperiment) {
     let size = |effect: &&FactorEffect| {
-        let of =
-            |share: Option<ticktax_model::trial::Effect>| share.map_or(0.0, |it| it.value.abs());
-        of(effect.cpu.share).max(of(effect.rate.share))
+        let magnitude = |share: Option<ticktax_model::trial::Effect>| {
+            share.map_or(0.0, |effect| effect.value.abs())
+        };
+        magnitude(effect.cpu.share).max(magnitude(effect.rate.share))
     };
-    let mut all: Vec<&FactorEffect> = it.effects.iter().collect();
+    let mut all: Vec<&FactorEffect> = experiment.effects.iter().collect();
     all.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let (mut same, mut open) = (Vec::new(), Vec::new());
     for effect in all {
@@ -83,17 +90,17 @@ fn answer(page: &mut Page, it: &NetExperiment) {
             ) => {
                 same.push(format!(
                     "{} (within {})",
-                    of_terms(it, &effect.terms),
+                    effect_name(experiment, &effect.terms),
                     percent(bound.max(other))
                 ));
                 continue;
             }
             _ => {
-                open.push(of_terms(it, &effect.terms));
+                open.push(effect_name(experiment, &effect.terms));
                 continue;
             }
         };
-        page.paragraph(tone, label, &sentence(it, effect));
+        page.paragraph(tone, label, &sentence(experiment, effect));
     }
     if !same.is_empty() {
         page.paragraph(
@@ -106,23 +113,23 @@ fn answer(page: &mut Page, it: &NetExperiment) {
         let text = format!(
             "{}: an effect of {} is neither shown nor excluded.",
             open.join(", "),
-            percent(it.plan.resolution)
+            percent(experiment.plan.resolution)
         );
         page.paragraph(Tone::Plain, "Open: ", &text);
     }
 }
 
-/// An effect in words.
-fn sentence(it: &NetExperiment, effect: &FactorEffect) -> String {
+/// Describes an effect in one sentence.
+fn sentence(experiment: &NetExperiment, effect: &FactorEffect) -> String {
     let what = match effect.terms[..] {
         [term] => format!(
             "{} in place of {}",
-            of_terms(it, &effect.terms),
-            value_of(it, term.factor, 0)
+            effect_name(experiment, &effect.terms),
+            value_of(experiment, term.factor, 0)
         ),
         _ => format!(
             "{}, beyond what each does alone",
-            of_terms(it, &effect.terms)
+            effect_name(experiment, &effect.terms)
         ),
     };
     let mut text = format!("{what}: ");
@@ -158,7 +165,7 @@ fn sentence(it: &NetExperiment, effect: &FactorEffect) -> String {
     text
 }
 
-/// Whose the most of it is, where it is most of it.
+/// Names the part that causes most of the effect, if there is one.
 fn mostly(effect: &FactorEffect) -> String {
     let added = &effect.added;
     let parts = [
@@ -173,9 +180,9 @@ fn mostly(effect: &FactorEffect) -> String {
     part.map_or_else(String::new, |(_, whose)| format!(", most of it {whose}"))
 }
 
-/// Cells that are the same, and what that leaves to tell.
-fn design(page: &mut Page, it: &NetExperiment) {
-    let check = &it.check;
+/// Writes which combinations turned out identical, and which effects can still be estimated.
+fn design(page: &mut Page, experiment: &NetExperiment) {
+    let check = &experiment.check;
     if check.is_whole() {
         return;
     }
@@ -193,17 +200,25 @@ fn design(page: &mut Page, it: &NetExperiment) {
     page.paragraph(Tone::Warning, "Check: ", &text);
 }
 
-fn cells(page: &mut Page, it: &NetExperiment) {
+fn cells(page: &mut Page, experiment: &NetExperiment) {
     page.section("Combinations");
     let columns = |cells: [&str; 5]| Columns::right([12, 8, 8, 8, 8].into_iter().zip(cells));
-    let softirq = if it.no_books.is_some() { "" } else { "softirq" };
+    let softirq = if experiment.no_books.is_some() {
+        ""
+    } else {
+        "softirq"
+    };
     let head = columns(["throughput", "ns/byte", "sender", "receiver", softirq]);
-    let names: Vec<String> = it.factors.iter().map(|it| clean(&it.name)).collect();
+    let names: Vec<String> = experiment
+        .factors
+        .iter()
+        .map(|factor| clean(&factor.name))
+        .collect();
     page.headings(Tone::Faint, &format!("  {}", names.join(" ")), &head);
-    for (at, cell) in it.cells.iter().enumerate() {
+    for (at, cell) in experiment.cells.iter().enumerate() {
         let values = cell.values.iter().enumerate();
         let values: Vec<String> = values
-            .map(|(factor, &value)| value_of(it, factor, value))
+            .map(|(factor, &value)| value_of(experiment, factor, value))
             .collect();
         let same = match cell.same_as {
             same if same == at => String::new(),
@@ -219,12 +234,16 @@ fn cells(page: &mut Page, it: &NetExperiment) {
             cpu.softirq_ns_per_byte,
         ]
         .map(fraction);
-        let softirq = if it.no_books.is_some() { "" } else { &each[3] };
+        let softirq = if experiment.no_books.is_some() {
+            ""
+        } else {
+            &each[3]
+        };
         let cells = columns([&rate, &each[0], &each[1], &each[2], softirq]);
         page.row(Tone::Plain, 2, &name, &cells);
     }
     let mut text = "Values of the factors, in their order.".to_owned();
-    match &it.no_books {
+    match &experiment.no_books {
         None => text.push_str(
             " CPU time is that of all accounts of the traffic, in ns a byte that arrived.",
         ),
@@ -237,27 +256,27 @@ fn cells(page: &mut Page, it: &NetExperiment) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-fn effects(page: &mut Page, it: &NetExperiment) {
-    if it.effects.is_empty() {
+fn effects(page: &mut Page, experiment: &NetExperiment) {
+    if experiment.effects.is_empty() {
         return;
     }
     page.section("Effects, on average over all other factors");
     let columns = |cells: [&str; 4]| Columns::right([9, 19, 8, 11].into_iter().zip(cells));
     let head = columns(["CPU a byte", "95 %", "ns/byte", "throughput"]);
     page.headings(Tone::Faint, "", &head);
-    for effect in &it.effects {
+    for effect in &experiment.effects {
         let share = effect.cpu.share;
         let cells = [
-            share.map_or_else(String::new, |it| change(it.value)),
+            share.map_or_else(String::new, |effect| change(effect.value)),
             share.map_or_else(String::new, ends),
             effect
                 .cpu
                 .amount
-                .map_or_else(String::new, |it| amount(it.value)),
+                .map_or_else(String::new, |effect| amount(effect.value)),
             effect
                 .rate
                 .share
-                .map_or_else(String::new, |it| change(it.value)),
+                .map_or_else(String::new, |effect| change(effect.value)),
         ];
         let cells = cells.each_ref().map(String::as_str);
         let tone = match effect.cpu.verdict {
@@ -265,7 +284,12 @@ fn effects(page: &mut Page, it: &NetExperiment) {
             Verdict::Better => Tone::Good,
             _ => Tone::Plain,
         };
-        page.row(tone, 2, &of_terms(it, &effect.terms), &columns(cells));
+        page.row(
+            tone,
+            2,
+            &effect_name(experiment, &effect.terms),
+            &columns(cells),
+        );
     }
     let text = "Each value beside the first of its factor. With two: by how much more the first does together with \
          the second than without. Intervals are those of the blocks' means; an effect counts where all of them \
@@ -273,8 +297,8 @@ fn effects(page: &mut Page, it: &NetExperiment) {
     page.paragraph(Tone::Faint, "", text);
 }
 
-fn costs(page: &mut Page, it: &NetExperiment) {
-    let costs = &it.costs;
+fn costs(page: &mut Page, experiment: &NetExperiment) {
+    let costs = &experiment.costs;
     page.section("What a byte, a packet, a call cost");
     for cost in &costs.costs {
         let Some(ns) = cost.ns else { continue };
@@ -294,7 +318,11 @@ fn costs(page: &mut Page, it: &NetExperiment) {
         );
     }
     for bound in &costs.bound {
-        let with: Vec<&str> = bound.with.iter().map(|&it| unit(it)).collect();
+        let with: Vec<&str> = bound
+            .with
+            .iter()
+            .map(|&unit_kind| unit(unit_kind))
+            .collect();
         let text = format!(
             "{}s have no cost of their own: their number follows from that of each {} in all combinations, or nearly \
              so, and their cost is in there.",
@@ -317,10 +345,10 @@ fn costs(page: &mut Page, it: &NetExperiment) {
     page.paragraph(Tone::Faint, "", &text);
 }
 
-fn unresolved(page: &mut Page, it: &NetExperiment) {
+fn unresolved(page: &mut Page, experiment: &NetExperiment) {
     page.section("What could not be told");
-    for idle in &it.check.idle {
-        let Some(factor) = it.factors.get(idle.factor) else {
+    for idle in &experiment.check.idle {
+        let Some(factor) = experiment.factors.get(idle.factor) else {
             continue;
         };
         let name = clean(&factor.name);
@@ -328,30 +356,30 @@ fn unresolved(page: &mut Page, it: &NetExperiment) {
             None => format!("{name} changed nothing that was in effect, whatever it was set to."),
             Some(term) => format!(
                 "{name} changed nothing that was in effect while {}.",
-                of_terms(it, &[term])
+                effect_name(experiment, &[term])
             ),
         };
         page.hanging(Tone::Plain, &text);
     }
-    for terms in &it.check.nothing {
+    for terms in &experiment.check.nothing {
         if terms.len() > 1 {
             let text = format!(
                 "{} compares combinations that are the same.",
-                of_terms(it, terms)
+                effect_name(experiment, terms)
             );
             page.hanging(Tone::Plain, &text);
         }
     }
-    for alias in &it.check.aliases {
+    for alias in &experiment.check.aliases {
         let text = format!(
             "{} is the same comparison as {}: no run tells them apart.",
-            of_terms(it, &alias.terms),
-            sum_of(it, &alias.is)
+            effect_name(experiment, &alias.terms),
+            effect_sum(experiment, &alias.is)
         );
         page.hanging(Tone::Plain, &text);
     }
-    for needed in &it.plan.needed {
-        let by = match it.plan.pilot_blocks {
+    for needed in &experiment.plan.needed {
+        let by = match experiment.plan.pilot_blocks {
             Some(pilot) => format!("by a pilot of {pilot} blocks"),
             None => "by these blocks".to_owned(),
         };
@@ -359,26 +387,26 @@ fn unresolved(page: &mut Page, it: &NetExperiment) {
             "To tell {} apart takes {} ({by}; this had {}).",
             percent(needed.share),
             counted(needed.blocks, "block"),
-            grouped(it.plan.blocks)
+            grouped(experiment.plan.blocks)
         );
         page.hanging(Tone::Plain, &text);
     }
-    windows(page, it);
+    windows(page, experiment);
 }
 
-/// What windows there is use for.
-fn windows(page: &mut Page, it: &NetExperiment) {
-    /// Of a shorter round trip there is no distance.
+/// Writes the window size that the fastest combination needs.
+fn windows(page: &mut Page, experiment: &NetExperiment) {
+    /// With a shorter round trip, the link is too short to say anything about distance.
     const NEAR: Nanos = Nanos::from_millis(1);
-    /// What a window holds that is not scaled.
+    /// The largest window without window scaling, in bytes.
     const UNSCALED: f64 = 65_535.0;
     let window = |rate: f64, trip: Nanos| rate / 8.0 * trip.as_secs_f64();
-    let told = it.cells.iter().filter_map(|cell| {
+    let windows = experiment.cells.iter().filter_map(|cell| {
         let (shortest, smoothed) = (cell.shortest_round_trip?, cell.round_trip?);
         Some((window(cell.rate, shortest), cell.rate, shortest, smoothed))
     });
-    let Some((bytes, rate, shortest, smoothed)) = told.max_by(|a, b| a.0.total_cmp(&b.0)) else {
-        if it.spec.protocol == Protocol::Udp {
+    let Some((bytes, rate, shortest, smoothed)) = windows.max_by(|a, b| a.0.total_cmp(&b.0)) else {
+        if experiment.spec.protocol == Protocol::Udp {
             return;
         }
         page.hanging(
@@ -390,7 +418,7 @@ fn windows(page: &mut Page, it: &NetExperiment) {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "bytes in flight are a small number above 0"
+        reason = "the number of bytes in flight is small and positive"
     )]
     let needed = size(bytes as u64);
     let enough = if bytes <= UNSCALED {

@@ -1,4 +1,4 @@
-//! Numbers as a person reads them, every one with its unit.
+//! Number formats of the pages; every number has a unit.
 
 use ticktax_model::pace::Distribution;
 use ticktax_model::utc::Utc;
@@ -6,24 +6,24 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 
 use super::page::tied;
 
-/// A time, or nothing where there is none.
+/// Formats a time, or nothing for `None`.
 pub(super) fn time_or_blank(time: Option<Nanos>) -> String {
     time.map_or_else(String::new, |time| time.to_string())
 }
 
-/// A quantile that a histogram's bucket tells.
+/// Formats a quantile at the precision of a histogram bucket.
 pub(super) fn rough_or_blank(time: Option<Nanos>) -> String {
     time.map_or_else(String::new, Nanos::rough)
 }
 
-/// The median and, where there were enough to tell it, what 99 of 100 stay below, of a histogram.
+/// Formats a histogram's median and, if there were enough values, its 99th percentile.
 pub(super) fn quantiles(median: Nanos, p99: Option<Nanos>) -> String {
     let median = tied(format!("median {}", median.rough()));
     let p99 = p99.map(|p99| tied(format!("p99 {}", p99.rough())));
     p99.map_or(median.clone(), |p99| format!("{median}, {p99}"))
 }
 
-/// A quantile of a distribution, to as many digits as it is known.
+/// Formats a quantile of a distribution at its known precision.
 pub(super) fn quantile_or_blank(distribution: &Distribution, q: f64) -> String {
     let value = distribution.quantile(q);
     if distribution.exact {
@@ -33,7 +33,7 @@ pub(super) fn quantile_or_blank(distribution: &Distribution, q: f64) -> String {
     }
 }
 
-/// A share of 1 as a percentage.
+/// Formats a share as a percentage.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent.abs() {
@@ -44,7 +44,7 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// A share that counts as success, as a percentage: it says 100 % only when nothing is missing.
+/// Formats a success rate as a percentage. It rounds to 100 % only if nothing is missing.
 pub(super) fn percent_of_success(share: f64) -> String {
     let percent = share * 100.0;
     if share < 1.0 && percent >= 99.995 {
@@ -54,7 +54,7 @@ pub(super) fn percent_of_success(share: f64) -> String {
     format!("{percent:.digits$} %")
 }
 
-/// How often in a second of `wall`; nothing where nothing was counted.
+/// Formats a rate per second of `wall`, or nothing for a count of 0.
 pub(super) fn rate(count: u64, wall: Nanos) -> String {
     if count == 0 || wall <= Nanos::ZERO {
         return String::new();
@@ -70,7 +70,7 @@ pub(super) fn rate(count: u64, wall: Nanos) -> String {
     }
 }
 
-/// A whole number with its digits in groups of three: `1 234 567`.
+/// Formats an integer with its digits in groups of three: `1 234 567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;
@@ -88,7 +88,7 @@ pub(crate) fn grouped(number: u64) -> String {
     tied(groups.join(" "))
 }
 
-/// A time to the nanosecond: `40.000 000 017 s`.
+/// Formats a time to the nanosecond: `40.000 000 017 s`.
 pub(super) fn exact(time: Nanos) -> String {
     let sign = if time < Nanos::ZERO { "-" } else { "" };
     let ns = time.0.unsigned_abs();
@@ -100,23 +100,23 @@ pub(super) fn exact(time: Nanos) -> String {
     ))
 }
 
-/// `1 CPU`, `2 CPUs`, with the noun given.
+/// Formats a count with its noun: `1 CPU`, `2 CPUs`.
 pub(crate) fn counted(count: u64, one: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     tied(format!("{} {one}{plural}", grouped(count)))
 }
 
-/// `CPU 3`, `CPUs 0-2,7`.
+/// Formats a list of CPUs: `CPU 3`, `CPUs 0-2,7`.
 pub(super) fn cpu_names(cpus: impl Iterator<Item = Cpu>) -> String {
     tied(cpus.collect::<CpuList>().named())
 }
 
-/// A memory size.
+/// Formats a memory size.
 pub(super) fn bytes(size: u64) -> String {
     tied(format!("{:.1} MiB", size as f64 / f64::from(1 << 20)))
 }
 
-/// Seconds since 1970 as a date and a time of day in UTC.
+/// Formats seconds since 1970 as date and time in UTC.
 pub(super) fn date(unix: i64) -> String {
     let Utc {
         year,
@@ -138,7 +138,7 @@ mod tests {
     use super::{counted, date, exact, grouped, percent, percent_of_success, rate};
 
     #[test]
-    fn dates_are_the_calendars() {
+    fn dates_follow_the_gregorian_calendar() {
         for (unix, text) in [
             (0, "1970-01-01 00:00 UTC"),
             (951_782_400, "2000-02-29 00:00 UTC"),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_what_matters() {
+    fn numbers_keep_their_significant_digits() {
         let plain = |text: String| text.replace('\u{a0}', " ");
         assert_eq!(plain(grouped(1_234_567)), "1 234 567");
         assert_eq!(plain(grouped(12)), "12");

@@ -1,4 +1,4 @@
-//! The page about a paced loop: what became of its frames, and what it cost.
+//! The page about a paced loop: the outcome of its frames, and their cost.
 
 mod comparison;
 mod cost;
@@ -36,14 +36,14 @@ impl Paged for PaceComparison {
     }
 }
 
-/// The length of the longest bar, in columns.
+/// Length of the longest bar, in columns.
 const BAR: usize = 40;
-/// Buckets of a histogram that get a line of their own.
+/// Maximum number of histogram buckets with their own line.
 const BUCKETS: usize = 16;
-/// Threads of a process that are named.
+/// Maximum number of threads named.
 const THREADS: usize = 6;
 
-/// The statement of a paced loop as text, with a line break at the end.
+/// Renders the statement about a paced loop. The page ends with a line break.
 pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     let view = style.view;
     if view == View::First {
@@ -55,7 +55,7 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
         title(&mut page, statement);
     }
     if legends || view.shows(Section::Frames) {
-        whose(&mut page, statement);
+        subject_lines(&mut page, statement);
         match &statement.figures {
             Some(figures) => frames(&mut page, figures, &statement.subject),
             None => nothing(&mut page, statement),
@@ -63,8 +63,8 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
         if let Some(late) = &statement.late {
             page.section("Who made frames late");
             late::write(&mut page, late, None);
-            late::not_the_cause(&mut page, late);
-            late::perhaps(&mut page, late);
+            late::ruled_out(&mut page, late);
+            late::possible_steal(&mut page, late);
         }
     }
     if view.shows(Section::Accounting) {
@@ -87,8 +87,8 @@ pub(super) fn pace(statement: &PaceStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// What was asked for or found, and what ended it.
-fn whose(page: &mut Page, statement: &PaceStatement) {
+/// Writes the loop's settings or the thread's rhythm, and why the measurement ended early.
+fn subject_lines(page: &mut Page, statement: &PaceStatement) {
     match &statement.subject {
         Subject::Loop(report) => own_loop(page, report),
         Subject::Process(report) => process(page, report, statement.figures.as_ref()),
@@ -98,7 +98,7 @@ fn whose(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Why it ended early.
+/// Why the measurement ended early.
 pub(super) fn ended(why: &PaceEnd) -> String {
     match why {
         PaceEnd::Failed { failure } => foot::failure(failure),
@@ -110,7 +110,7 @@ pub(super) fn ended(why: &PaceEnd) -> String {
     }
 }
 
-/// What could not be seen, where there is anything.
+/// Lists what could not be seen, if anything.
 pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     if limitations.is_empty() {
         return;
@@ -122,8 +122,8 @@ pub(super) fn limitations(page: &mut Page, limitations: &[Limitation]) {
     }
 }
 
-/// What a game server's console shows: frames in the last second, and since the beginning the
-/// slots without a frame and the steps that no frame was in time for.
+/// One line as a game server's console shows it: frames in the last second, then the totals of
+/// slots without a frame and of steps that no frame was in time for.
 pub fn pace_line(fps: Option<u64>, dropped: u64, overshot: u64) -> String {
     let fps = fps.map_or_else(|| "-".to_owned(), |fps| fps.to_string());
     format!("FPS {fps} [dropped {dropped}, overshot {overshot}]")
@@ -144,7 +144,7 @@ fn title(page: &mut Page, statement: &PaceStatement) {
     head::host(page, &statement.machine);
 }
 
-/// A number without needless digits.
+/// Formats a number without trailing zeros.
 fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -212,7 +212,7 @@ fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
     }
 }
 
-/// A thread in which nothing repeats.
+/// Describes a thread without a rhythm.
 fn without_rhythm(thread: &ThreadReport) -> String {
     format!(
         "{} ({}): {}, {} of CPU time; {}",
@@ -226,7 +226,7 @@ fn without_rhythm(thread: &ThreadReport) -> String {
 
 fn rhythm_in_words(rhythm: &RhythmReport, figures: Option<&Figures>) -> String {
     use ticktax_model::pace::FrameMark::{LongRuns, Wakeups};
-    let of = match rhythm.mark {
+    let marks = match rhythm.mark {
         Wakeups => "of its wakeups",
         LongRuns => "of the wakeups after which it works, among naps",
     };
@@ -241,7 +241,7 @@ fn rhythm_in_words(rhythm: &RhythmReport, figures: Option<&Figures>) -> String {
     };
     let period = with_interval(rhythm.rhythm.period, rhythm.rhythm.low, rhythm.rhythm.high);
     format!(
-        "{} {of}, {} of {} seen, {}; {drift_model}",
+        "{} {marks}, {} of {} seen, {}; {drift_model}",
         tied(format!("every {period}")),
         grouped(rhythm.rhythm.seen),
         grouped(rhythm.rhythm.expected),
@@ -289,7 +289,7 @@ fn frames(page: &mut Page, figures: &Figures, subject: &Subject) {
     }
 }
 
-/// Why slots had no frame.
+/// Explains why slots had no frame.
 fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
     let mut parts = Vec::new();
     match (figures.slept_through, figures.dropped) {
@@ -321,7 +321,7 @@ fn lost_in_words(figures: &Figures, subject: &Subject) -> Vec<String> {
     parts
 }
 
-/// The lines of the table of times.
+/// Writes the rows of the table of times.
 fn distributions(page: &mut Page, figures: &Figures) {
     let rows = [
         ("frame time", &figures.frame_time),
@@ -333,7 +333,7 @@ fn distributions(page: &mut Page, figures: &Figures) {
     ];
     for (name, distribution) in rows {
         if let Some(distribution) = distribution {
-            page.row(Tone::Plain, 2, name, &of(distribution));
+            page.row(Tone::Plain, 2, name, &quantile_cells(distribution));
         }
     }
 }
@@ -343,7 +343,7 @@ fn cells(words: [&str; 6]) -> Columns {
     words.into_iter().fold(Columns::default(), one_more)
 }
 
-fn of(distribution: &Distribution) -> Columns {
+fn quantile_cells(distribution: &Distribution) -> Columns {
     let quantile = |q| quantile_or_blank(distribution, q);
     cells([
         &distribution.count.to_string(),
@@ -355,25 +355,26 @@ fn of(distribution: &Distribution) -> Columns {
     ])
 }
 
-/// How many seconds had how many frames, most first; `most` lines and one for the others.
+/// Writes how many seconds had each frame rate, highest rate first: at most `most` lines, and one
+/// for the rest.
 fn seconds(page: &mut Page, figures: &Figures, most: usize) {
-    let all: u64 = figures.fps.iter().map(|one| one.seconds).sum();
+    let all: u64 = figures.fps.iter().map(|rate| rate.seconds).sum();
     if all == 0 {
         return;
     }
     let (shown, others) = figures.fps.split_at(figures.fps.len().min(most));
-    for one in shown {
-        let share = one.seconds as f64 / all as f64;
+    for rate in shown {
+        let share = rate.seconds as f64 / all as f64;
         let line = format!(
             "  {:>6} {:>8}  {}",
-            one.fps,
+            rate.fps,
             percent(share),
-            bar(one.seconds, all)
+            bar(rate.seconds, all)
         );
         page.line(Tone::Plain, &line);
     }
     if let Some(last) = others.last() {
-        let seconds: u64 = others.iter().map(|one| one.seconds).sum();
+        let seconds: u64 = others.iter().map(|rate| rate.seconds).sum();
         let share = percent(seconds as f64 / all as f64);
         page.line(
             Tone::Plain,
@@ -387,12 +388,12 @@ fn bar(count: u64, max: u64) -> String {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it lies between 0 and the longest"
+        reason = "the length is between 0 and BAR"
     )]
     "#".repeat(length as usize)
 }
 
-/// The same counts in whole octaves, all below a microsecond as one.
+/// Merges buckets into whole octaves. Everything below about 1 µs becomes one bucket.
 fn octaves(buckets: &[Bucket]) -> Vec<Bucket> {
     let floor = |bucket: &Bucket| {
         let from = bucket.from.0.max(0);
@@ -411,8 +412,8 @@ fn octaves(buckets: &[Bucket]) -> Vec<Bucket> {
     same.map(merge).collect()
 }
 
-/// A histogram's lines, coarser where they would be many; then what is rare at its upper end is one
-/// line.
+/// Writes a histogram. Long ones are merged into octaves, and the remaining upper buckets become
+/// one line.
 fn histogram(page: &mut Page, buckets: &[Bucket]) {
     let coarse;
     let buckets = if buckets.len() > BUCKETS {
@@ -444,7 +445,7 @@ fn histogram(page: &mut Page, buckets: &[Bucket]) {
     }
 }
 
-/// There is no rhythm: what was seen instead.
+/// Writes what was seen instead of a rhythm.
 fn nothing(page: &mut Page, statement: &PaceStatement) {
     let Subject::Process(report) = &statement.subject else {
         page.section("No frame began");
@@ -474,7 +475,7 @@ fn nothing(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Legend, those that are on the page.
+/// Explains the terms on the page.
 fn legend(figures: &Figures, subject: &Subject) -> String {
     let overshot = figures.overshot_from.map_or_else(String::new, |from| {
         format!(", or that began more than {} late", tied(from))

@@ -1,4 +1,4 @@
-//! What delayed packets: the steps of their ways, who held them up, and the longest.
+//! The section about packet delays: the steps of each path, their causes, and the longest delays.
 
 use ticktax_model::packet_path::{
     NotFollowed, PacketCpu, PacketDelay, PacketHolder, PacketPaths, PacketStep, PacketThread,
@@ -12,12 +12,13 @@ use super::numbers::{counted, grouped, quantiles, rate, rough_or_blank, time_or_
 use super::page::{Page, Tone, tied};
 use super::wall;
 
-/// Ways and threads that are shown.
+/// Maximum number of paths and threads shown.
 const SHOWN: usize = 8;
-/// Those that had the CPU, of a step and of a long way.
+/// Maximum number of CPU holders listed per step or long delay.
 const HOLDERS: usize = 4;
 
-/// Writes the section, where packets woke threads or the kernel counted some that it could not take.
+/// Writes the section, if packets woke threads or the kernel counted packets that it could not
+/// process.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(packets) = &statement.packets else {
         return;
@@ -60,11 +61,17 @@ fn cells(intervals: &Intervals, wall: Nanos) -> Cells {
     }
 }
 
-fn row(page: &mut Page, tone: Tone, (indent, name): (usize, &str), it: &Intervals, wall: Nanos) {
-    page.row(tone, indent, name, &cells(it, wall).columns());
+fn row(
+    page: &mut Page,
+    tone: Tone,
+    (indent, name): (usize, &str),
+    intervals: &Intervals,
+    wall: Nanos,
+) {
+    page.row(tone, indent, name, &cells(intervals, wall).columns());
 }
 
-/// Each step, and who had the CPU where it took long.
+/// Writes each step, and who held the CPU during the long ones.
 fn steps(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     let whole = "First seen of it to running";
     row(page, Tone::Strong, (0, whole), &packets.delay, wall);
@@ -88,16 +95,16 @@ fn held(step: &PacketStep) -> String {
     }
 }
 
-/// Who had the CPU, and for how long; `None` where that is not known.
+/// Lists the CPU holders and their times. `None` if unknown.
 pub(super) fn behind(by: &[PacketHolder]) -> Option<String> {
     let parts = by.iter().take(HOLDERS);
-    let parts = parts.map(|holder| tied(format!("{} {}", called(holder), holder.time)));
+    let parts = parts.map(|holder| tied(format!("{} {}", culprit_name(holder), holder.time)));
     let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| format!("behind {}", parts.join(", ")))
 }
 
-/// How somebody who had the CPU is called.
-pub(super) fn called(holder: &PacketHolder) -> String {
+/// The display name of a CPU holder.
+pub(super) fn culprit_name(holder: &PacketHolder) -> String {
     match (holder.kind, holder.pid) {
         (Kind::Idle, _) => "idle CPU".to_owned(),
         (_, Some(pid)) => format!("{} ({pid})", holder.name),
@@ -119,7 +126,7 @@ fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     handed_over(page, packets);
 }
 
-/// What raised it, and where it then ran.
+/// Describes the source that raised NET_RX, and where NET_RX then ran.
 fn raised(way: &PacketWay) -> String {
     let by = match (&way.raised_by, way.kind) {
         (Some(name), Some(Kind::Irq)) => format!("interrupt {name}"),
@@ -130,7 +137,7 @@ fn raised(way: &PacketWay) -> String {
     format!("{by}{}", ran_in(way.received_in))
 }
 
-/// Where it ran, where that is to be said.
+/// Where NET_RX ran, if it is worth mentioning.
 fn ran_in(received_in: ReceivedIn) -> &'static str {
     match received_in {
         ReceivedIn::Softirq => "",
@@ -139,24 +146,32 @@ fn ran_in(received_in: ReceivedIn) -> &'static str {
     }
 }
 
-/// How many went through `ksoftirqd`, and how long these and the others took.
+/// Writes how many wake-ups went through `ksoftirqd`, and the longest delays with and without it.
 fn handed_over(page: &mut Page, packets: &PacketPaths) {
-    let of = |it: ReceivedIn| {
-        let ways = packets.ways.iter().filter(move |way| way.received_in == it);
+    let delays = |place: ReceivedIn| {
+        let ways = packets
+            .ways
+            .iter()
+            .filter(move |way| way.received_in == place);
         ways.map(|way| &way.delay)
     };
-    let handed: u64 = of(ReceivedIn::Ksoftirqd).map(|it| it.count).sum();
+    let handed: u64 = delays(ReceivedIn::Ksoftirqd).map(|delay| delay.count).sum();
     if handed == 0 {
         return;
     }
-    let max = |it| of(it).filter_map(|it| it.max).max().unwrap_or_default();
+    let max = |place| {
+        delays(place)
+            .filter_map(|delay| delay.max)
+            .max()
+            .unwrap_or_default()
+    };
     let mut text = format!(
         "{} of {} wake-ups went through it, at most {}",
         grouped(handed),
         grouped(packets.followed),
         tied(max(ReceivedIn::Ksoftirqd)),
     );
-    if of(ReceivedIn::Softirq).next().is_some() {
+    if delays(ReceivedIn::Softirq).next().is_some() {
         text = format!(
             "{text}; the others at most {}",
             tied(max(ReceivedIn::Softirq))
@@ -181,7 +196,13 @@ fn threads(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
         .threads
         .split_at(by_name(packets.threads.len(), SHOWN));
     for thread in shown {
-        row(page, Tone::Plain, (2, &who(thread)), &thread.delay, wall);
+        row(
+            page,
+            Tone::Plain,
+            (2, &thread_name(thread)),
+            &thread.delay,
+            wall,
+        );
         let steps = thread.steps.iter().filter_map(|step| {
             let lengths = step.length.lengths()?;
             let rough = quantiles(lengths.median, lengths.p99);
@@ -201,7 +222,7 @@ fn threads(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     );
 }
 
-fn who(thread: &PacketThread) -> String {
+fn thread_name(thread: &PacketThread) -> String {
     if thread.name == thread.program {
         return format!("{} ({})", thread.name, thread.tid);
     }
@@ -216,12 +237,12 @@ fn longest(page: &mut Page, packets: &PacketPaths) {
     for delay in &packets.longest {
         let label = format!("  {:>8}  ", delay.length.to_string());
         page.place(delay.moment());
-        page.paragraph(Tone::Plain, &label, &in_words(delay));
+        page.paragraph(Tone::Plain, &label, &delay_text(delay));
     }
 }
 
-/// One way, step by step.
-fn in_words(delay: &PacketDelay) -> String {
+/// Describes one delay, step by step.
+fn delay_text(delay: &PacketDelay) -> String {
     let head = format!(
         "{} {}, {}",
         delay.thread,
@@ -235,11 +256,11 @@ fn in_words(delay: &PacketDelay) -> String {
     let on = tied(format!("on CPU {}", delay.cpu));
     let mut parts = vec![format!("{by}{} {on}", ran_in(delay.received_in))];
     parts.extend(delay.steps.iter().map(|step: &StepTime| {
-        let told = tied(format!("{} {}", step.step.name(), step.time));
+        let text = tied(format!("{} {}", step.step.name(), step.time));
         let is_longest = step.step == delay.longest;
         match behind(&delay.by).filter(|_| is_longest && step.step != Step::Receiving) {
-            Some(behind) => format!("{told} {behind}"),
-            None => told,
+            Some(behind) => format!("{text} {behind}"),
+            None => text,
         }
     }));
     format!("{head}: {}", parts.join("; "))
@@ -256,21 +277,21 @@ fn not_followed(page: &mut Page, packets: &PacketPaths) {
         (no_softirq, "in a NET_RX whose row is missing"),
         (no_room, "of more threads than are kept apart"),
     ];
-    let told = reasons.iter().filter(|(count, _)| *count > 0);
-    let told = told.map(|(count, why)| format!("{} {why}", grouped(*count)));
-    let told: Vec<String> = told.collect();
-    if !told.is_empty() {
+    let reasons = reasons.iter().filter(|(count, _)| *count > 0);
+    let reasons = reasons.map(|(count, why)| format!("{} {why}", grouped(*count)));
+    let reasons: Vec<String> = reasons.collect();
+    if !reasons.is_empty() {
         let text = format!(
             "{} of {}: {}",
             grouped(not_run + no_softirq + no_room),
             counted(packets.wakeups, "wake-up"),
-            told.join(", "),
+            reasons.join(", "),
         );
         page.paragraph(Tone::Faint, "Not followed: ", &text);
     }
 }
 
-/// What the kernel counted that packets had to wait or were dropped for.
+/// Writes the kernel's counters of delayed and dropped packets.
 fn cpus(page: &mut Page, cpus: &[PacketCpu]) {
     for cpu in cpus.iter().filter(|cpu| cpu.dropped + cpu.squeezed > 0) {
         let mut parts = Vec::new();

@@ -1,5 +1,5 @@
-//! The page about datagrams at a pace: how many were lost, where, because of whose stall, and what buffer would have
-//! lost nothing.
+//! The page about a paced stream of datagrams: how many were lost, where, during whose stall, and
+//! which buffer would have lost none.
 
 mod tables;
 pub(super) mod words;
@@ -13,7 +13,7 @@ use super::block::Written;
 use super::numbers::{counted, grouped, percent};
 use super::page::{Page, Tone, clean, tied};
 use super::{Paged, TextStyle};
-use words::{bytes, hz, link, who};
+use words::{bytes, culprit_name, hz, link};
 
 impl Paged for PacketStatement {
     fn page(&self, style: &TextStyle) -> Written {
@@ -32,31 +32,34 @@ impl Paged for PacketStatement {
     }
 }
 
-/// What was sent over what, and the verdict in capitals.
-fn headline(page: &mut Page, it: &PacketStatement) {
-    let (tone, verdict) = match &it.places {
+/// Writes what was sent over which link, and the verdict in capitals.
+fn headline(page: &mut Page, statement: &PacketStatement) {
+    let (tone, verdict) = match &statement.places {
         None => (Tone::Warning, "NOT KNOWN".to_owned()),
         Some(places) if places.lost == 0 => (Tone::Good, "NOTHING LOST".to_owned()),
         Some(places) => (Tone::Alarm, format!("LOST {}", grouped(places.lost))),
     };
-    let end = it.sender.as_ref().or(it.receiver.as_ref());
-    let elapsed = end.map_or(it.spec.length, EndReport::elapsed);
-    let rate = it.sent_hz().or(it.asked_hz()).map_or_else(
+    let end = statement.sender.as_ref().or(statement.receiver.as_ref());
+    let elapsed = end.map_or(statement.spec.length, EndReport::elapsed);
+    let rate = statement.sent_hz().or(statement.asked_hz()).map_or_else(
         || "at full speed".to_owned(),
         |rate| format!("{}/s", hz(rate)),
     );
     let title = format!(
         "{rate} of {} for {elapsed} {}",
-        bytes(it.spec.call_bytes.into()),
-        link(it)
+        bytes(statement.spec.call_bytes.into()),
+        link(statement)
     );
     page.row(tone, 0, &title, &format!("  {verdict}"));
 }
 
-/// What the figures do not say, because something went wrong.
-fn troubles(page: &mut Page, it: &PacketStatement) {
-    if let (Some(reached), Some(asked), Some(sent)) = (it.shortfall(), it.asked_hz(), it.sent_hz())
-    {
+/// Writes warnings about the figures: anything that went wrong.
+fn troubles(page: &mut Page, statement: &PacketStatement) {
+    if let (Some(reached), Some(asked), Some(sent)) = (
+        statement.shortfall(),
+        statement.asked_hz(),
+        statement.sent_hz(),
+    ) {
         let text = format!(
             "{}/s asked for, {}/s sent ({}): the sender could not keep the rate.",
             hz(asked),
@@ -65,10 +68,12 @@ fn troubles(page: &mut Page, it: &PacketStatement) {
         );
         page.paragraph(Tone::Warning, "", &text);
     }
-    if let Some(why) = words::loopback(it) {
+    if let Some(why) = words::loopback(statement) {
         page.paragraph(Tone::Warning, "", &why);
     }
-    let mut ends = [&it.sender, &it.receiver].into_iter().flatten();
+    let mut ends = [&statement.sender, &statement.receiver]
+        .into_iter()
+        .flatten();
     let early = match ends.find_map(|end| end.ended_early) {
         Some(EndedBy::Interrupted) => "Interrupted: this is what was done until then.",
         Some(EndedBy::PeerGone) => "The other end went away: this is what was done until then.",
@@ -77,7 +82,7 @@ fn troubles(page: &mut Page, it: &PacketStatement) {
     if !early.is_empty() {
         page.paragraph(Tone::Warning, "", early);
     }
-    if let Some(buffer) = &it.buffer
+    if let Some(buffer) = &statement.buffer
         && let Some(asked) = buffer.asked_bytes
     {
         let max = buffer.max_ask_bytes.map_or_else(String::new, |max| {
@@ -101,21 +106,21 @@ fn troubles(page: &mut Page, it: &PacketStatement) {
     }
 }
 
-/// How many were lost, and how often.
-fn lost(page: &mut Page, it: &PacketStatement) {
-    let Some(told) = it.receiver.as_ref().and_then(|end| end.datagrams) else {
+/// Writes how many datagrams were lost, and how often.
+fn lost(page: &mut Page, statement: &PacketStatement) {
+    let Some(datagrams) = statement.receiver.as_ref().and_then(|end| end.datagrams) else {
         let text = "The receiver did not say what arrived.";
         return page.paragraph(Tone::Warning, "", text);
     };
     let odd = format!(
         "{} out of order, {} twice",
-        grouped(told.reordered),
-        grouped(told.duplicates)
+        grouped(datagrams.reordered),
+        grouped(datagrams.duplicates)
     );
-    let (Some(sent), Some(places)) = (told.sent, &it.places) else {
+    let (Some(sent), Some(places)) = (datagrams.sent, &statement.places) else {
         let text = format!(
             "{} arrived, {odd}. How many were lost is not known: the sender did not say how many it sent.",
-            counted(told.arrived, "datagram")
+            counted(datagrams.arrived, "datagram")
         );
         return page.paragraph(Tone::Warning, "", &text);
     };
@@ -125,12 +130,12 @@ fn lost(page: &mut Page, it: &PacketStatement) {
         grouped(places.lost),
         counted(sent, "datagram")
     );
-    match it.bursts.as_deref() {
+    match statement.bursts.as_deref() {
         Some([]) | None => {}
         Some(bursts) => {
             let all = counted(bursts.len() as u64, "burst");
             text = format!("{text} in {}", tied(all));
-            if let Some(beat) = &it.beat {
+            if let Some(beat) = &statement.beat {
                 let period = with_interval(beat.period, beat.low, beat.high);
                 text = format!("{text}, EVERY {period}");
             }
@@ -144,12 +149,12 @@ fn lost(page: &mut Page, it: &PacketStatement) {
     page.paragraph(tone, "", &format!("{text}; {odd}."));
 }
 
-/// Where.
-fn places(page: &mut Page, it: &PacketStatement) {
-    let Some(places) = it.places.as_ref().filter(|it| it.lost > 0) else {
+/// Writes where datagrams were lost.
+fn places(page: &mut Page, statement: &PacketStatement) {
+    let Some(places) = statement.places.as_ref().filter(|places| places.lost > 0) else {
         return;
     };
-    let held = it
+    let held = statement
         .buffer
         .and_then(|buffer| Some((buffer.bytes, buffer.charge?)));
     let buffer = match held {
@@ -162,9 +167,15 @@ fn places(page: &mut Page, it: &PacketStatement) {
         None => "the receiving socket's buffer".to_owned(),
     };
     page.paragraph(Tone::Plain, "Where: ", &words::lost_in(places, &buffer));
-    let reasons = it.drop_reasons.iter().flatten();
+    let reasons = statement.drop_reasons.iter().flatten();
     let reasons: Vec<String> = reasons
-        .map(|it| tied(format!("{} {}", clean(&it.reason), grouped(it.datagrams))))
+        .map(|drop| {
+            tied(format!(
+                "{} {}",
+                clean(&drop.reason),
+                grouped(drop.datagrams)
+            ))
+        })
         .collect();
     if !reasons.is_empty() {
         let text = format!("{} (skb:kfree_skb).", reasons.join(", "));
@@ -172,9 +183,9 @@ fn places(page: &mut Page, it: &PacketStatement) {
     }
 }
 
-/// What the stalls predict, beside what was lost.
-fn predicted(page: &mut Page, it: &PacketStatement) {
-    if let Some((lost, predicted)) = it.predicted() {
+/// Writes the loss that the stalls predict, next to the actual loss.
+fn predicted(page: &mut Page, statement: &PacketStatement) {
+    if let Some((lost, predicted)) = statement.predicted() {
         let text = format!(
             "{} by the stalls' lengths, the rate and the buffer; {} lost in these bursts.",
             grouped(predicted),
@@ -182,38 +193,38 @@ fn predicted(page: &mut Page, it: &PacketStatement) {
         );
         page.paragraph(Tone::Plain, "Predicted: ", &text);
     }
-    if it.events_lost > 0 {
+    if statement.events_lost > 0 {
         let text = format!(
             "{} of the trace found no room: hold-ups may be missing.",
-            counted(it.events_lost, "event")
+            counted(statement.events_lost, "event")
         );
         page.paragraph(Tone::Warning, "", &text);
     }
-    if let Some(why) = &it.no_trace {
+    if let Some(why) = &statement.no_trace {
         let text = format!("what held up the receiver: {}.", clean(why));
         page.paragraph(Tone::Warning, "Not known: ", &text);
     }
 }
 
-fn delays(page: &mut Page, it: &PacketStatement) {
-    if let Some(delays) = &it.delays {
+fn delays(page: &mut Page, statement: &PacketStatement) {
+    if let Some(delays) = &statement.delays {
         let p99 = delays
             .p99
             .map_or_else(String::new, |p99| format!("p99 {p99}, "));
         let text = format!("median {}, {p99}longest {}.", delays.median, delays.max);
         page.paragraph(Tone::Plain, "Sent to read: ", &text);
-    } else if it.buffer.is_some() && it.here.len() < 2 {
+    } else if statement.buffer.is_some() && statement.here.len() < 2 {
         let text = "No one-way delay is told: the clocks of two hosts need not agree.";
         page.paragraph(Tone::Faint, "", text);
     }
 }
 
-/// What to do.
-fn next(page: &mut Page, it: &PacketStatement) {
-    let Some(places) = it.places.as_ref().filter(|it| it.lost > 0) else {
+/// Writes the advice.
+fn next(page: &mut Page, statement: &PacketStatement) {
+    let Some(places) = statement.places.as_ref().filter(|places| places.lost > 0) else {
         return;
     };
-    if it.buffer.is_none() {
+    if statement.buffer.is_none() {
         let text = "the receiver's page tells when, and because of whose stall.";
         return page.paragraph(Tone::Strong, "SO  ", text);
     }
@@ -230,14 +241,17 @@ fn next(page: &mut Page, it: &PacketStatement) {
             page.command("       $ ", command);
         }
     };
-    if let Some(needed) = &it.needed {
-        advice(page, &enough(needed), &buffer_commands(it, needed));
+    if let Some(needed) = &statement.needed {
+        advice(page, &enough(needed), &buffer_commands(statement, needed));
     } else if places.socket_buffer > 0 {
         let text = "the receiver read all the time, and too slowly, or the run ended in a stall: no buffer is known to \
                     be enough.";
         advice(page, text, &[]);
     }
-    let whose = it.causes.iter().find_map(|cause| cause.held_by.as_ref());
+    let whose = statement
+        .causes
+        .iter()
+        .find_map(|cause| cause.held_by.as_ref());
     if let Some((by, pid)) = whose.and_then(|by| Some((by, by.pid?))) {
         let text = format!(
             "or keep {} off the receiver's CPU: when it runs, and why:",
@@ -255,7 +269,7 @@ fn next(page: &mut Page, it: &PacketStatement) {
     }
 }
 
-/// The buffer that would have been enough, in words.
+/// Describes the buffer that would have been enough.
 fn enough(needed: &NeededBuffer) -> String {
     let smallest = needed.datagrams.saturating_sub(needed.spare_datagrams);
     let spare = if needed.spare_datagrams == 0 {
@@ -274,31 +288,31 @@ fn enough(needed: &NeededBuffer) -> String {
     )
 }
 
-/// What sets it, and what proves it.
-fn buffer_commands(it: &PacketStatement, needed: &NeededBuffer) -> Vec<String> {
+/// The commands that set this buffer and test it.
+fn buffer_commands(statement: &PacketStatement, needed: &NeededBuffer) -> Vec<String> {
     let ask = needed.ask_bytes;
-    let max = it.buffer.and_then(|buffer| buffer.max_ask_bytes);
+    let max = statement.buffer.and_then(|buffer| buffer.max_ask_bytes);
     let mut commands = Vec::new();
     if max.is_none_or(|max| max < ask) {
         commands.push(format!("sysctl -w net.core.rmem_max={ask}"));
     }
-    commands.push(words::again(it, ask));
+    commands.push(words::again(statement, ask));
     commands
 }
 
-/// The name of what held it up, for tables.
+/// The name of a cause, for tables.
 fn cause_name(by: Option<&HeldBy>) -> String {
-    by.map_or_else(|| "no hold-up was seen".to_owned(), who)
+    by.map_or_else(|| "no hold-up was seen".to_owned(), culprit_name)
 }
 
-/// Whether both ends were here.
-fn is_pair(it: &PacketStatement) -> bool {
+/// Whether both ends ran on this machine.
+fn is_pair(statement: &PacketStatement) -> bool {
     [End::Sender, End::Receiver]
         .iter()
-        .all(|end| it.here.contains(end))
+        .all(|end| statement.here.contains(end))
 }
 
-/// A time since the first datagram, in seconds.
+/// Formats a time since the first datagram, in seconds.
 fn at(time: Nanos) -> String {
     tied(format!("{:.3} s", time.as_secs_f64()))
 }

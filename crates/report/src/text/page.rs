@@ -1,4 +1,4 @@
-//! The page: lines that keep to its width, whatever is written on them.
+//! A page under construction. Every line fits the page's width, for any text.
 
 mod command;
 
@@ -11,22 +11,22 @@ use super::block::{Block, Place, Row, RowCells, Written};
 pub(super) use crate::clean::clean;
 use crate::view::Section;
 
-/// Holds together what a line break would tear apart, as in `15 ns`. Printed as a space.
+/// Keeps words on one line, as in `15 ns`. Printed as a space.
 pub(crate) const TIE: char = '\u{a0}';
 
-/// What a piece of text is, which decides its colour.
+/// The kind of a piece of text, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
     /// A title or a sum.
     Strong,
-    /// A part, a legend: less important than its surroundings.
+    /// Less important than its surroundings, such as a part or a legend.
     Faint,
-    /// It holds.
+    /// A passed check.
     Good,
-    /// It deserves a look.
+    /// Something to look at.
     Warning,
-    /// It must not be.
+    /// Something that must not happen.
     Alarm,
 }
 
@@ -43,7 +43,7 @@ impl Tone {
     }
 }
 
-/// A page in the making.
+/// A page under construction.
 #[derive(Debug)]
 pub(super) struct Page {
     out: String,
@@ -51,25 +51,25 @@ pub(super) struct Page {
     width: usize,
     colour: bool,
     legends: Legends,
-    /// The title of a section of which nothing else was written yet.
+    /// The title of a section that has no content yet.
     title: Option<String>,
-    /// What the next line speaks of.
+    /// The moment that the next line refers to.
     place: Option<Place>,
 }
 
-/// What becomes of legends.
+/// How the page treats legends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Legends {
     LeftOut,
     Written,
-    /// And nothing else.
+    /// Legends only.
     Alone,
 }
 
 impl Page {
     const NARROWEST: usize = 40;
     const WIDEST: usize = 200;
-    /// A name with less room than this gets a line of its own.
+    /// A name with fewer columns than this goes on a separate line.
     const NAME: usize = 10;
 
     pub(super) fn new(style: TextStyle) -> Self {
@@ -88,22 +88,22 @@ impl Page {
         }
     }
 
-    /// Says what the next line, running text, or last cell of a line of a table speaks of.
+    /// Sets the moment that the next line, paragraph, or last cell of a table row refers to.
     pub(super) fn place(&mut self, place: impl Into<Place>) {
         self.place = Some(place.into());
     }
 
-    /// Columns that a line may have.
+    /// Width of a line in columns.
     pub(super) fn width(&self) -> usize {
         self.width
     }
 
-    /// How much was written.
+    /// Length of the page so far, in bytes.
     pub(super) fn length(&self) -> usize {
         self.out.len()
     }
 
-    /// What was written.
+    /// Returns the finished page.
     pub(super) fn finish(self) -> Written {
         Written {
             text: self.out,
@@ -111,20 +111,20 @@ impl Page {
         }
     }
 
-    /// Keeps what is written, for whoever shows it otherwise than in lines.
+    /// Records a block, for sinks that do not show lines of text.
     fn keep(&mut self, block: impl FnOnce() -> Block) {
         if self.legends != Legends::Alone {
             self.blocks.push(block());
         }
     }
 
-    /// An empty line.
+    /// Writes an empty line.
     pub(super) fn blank(&mut self) {
         self.keep(|| Block::Gap);
         self.put(Tone::Plain, "");
     }
 
-    /// An empty line and a title, before what follows.
+    /// Starts a section with an empty line and a title.
     pub(super) fn section(&mut self, title: &str) {
         if self.legends == Legends::Alone {
             self.title = Some(title.to_owned());
@@ -137,7 +137,7 @@ impl Page {
         self.cut(Tone::Strong, title);
     }
 
-    /// One line, its middle left out when it is too long.
+    /// Writes one line. If it is too long, its middle is elided.
     pub(super) fn line(&mut self, tone: Tone, text: &str) {
         let place = self.place.take();
         self.keep(|| Block::Line {
@@ -153,9 +153,8 @@ impl Page {
         self.put(tone, text.trim_end());
     }
 
-    /// A line of a table: `name` after `indent` columns, and `cells`, which keep to the right. The
-    /// name gives way where there is not enough room, and then goes on a line of its own: numbers
-    /// are never cut.
+    /// Writes a table line: `name` after `indent` columns, and right-aligned `cells`. If there is
+    /// not enough room, the name is shortened, or moved to a separate line. Numbers are never cut.
     pub(super) fn row(
         &mut self,
         tone: Tone,
@@ -167,7 +166,7 @@ impl Page {
         self.row_lines(tone, indent, name, &cells.line());
     }
 
-    /// The line above a table: its title, which may be empty, and the headings of its columns.
+    /// Writes the line above a table: its title, which can be empty, and the column headings.
     pub(super) fn headings(&mut self, tone: Tone, title: &str, cells: &(impl RowCells + ?Sized)) {
         self.keep_row(tone, 0, title, cells, true);
         self.row_lines(tone, 0, title, &cells.line());
@@ -212,8 +211,8 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// A line of a table whose name stands behind what is `kept` whole: only the name gives way, and what follows it,
-    /// as [`elide_name`] does; where nothing would be left of it, it has a line of its own below.
+    /// Writes a table line whose name follows the text `kept`. Only the name is shortened, as
+    /// [`elide_name`] does. If it does not fit at all, it goes on the next line.
     pub(super) fn named_row(
         &mut self,
         tone: Tone,
@@ -239,13 +238,13 @@ impl Page {
         }
     }
 
-    /// Running text behind a label; further lines begin below the text's first word.
+    /// Writes running text after a label. Further lines align with the first word of the text.
     pub(super) fn paragraph(&mut self, tone: Tone, label: &str, text: &str) {
         self.keep_text(tone, label, text);
         self.labelled(tone, label, text);
     }
 
-    /// How to have more printed, which only whoever reads lines has to ask for.
+    /// Writes how to print more of the document. Only the text page needs this.
     pub(super) fn more(&mut self, text: &str) {
         self.labelled(Tone::Plain, "", text);
     }
@@ -261,7 +260,7 @@ impl Page {
     }
 
     fn labelled(&mut self, tone: Tone, label: &str, text: &str) {
-        // A label that leaves no room for words is a line of its own.
+        // A label that leaves no room for words goes on a separate line.
         let mut label = clean(label);
         if columns(&label) * 2 > self.width {
             let line = elide(&label, self.width);
@@ -272,13 +271,14 @@ impl Page {
         self.wrapped(tone, label, indent, text);
     }
 
-    /// Running text; further lines are indented a little.
+    /// Writes running text with a hanging indent.
     pub(super) fn hanging(&mut self, tone: Tone, text: &str) {
         self.keep_text(tone, "", text);
         self.wrapped(tone, String::new(), 4, text);
     }
 
-    /// Running text behind a label no wider than `indent`, by which further lines are indented.
+    /// Writes running text after a label. Further lines are indented by `indent`, which is at least
+    /// the label's width.
     fn wrapped(&mut self, tone: Tone, label: String, indent: usize, text: &str) {
         let room = self.width.saturating_sub(indent).max(1);
         let mut begin = columns(&label);
@@ -303,8 +303,8 @@ impl Page {
         self.put(tone, line.trim_end());
     }
 
-    /// A command behind a label, for whoever copies it: where it takes several lines they are one to a shell.
-    /// Nothing where it has words that no line holds.
+    /// Writes a command to copy, after a label. If it takes several lines, a shell still reads them
+    /// as one command. Writes nothing if a word of the command does not fit on a line.
     pub(super) fn command(&mut self, label: &str, text: &str) {
         let indent = columns(label);
         let room = self.width.saturating_sub(indent);
@@ -322,7 +322,7 @@ impl Page {
         }
     }
 
-    /// What the words and columns above mean, where that is asked for.
+    /// Explains the terms and columns above, if legends are enabled.
     pub(super) fn legend(&mut self, text: &str) {
         match self.legends {
             Legends::LeftOut => {}
@@ -357,8 +357,9 @@ impl Page {
     }
 }
 
-/// The words of a text, for lines of `room` columns. Ties, which Unicode counts as spaces too, hold
-/// words together, unless what they hold is longer than a line; a number never loses its unit.
+/// Splits a text into words for lines of `room` columns. [`TIE`], which Unicode counts as
+/// whitespace, keeps words together unless they are longer than a line. A number always keeps its
+/// unit.
 fn words(text: &str, room: usize) -> Vec<String> {
     let split = text.split(|c: char| c.is_whitespace() && c != TIE);
     let fits = |word: &str| columns(word) <= room || !word.contains(TIE);
@@ -374,7 +375,7 @@ fn words(text: &str, room: usize) -> Vec<String> {
     words
 }
 
-/// The text with numbers tied to their units.
+/// Ties the numbers in a text to their units.
 pub(crate) fn with_units(text: &str) -> String {
     const UNITS: [&str; 9] = ["ns", "µs", "ms", "s", "min", "%", "Hz", "MHz", "MiB"];
     let mut out = String::new();
@@ -391,17 +392,17 @@ pub(crate) fn with_units(text: &str) -> String {
     out
 }
 
-/// `text` with its spaces turned into ties, so that it stays on one line.
+/// Replaces the spaces in `text` with ties, so that it stays on one line.
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "most callers make the text for this call"
+    reason = "most callers build the text for this call"
 )]
 pub(super) fn tied<T: ToString>(text: T) -> String {
     text.to_string().replace(' ', "\u{a0}")
 }
 
-/// The columns that a text takes on a terminal. What combines with the letter before it is counted
-/// as well, so that a line may be shorter than told, never longer.
+/// The width of a text on a terminal, in columns. Combining characters are counted too, so the real
+/// width can be smaller but never larger.
 pub(super) fn columns(text: &str) -> usize {
     text.chars().map(width_of).sum()
 }
@@ -415,8 +416,8 @@ fn width_of(c: char) -> usize {
     if wide { 2 } else { 1 }
 }
 
-/// `text`, with `…` in place of its middle where it takes more than `room` columns: names of
-/// threads and functions differ at their beginnings and at their ends.
+/// Shortens `text` to `room` columns by replacing its middle with `…`. Names of threads and
+/// functions differ at both ends.
 pub(crate) fn elide(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
@@ -439,10 +440,10 @@ pub(crate) fn elide(text: &str, room: usize) -> String {
     head.into_iter().chain(['…']).chain(tail).collect()
 }
 
-/// A name cut to `room` columns: what follows it, as in `rustc (4290)  12 threads` or `cc1  x23`, is kept whole or left
-/// out, the rearmost first.
+/// Shortens a name to `room` columns. Suffixes, as in `rustc (4290)  12 threads` or `cc1  x23`, are
+/// kept whole or dropped, starting with the last.
 pub(super) fn elide_name(text: &str, room: usize) -> String {
-    /// A name that is cut to less says less than no number.
+    /// A name shorter than this is less useful than its pid.
     const SHORTEST: usize = 8;
     if columns(text) <= room {
         return text.to_owned();
@@ -476,7 +477,7 @@ mod tests {
     use super::{Page, TextStyle, Tone, elide_name};
 
     #[test]
-    fn a_name_is_cut_and_its_numbers_are_not() {
+    fn long_names_are_shortened_but_pids_and_counts_are_not() {
         let qemu = "qemu-system-x86 (23192)  14 threads";
         assert_eq!(elide_name(qemu, 40), qemu);
         assert_eq!(elide_name(qemu, 30), "qemu-system-x86 (23192)");

@@ -1,4 +1,4 @@
-//! The page of a prediction: what was measured, and below it what the model gives.
+//! The page about a prediction: the measured figures, and below them the model's.
 
 use ticktax_model::Nanos;
 use ticktax_model::prediction::{Control, Measure, Origin, PredictionRow, PredictionStatement};
@@ -15,7 +15,7 @@ impl Paged for PredictionStatement {
     }
 }
 
-/// A column: its heading, and what is in it.
+/// A column: its heading and its measure.
 type Column = (&'static str, Measure);
 
 const FRAMES: [Column; 6] = [
@@ -39,10 +39,10 @@ const MACHINE: [Column; 5] = [
     ("cost", Measure::TickCost),
     ("share", Measure::TickShare),
 ];
-/// The width of a column.
+/// Width of a column.
 const WIDE: usize = 9;
 
-/// A prediction as text, with a line break at the end.
+/// Renders a prediction. The page ends with a line break.
 pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.line(
@@ -50,7 +50,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
         &format!("ticktax: prediction, from {}", statement.load),
     );
     match &statement.control {
-        Some(told) => control(&mut page, told, statement),
+        Some(comparison) => control(&mut page, comparison, statement),
         None => no_control(&mut page, statement),
     }
     if let Some(machine) = &statement.machine {
@@ -100,7 +100,7 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
     page.finish()
 }
 
-/// Whether the model gives what was measured, before anything else is said.
+/// Writes whether the model reproduces the measured rate. This comes before everything else.
 fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) {
     let compared = format!(
         "measured {}, and as it was the model gives {}: {}, at most {} is allowed",
@@ -131,7 +131,7 @@ fn control(page: &mut Page, control: &Control, statement: &PredictionStatement) 
     );
 }
 
-/// Says that the model could not be held against what was measured, where something was measured.
+/// Writes why the model could not be checked against the measurement, if there was one.
 fn no_control(page: &mut Page, statement: &PredictionStatement) {
     let row = |origin| statement.rows.iter().find(|row| row.origin == origin);
     let Some(measured) = row(Origin::Measured) else {
@@ -146,7 +146,7 @@ fn no_control(page: &mut Page, statement: &PredictionStatement) {
         (Some(program), Some(predicted)) if !has_frames(predicted) => {
             format!("{program} has no frames in the model")
         }
-        // A document of a version that had no control.
+        // Documents of older versions have no control.
         _ => return,
     };
     let text = format!(
@@ -175,10 +175,10 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
             Origin::Measured | Origin::Simulated => Tone::Strong,
             Origin::Predicted => Tone::Plain,
         };
-        // Values line up, so a long name has a line of its own.
+        // Values must line up, so a long name goes on a separate line.
         let name = name(row);
         let room = 80 - WIDE * columns.len() - 2;
-        let values = of(row, columns, |row, measure| {
+        let values = cells_of(row, columns, |row, measure| {
             row.figure(measure).map(|figure| figure.value)
         });
         if name.chars().count() > room {
@@ -188,7 +188,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
             page.row(tone, 0, &name, &values);
         }
         for (word, end) in [("from", 0), ("to", 1)] {
-            let ends = of(row, columns, |row, measure| {
+            let ends = cells_of(row, columns, |row, measure| {
                 let (low, high) = row.figure(measure)?.interval?;
                 Some(if end == 0 { low } else { high })
             });
@@ -199,7 +199,7 @@ fn table(page: &mut Page, title: &str, statement: &PredictionStatement, columns:
     }
 }
 
-/// Where a row is from, and what was set.
+/// The row's origin and its settings.
 pub(crate) fn name(row: &PredictionRow) -> String {
     let settings = if row.settings.is_empty() {
         "as it was".to_owned()
@@ -209,26 +209,26 @@ pub(crate) fn name(row: &PredictionRow) -> String {
     format!("{} {settings}", row.origin.name())
 }
 
-fn of(
+fn cells_of(
     row: &PredictionRow,
     columns: &[Column],
     value: impl Fn(&PredictionRow, Measure) -> Option<f64>,
 ) -> Columns {
     let cell = |&(_, measure): &Column| {
-        value(row, measure).map_or_else(String::new, |value| in_words(measure, value))
+        value(row, measure).map_or_else(String::new, |value| measure_text(measure, value))
     };
     side_by_side(columns.iter().map(cell))
 }
 
-/// Cells of one width.
+/// Cells of equal width.
 fn side_by_side<T: ToString>(cells: impl Iterator<Item = T>) -> Columns {
     cells.fold(Columns::default(), |line, cell| {
         line.and_right(0, WIDE, cell)
     })
 }
 
-/// A figure with its unit.
-pub(crate) fn in_words(measure: Measure, value: f64) -> String {
+/// Formats a figure with its unit.
+pub(crate) fn measure_text(measure: Measure, value: f64) -> String {
     match measure {
         Measure::Fps => format!("{value:.2}"),
         Measure::Dropped | Measure::Overshot => match value {
@@ -249,7 +249,10 @@ pub(crate) fn in_words(measure: Measure, value: f64) -> String {
 }
 
 fn time(ns: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, reason = "a time in ns")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a time in ns fits in an i64"
+    )]
     let time = Nanos(ns.round() as i64);
     time.to_string()
 }
@@ -262,10 +265,10 @@ mod tests {
 
     use super::prediction;
     use crate::TextStyle;
-    use crate::text::tests::samples::of_game;
+    use crate::text::tests::samples::game_prediction;
 
     #[test]
-    fn every_predicted_number_stands_beside_the_word() {
+    fn every_predicted_number_is_on_a_line_named_predicted() {
         let figure = |value, interval| Figure {
             measure: Measure::Fps,
             value,
@@ -279,7 +282,7 @@ mod tests {
         let long = ["hz=1000", "tick=periodic", "highres=off"];
         let statement = PredictionStatement {
             left_out: vec!["much".to_owned()],
-            ..of_game(vec![
+            ..game_prediction(vec![
                 row(Origin::Measured, &[], figure(34.9, None)),
                 row(Origin::Predicted, &[], figure(34.8, Some((34.7, 35.0)))),
                 row(Origin::Predicted, &long, figure(33.3, Some((33.2, 33.4)))),
@@ -302,14 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn without_frames_there_is_no_control_and_that_comes_first() {
+    fn a_missing_control_is_reported_first() {
         let row = |origin| PredictionRow {
             origin,
             settings: Vec::new(),
             figures: Vec::new(),
         };
         let page = |first| {
-            let statement = of_game(vec![row(first), row(Origin::Predicted)]);
+            let statement = game_prediction(vec![row(first), row(Origin::Predicted)]);
             prediction(&statement, &TextStyle::default())
         };
         let measured = page(Origin::Measured);
@@ -322,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_that_failed_comes_first() {
+    fn a_failed_control_is_reported_first() {
         let row = |origin, value| PredictionRow {
             origin,
             settings: Vec::new(),
@@ -339,7 +342,7 @@ mod tests {
             ];
             let statement = PredictionStatement {
                 control: Control::of(&rows[0], &rows[1]),
-                ..of_game(rows)
+                ..game_prediction(rows)
             };
             prediction(&statement, &TextStyle::default())
         };

@@ -1,5 +1,5 @@
-//! The first screen of a statement: who lost how much CPU time to whom, how often, and what to do,
-//! in at most [`LINES`] lines at 80 columns. The sections have the rest.
+//! The first screen of a statement: the lost CPU time of each program, the culprits, and the
+//! advice. It has at most [`LINES`] lines at 80 columns; the sections have everything else.
 
 mod advice;
 mod foot;
@@ -19,83 +19,88 @@ use super::block::Written;
 use super::numbers::{counted, percent};
 use super::page::{Page, Tone, tied};
 
-/// The lines of a page at 80 columns: a terminal of 24 lines has its prompt on the last one.
+/// Maximum number of lines at 80 columns. A terminal with 24 lines needs the last one for its
+/// prompt.
 const LINES: usize = 23;
 
-/// What was lost of the CPUs' time is said at the top from this share on.
+/// Lost CPU time is reported at the top from this share on.
 const LOST: f64 = 0.001;
 
-/// A table with more columns than this between a name and its numbers is hard to read.
+/// Beyond this width, the gap between a name and its numbers makes a table hard to read.
 const WIDEST: usize = 120;
 
-/// How much of what is told; the first that fits is taken.
+/// A level of detail. The first level that fits the screen is used.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     /// Rows of the first table.
     rows: usize,
-    /// Rows of the others.
-    fewer: usize,
+    /// Rows of the other tables.
+    other_rows: usize,
     /// Pieces of advice.
-    acts: usize,
-    /// Whether empty lines set the parts off.
-    airy: bool,
-    /// Rows of what is large in the first table, where that is more; one less in that of who waited.
+    advice: usize,
+    /// Whether empty lines separate the parts.
+    spaced: bool,
+    /// Extra rows in the first table for large entries, up to this total. The table of waits gets
+    /// one less.
     large: usize,
-    /// Whether what the kernel took has no table, unless that is a large part of the time that was used.
+    /// Whether to drop the table of kernel time, unless it is a large part of the used time.
     terse: bool,
-    /// On how many CPUs it is told where top is wrong.
-    wrong: usize,
-    /// Whether what repeats is counted in its heading, and not in a line.
-    counted: bool,
+    /// Maximum number of CPUs listed as wrong in `top`.
+    wrong_cpus: usize,
+    /// Whether periodic sources are only counted in the heading, instead of listed.
+    count_only: bool,
 }
 
 impl Room {
-    const fn new(rows: usize, fewer: usize, acts: usize, airy: bool) -> Self {
+    const fn new(rows: usize, other_rows: usize, advice: usize, spaced: bool) -> Self {
         Self {
             rows,
-            fewer,
-            acts,
-            airy,
-            // More than nine have no tenth each.
+            other_rows,
+            advice,
+            spaced,
+            // At most nine entries can each have a tenth of the total.
             large: 9,
             terse: false,
-            wrong: 2,
-            counted: false,
+            wrong_cpus: 2,
+            count_only: false,
         }
     }
 
-    /// The same, with the worst alone of where top is wrong.
+    /// The same, but with at most one CPU listed as wrong in `top`.
     const fn short(self) -> Self {
-        Self { wrong: 1, ..self }
+        Self {
+            wrong_cpus: 1,
+            ..self
+        }
     }
 
-    /// Without room for what the kernel took.
-    const fn terse(rows: usize, fewer: usize, acts: usize) -> Self {
+    /// A level without the table of kernel time.
+    const fn terse(rows: usize, other_rows: usize, advice: usize) -> Self {
         Self {
             terse: true,
-            ..Self::new(rows, fewer, acts, false)
+            ..Self::new(rows, other_rows, advice, false)
         }
     }
 
-    /// The least that is an answer, with so many rows of what is large.
+    /// The least that answers the question, with `large` rows for large entries.
     const fn least(large: usize) -> Self {
         Self {
             large,
-            wrong: 1,
+            wrong_cpus: 1,
             ..Self::terse(2, 1, 1)
         }
     }
 
-    /// The least of all, for a machine of which there is something to say in each part.
+    /// The least of all, for a machine that has something to report in each part.
     const fn counted() -> Self {
         Self {
-            counted: true,
+            count_only: true,
             ..Self::least(1)
         }
     }
 }
 
-/// From the most that is worth reading to the least that is an answer.
+/// All levels, from the most worth reading to the least that answers the question.
 const ROOMS: [Room; 25] = [
     Room::new(5, 3, 3, true),
     Room::new(4, 3, 3, true),
@@ -124,7 +129,7 @@ const ROOMS: [Room; 25] = [
     Room::counted(),
 ];
 
-/// The first screen as text, with a line break at the end.
+/// The first screen. It ends with a line break.
 pub(super) fn first(statement: &Statement, style: &TextStyle) -> Written {
     let screen = fitted(&ROOMS, |room| with(statement, style, room));
     if style.explain {
@@ -133,8 +138,8 @@ pub(super) fn first(statement: &Statement, style: &TextStyle) -> Written {
     screen
 }
 
-/// The first page of `rooms`, which go from the most to the least, that fits on one screen; else the
-/// last.
+/// Renders the first of `rooms` that fits on one screen. They are ordered from most to least
+/// detail. If none fits, the last one is used.
 pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> Written) -> Written {
     let mut screen = Written::default();
     for &room in rooms {
@@ -146,7 +151,7 @@ pub(super) fn fitted<R: Copy>(rooms: &[R], write: impl Fn(R) -> Written) -> Writ
     screen
 }
 
-/// A first screen, with the meaning of its `words` below it where that was asked for.
+/// Appends an explanation of the terms to a first screen, if the style requests it.
 pub(super) fn explained(screen: Written, words: &str, style: &TextStyle) -> Written {
     if !style.explain {
         return screen;
@@ -157,7 +162,7 @@ pub(super) fn explained(screen: Written, words: &str, style: &TextStyle) -> Writ
     screen.then(page.finish())
 }
 
-/// The style of a first screen: no wider than a table can be read.
+/// Limits the width of a first screen to that of a readable table.
 pub(super) fn narrowed(style: &TextStyle) -> TextStyle {
     TextStyle {
         width: style.width.min(WIDEST),
@@ -173,7 +178,7 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> Written {
         room,
     };
     if let Some(part) = &statement.part {
-        page.paragraph(Tone::Warning, "", &in_words(part));
+        page.paragraph(Tone::Warning, "", &part_text(part));
     }
     lost(&mut page, statement);
     let threads = statement.victim.as_ref().and_then(|v| v.threads.as_ref());
@@ -188,7 +193,8 @@ fn with(statement: &Statement, style: &TextStyle, room: Room) -> Written {
     page.finish()
 }
 
-/// How much of the time is unexplained because events were lost, where that is much: no figure below is whole then.
+/// Warns about lost events if they hide much of the CPU time. None of the figures below is complete
+/// then.
 fn lost(page: &mut Page, statement: &Statement) {
     let lost = &statement.coverage.lost;
     let events = lost.iter().map(|loss| loss.events).sum();
@@ -197,7 +203,7 @@ fn lost(page: &mut Page, statement: &Statement) {
     if share < LOST {
         return;
     }
-    // How many of them were of a part of the recording is not known.
+    // The number of events lost within a part of the recording is unknown.
     let events = match statement.part {
         None => tied(counted(events, "event")),
         Some(_) => "events".to_owned(),
@@ -209,18 +215,18 @@ fn lost(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Warning, "LOST: ", &text);
 }
 
-/// Which part of a recording a page is about.
-pub(super) fn in_words(part: &RecordingPart) -> String {
+/// Describes the part of the recording that a page covers.
+pub(super) fn part_text(part: &RecordingPart) -> String {
     let second = |at: ticktax_model::Nanos| format!("{:.3}", at.as_secs_f64());
-    let (from, to, whole) = (second(part.from), second(part.to), second(part.whole));
+    let (from, to, length) = (second(part.from), second(part.to), second(part.whole));
     format!(
         "Only {} of a recording of {}; times are the recording's.",
         tied(format!("{from} to {to} s")),
-        tied(format!("{whole} s")),
+        tied(format!("{length} s")),
     )
 }
 
-/// What a first screen is made of.
+/// The inputs of a first screen.
 struct Screen<'a> {
     statement: &'a Statement,
     style: &'a TextStyle,
@@ -228,14 +234,14 @@ struct Screen<'a> {
 }
 
 impl Screen<'_> {
-    /// Sets off what follows, where there is room for that.
+    /// Writes an empty line if this level of detail has room for it.
     fn gap(&self, page: &mut Page) {
-        if self.room.airy {
+        if self.room.spaced {
             page.blank();
         }
     }
 
-    /// The machine's name, and in which world it is.
+    /// The machine's name and world.
     fn host(&self) -> String {
         let host = match &*self.statement.machine.host {
             "" => "this machine",

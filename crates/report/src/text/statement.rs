@@ -1,4 +1,4 @@
-//! The page about a machine: its first screen, or its sections, the proof behind it.
+//! The page about a machine: the first screen, or the sections with the evidence.
 
 use ticktax_model::statement::Statement;
 
@@ -16,8 +16,8 @@ impl Paged for Statement {
     }
 }
 
-/// The statement as text, with a line break at the end. No line is longer than the width asked
-/// for, whatever the names in it; control characters in names are replaced.
+/// Renders a statement. The page ends with a line break. No line exceeds the requested width, even
+/// with long names. Control characters in names are replaced.
 pub(super) fn statement(statement: &Statement, style: &TextStyle) -> Written {
     if style.view == View::First {
         return screen::first(statement, style);
@@ -43,7 +43,7 @@ pub(super) fn statement(statement: &Statement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// Why a section that was asked for is empty.
+/// Explains why a requested section is empty.
 fn nothing(section: Section) -> &'static str {
     match section {
         Section::Noise => "noise: no probe ran (--probe spin, --probe sleep).",
@@ -61,10 +61,10 @@ fn nothing(section: Section) -> &'static str {
     }
 }
 
-/// Writes a part of a page.
+/// Writes one part of a page.
 type Writer = fn(&mut Page, &Statement);
 
-/// The sections of a statement's page, in its order.
+/// The sections of a statement, in page order.
 const SECTIONS: &[(Section, &[Writer])] = &[
     (
         Section::Time,

@@ -1,4 +1,4 @@
-//! The page about a sweep: how it ended, and its extreme points.
+//! The page about a sweep: how it ended, and the points with the highest and lowest values.
 
 use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, RankedPoint, Ranking};
@@ -14,7 +14,7 @@ impl Paged for GridStatement {
     }
 }
 
-/// How a sweep ended as text, with a line break at the end.
+/// Renders the outcome of a sweep. The page ends with a line break.
 pub(super) fn grid(statement: &GridStatement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let points = counted(statement.points, "point");
@@ -90,11 +90,11 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     for point in &ranking.highest {
         row(page, point);
     }
-    let told = (ranking.highest.len() + ranking.lowest.len()) as u64;
-    if told < ranking.points {
+    let shown = (ranking.highest.len() + ranking.lowest.len()) as u64;
+    if shown < ranking.points {
         let text = format!(
             "  {} between these",
-            counted(ranking.points - told, "point")
+            counted(ranking.points - shown, "point")
         );
         page.line(Tone::Faint, &text);
     }
@@ -103,10 +103,10 @@ fn rank(page: &mut Page, statement: &GridStatement, ranking: &Ranking) {
     }
 }
 
-/// A value as its column's name says: a time, a share, or a number.
+/// Formats a value as its column's name requires: as a time, a share or a number.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "a time in whole ns, which came as one"
+    reason = "the value was an integer number of ns"
 )]
 fn value(column: &str, value: f64) -> String {
     let text = if column.ends_with("_ns") {
@@ -133,11 +133,11 @@ fn fail(page: &mut Page, statement: &GridStatement) {
         let text = format!("{}: {}", values.join(" "), clean(&failure.why));
         page.paragraph(Tone::Warning, &format!("  #{} ", failure.point), &text);
     }
-    let told = statement.failures.len() as u64;
-    if told < statement.failed {
+    let shown = statement.failures.len() as u64;
+    if shown < statement.failed {
         let text = format!(
             "  and {} more; the column `error` of the results has why",
-            grouped(statement.failed - told)
+            grouped(statement.failed - shown)
         );
         page.line(Tone::Faint, &text);
     }

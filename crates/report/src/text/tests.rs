@@ -1,4 +1,4 @@
-//! Pages as they come out, and what holds for all of them.
+//! Snapshots of pages, and properties of all pages.
 
 pub(crate) mod accounting;
 mod advice;
@@ -25,9 +25,9 @@ use ticktax_model::document::Document;
 
 use crate::{Format, TextStyle, render};
 
-/// The page of a document, none of whose lines is too long.
-fn page(it: impl Into<Document>) -> String {
-    let page = render(&it.into(), Format::default(), &TextStyle::default());
+/// Renders a document's page and checks the width of its lines.
+fn page(document: impl Into<Document>) -> String {
+    let page = render(&document.into(), Format::default(), &TextStyle::default());
     assert!(
         page.lines().all(|line| line.chars().count() <= 80),
         "{page}"

@@ -1,4 +1,4 @@
-//! The tick's bill.
+//! The section about the cost of the timer tick.
 
 use std::cmp::Reverse;
 
@@ -13,16 +13,16 @@ use super::page::{Page, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// CPUs that get a line of their own before the rest is summed up.
+/// Maximum number of CPUs with their own line.
 const SHOWN: usize = 8;
 
-/// Less time than this tells no rate.
+/// No rate is computed for less time than this.
 const MIN: Nanos = Nanos::from_millis(500);
 
-/// Parts of a tick that are named.
+/// Maximum number of parts of a tick to name.
 const PARTS: usize = 4;
 
-/// Writes the section, where anything is known of the tick.
+/// Writes the section, if anything is known about the tick.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(bill) = &statement.tick else {
         return;
@@ -36,7 +36,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     } else {
         let remedy = match statement.level {
             Level::Kernel => "the local timer's interrupts were not seen".to_owned(),
-            Level::Proc => Untraced::of(statement).remedy("run as root"),
+            Level::Proc => Untraced::from_statement(statement).remedy("run as root"),
         };
         let text = format!("unknown: only tracing shows what a tick costs; {remedy}");
         page.paragraph(Tone::Warning, "Each      ", &text);
@@ -97,30 +97,35 @@ fn measured(page: &mut Page, bill: &TickBill) {
     let mut cpus: Vec<&CpuTicks> = bill.cpus.iter().collect();
     let mut others = Vec::new();
     if cpus.len() > SHOWN {
-        // Those with the most ticks cost the most.
+        // CPUs with the most ticks have the highest cost.
         cpus.sort_by_key(|cpu| (Reverse(cpu.all.count), cpu.cpu));
         others = cpus.split_off(SHOWN - 1);
         cpus.sort_by_key(|cpu| cpu.cpu);
     }
     for cpu in cpus {
-        page.row(Tone::Plain, 2, &format!("CPU {}", cpu.cpu), &of(&[cpu]));
+        page.row(
+            Tone::Plain,
+            2,
+            &format!("CPU {}", cpu.cpu),
+            &cells_of(&[cpu]),
+        );
     }
     if !others.is_empty() {
         let name = format!(
             "{}, with fewer ticks",
             counted(others.len() as u64, "other")
         );
-        page.row(Tone::Plain, 2, &name, &of(&others));
+        page.row(Tone::Plain, 2, &name, &cells_of(&others));
     }
 }
 
-/// The ticks of each CPU, busy and idle together.
+/// The tick rate of each CPU, busy and idle time together.
 fn together(cpus: &[CpuTicks]) -> String {
-    let one = |cpu: &CpuTicks| {
+    let rate_of = |cpu: &CpuTicks| {
         let rate = cpu.all.rate().map_or_else(|| "not known".to_owned(), hz);
         format!("{rate} {}", tied(format!("on CPU {}", cpu.cpu)))
     };
-    let mut rates: Vec<String> = cpus.iter().take(SHOWN).map(one).collect();
+    let mut rates: Vec<String> = cpus.iter().take(SHOWN).map(rate_of).collect();
     if let Some(others) = cpus.get(SHOWN..).filter(|others| !others.is_empty()) {
         let all = Ticks::sum(others.iter().map(|cpu| cpu.all));
         let rate = all.rate().map_or_else(|| "not known".to_owned(), hz);
@@ -136,11 +141,11 @@ fn cells([busy, idle, stopped, saved]: [&str; 4]) -> Columns {
     Columns::right([(19, busy), (12, idle), (10, stopped), (10, saved)])
 }
 
-fn of(cpus: &[&CpuTicks]) -> Columns {
-    // A few ms hold no tick, or one: that is no rate.
+fn cells_of(cpus: &[&CpuTicks]) -> Columns {
+    // A few ms contain no tick or one, which is not a rate.
     let rate = |ticks: Ticks| ticks.rate().filter(|_| ticks.time >= MIN).map(hz);
     let busy = match cpus {
-        [one] if one.frequency.is_some() => one.frequency.map(|frequency| {
+        [cpu] if cpu.frequency.is_some() => cpu.frequency.map(|frequency| {
             let digits = if frequency.hz >= 99.95 { 1 } else { 2 };
             format!(
                 "{:.digits$} ± {:.digits$} Hz",
@@ -155,7 +160,8 @@ fn of(cpus: &[&CpuTicks]) -> Columns {
     let idle = Ticks::sum(cpus.iter().filter_map(|cpu| cpu.idle));
     let tick = cpus.iter().filter_map(|cpu| cpu.frequency);
     let tick = tick.map(|frequency| frequency.hz).reduce(f64::max);
-    // A CPU that idles around its ticks alone has more of them a second of idling than there are.
+    // If a CPU idles only briefly around each tick, its rate per idle time exceeds the tick's
+    // frequency.
     let idle = match (idle.rate(), tick) {
         (Some(idle), Some(tick)) if idle > tick => Some("every tick".to_owned()),
         _ => rate(idle),
@@ -171,14 +177,14 @@ fn of(cpus: &[&CpuTicks]) -> Columns {
     ])
 }
 
-/// The mean time of a part a tick.
+/// The mean time of a part per tick.
 fn a_tick(part: &Part, ticks: u64) -> String {
     let ticks = i64::try_from(ticks).unwrap_or(i64::MAX).max(1);
     tied(format!("{} {}", part.name, Nanos(part.time.0 / ticks)))
 }
 
 fn each(cost: &TickCost, basis: Basis) -> String {
-    let of = match basis {
+    let scope = match basis {
         Basis::Sums => " (its function alone)",
         Basis::Interrupts => " (every interrupt of the local timer)",
         Basis::Spans | Basis::Counters => "",
@@ -186,7 +192,7 @@ fn each(cost: &TickCost, basis: Basis) -> String {
     let mut parts = Vec::new();
     if let Some(lengths) = cost.ticks.lengths() {
         parts.push(format!(
-            "{}, at most {}{of}, in {}",
+            "{}, at most {}{scope}, in {}",
             quantiles(lengths.median, lengths.p99),
             tied(lengths.max),
             counted(cost.ticks.count, "tick"),
@@ -214,10 +220,10 @@ fn each(cost: &TickCost, basis: Basis) -> String {
     parts.join("; ")
 }
 
-/// CPU seconds a day, with their interval.
+/// CPU seconds per day, with their interval.
 fn seconds_a_day(cores: Estimate) -> String {
     let day = cores.times(Estimate::DAY);
-    // Three digits or so of the number; no more of the interval.
+    // About three digits; the interval gets as many decimals.
     let digits = match day.value {
         value if value >= 99.5 => 0,
         value if value >= 9.95 => 1,

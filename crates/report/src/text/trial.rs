@@ -1,4 +1,4 @@
-//! The pages of trials, and of two lists of numbers beside each other.
+//! The pages about trials, and about two lists of numbers.
 
 mod checks;
 mod numbers;
@@ -9,7 +9,7 @@ use ticktax_model::trial::{
     TrialStatement, Unit, Verdict,
 };
 
-use self::checks::{Names, in_words, is_constant};
+use self::checks::{Names, check_text, is_constant};
 use self::value::{Shown, chance, value};
 use super::block::{Columns, Written};
 use super::knob::{is_back, undone};
@@ -31,14 +31,15 @@ impl Paged for NumbersComparison {
     }
 }
 
-/// How much of what is told.
+/// A level of detail.
 #[derive(Clone, Copy)]
 struct Room {
     /// Rows of the table.
     rows: usize,
-    /// Checks.
+    /// Number of checks.
     checks: usize,
-    /// Whether intervals, reasons and the noise, which the table has as well, are left out, and arms share lines.
+    /// Whether to leave out intervals, reasons and the noise, which the table also has, and to put
+    /// all arms on one line.
     brief: bool,
 }
 
@@ -50,7 +51,7 @@ const fn room(rows: usize, checks: usize, brief: bool) -> Room {
     }
 }
 
-/// From the most to the least.
+/// All levels, from most to least detail.
 const ROOMS: [Room; 10] = [
     room(12, 6, false),
     room(9, 4, false),
@@ -64,10 +65,10 @@ const ROOMS: [Room; 10] = [
     room(1, 1, true),
 ];
 const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
-/// From this width on a table has intervals, what was detectable, and chance.
+/// Minimum width for the columns with intervals, detectable effects and probabilities.
 const ROOMY: usize = 72;
 
-/// What the columns mean.
+/// Explains the columns.
 const WORDS: &str = "A: the mean of the first arm's runs; the next column: of the arm that stands beside it. effect: the \
     mean difference within blocks, of values above 0 a share of A, else in the metric's unit (pt: percentage \
     points), with its 95 % interval, which is drawn from the blocks (percentile-t), of fewer than 8 or more than 500 \
@@ -99,7 +100,7 @@ fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// The answer, then what it rests on.
+/// Writes the answer, followed by its basis.
 fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     verdicts(page, statement, room.brief);
     fail_ifs(page, &statement.fail_if, statement);
@@ -109,11 +110,11 @@ fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     for (text, arm) in predictions(statement, room.brief).iter().take(most) {
         page.paragraph(Tone::Plain, &format!("Predicted of {arm}: "), text);
     }
-    let told = checks(statement);
-    for text in told.iter().take(room.checks) {
+    let doubts = checks(statement);
+    for text in doubts.iter().take(room.checks) {
         page.paragraph(Tone::Warning, "Check: ", text);
     }
-    let left = told.len().saturating_sub(room.checks);
+    let left = doubts.len().saturating_sub(room.checks);
     if left > 0 {
         let text = format!("and {left} more (--format json)");
         page.paragraph(Tone::Faint, "Check: ", &text);
@@ -121,60 +122,70 @@ fn answer(page: &mut Page, statement: &TrialStatement, room: Room) {
     restored(page, statement);
 }
 
-/// What speaks against the verdicts, each once.
+/// Doubts about the verdicts, without duplicates.
 fn checks(statement: &TrialStatement) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
-    for it in &statement.comparisons {
+    let mut texts: Vec<String> = Vec::new();
+    for comparison in &statement.comparisons {
         let names = Names {
-            about: about(statement, it),
+            about: about(statement, comparison),
             first: label(statement, 0),
-            second: label(statement, it.arm),
+            second: label(statement, comparison.arm),
         };
-        let shown = Shown::new(unit_of(&statement.trial.metrics, it), it.scale);
-        for check in &it.checks {
-            let text = in_words(check, &names, shown);
-            if !told.contains(&text) {
-                told.push(text);
+        let shown = Shown::new(
+            unit_of(&statement.trial.metrics, comparison),
+            comparison.scale,
+        );
+        for check in &comparison.checks {
+            let text = check_text(check, &names, shown);
+            if !texts.contains(&text) {
+                texts.push(text);
             }
         }
     }
-    told
+    texts
 }
 
-/// What an arm is called.
+/// The label of an arm.
 fn label(statement: &TrialStatement, arm: usize) -> String {
     let arm = statement.trial.arms.get(arm);
     arm.map_or_else(|| "?".to_owned(), |arm| clean(&arm.label))
 }
 
-/// Which comparison something is said of: `time`, or `time of C` where there are several arms.
-fn about(statement: &TrialStatement, it: &Comparison) -> String {
-    let metric = clean(&it.metric);
+/// The subject of a comparison: `time`, or `time of C` if there are more than two arms.
+fn about(statement: &TrialStatement, comparison: &Comparison) -> String {
+    let metric = clean(&comparison.metric);
     if statement.trial.arms.len() > 2 {
-        format!("{metric} of {}", label(statement, it.arm))
+        format!("{metric} of {}", label(statement, comparison.arm))
     } else {
         metric
     }
 }
 
-fn unit_of(metrics: &[Metric], it: &Comparison) -> Unit {
-    let metric = metrics.iter().find(|metric| metric.id == it.metric);
+fn unit_of(metrics: &[Metric], comparison: &Comparison) -> Unit {
+    let metric = metrics.iter().find(|metric| metric.id == comparison.metric);
     metric.map_or(Unit::None, |metric| metric.unit)
 }
 
-/// What each arm is, in a sentence for each kind of verdict.
+/// Writes the verdict on each arm, one sentence per kind of verdict.
 fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
     let metrics = &statement.trial.metrics;
     for arm in 1..statement.trial.arms.len() {
-        let of_arm = statement.comparisons.iter().filter(|it| it.arm == arm);
-        let mut told: [Vec<String>; 5] = Default::default();
-        for it in of_arm {
-            let shown = Shown::new(unit_of(metrics, it), it.scale);
-            let (place, text) = clause(it, shown, brief);
-            told[place].push(text);
+        let of_arm = statement
+            .comparisons
+            .iter()
+            .filter(|comparison| comparison.arm == arm);
+        let mut sentences: [Vec<String>; 5] = Default::default();
+        for comparison in of_arm {
+            let shown = Shown::new(unit_of(metrics, comparison), comparison.scale);
+            let (place, text) = clause(comparison, shown, brief);
+            sentences[place].push(text);
         }
         let (first, arm) = (label(statement, 0), label(statement, arm));
-        for (place, clauses) in told.iter().enumerate().filter(|(_, it)| !it.is_empty()) {
+        for (place, clauses) in sentences
+            .iter()
+            .enumerate()
+            .filter(|(_, clauses)| !clauses.is_empty())
+        {
             let what = clauses.join(", ");
             let (tone, text) = match place {
                 0 => (Tone::Good, format!("{arm} is better: {what}.")),
@@ -197,10 +208,10 @@ fn verdicts(page: &mut Page, statement: &TrialStatement, brief: bool) {
     }
 }
 
-/// What is said of a comparison, and in which sentence.
-fn clause(it: &Comparison, shown: Shown, brief: bool) -> (usize, String) {
-    let metric = clean(&it.metric);
-    let effect = || match it.effect {
+/// The clause about a comparison, and the index of its sentence.
+fn clause(comparison: &Comparison, shown: Shown, brief: bool) -> (usize, String) {
+    let metric = clean(&comparison.metric);
+    let effect = || match comparison.effect {
         Some(effect) if brief => format!("{metric} {}", tied(shown.effect(&effect))),
         Some(effect) => {
             let (value, interval) = (shown.effect(&effect), shown.interval_with_unit(&effect));
@@ -208,7 +219,7 @@ fn clause(it: &Comparison, shown: Shown, brief: bool) -> (usize, String) {
         }
         None => metric.clone(),
     };
-    match it.verdict {
+    match comparison.verdict {
         Verdict::Better => (0, effect()),
         Verdict::Worse => (1, effect()),
         Verdict::Differs => (2, effect()),
@@ -217,8 +228,8 @@ fn clause(it: &Comparison, shown: Shown, brief: bool) -> (usize, String) {
         }
         Verdict::CannotTell { .. } if brief => (4, metric),
         Verdict::CannotTell { more_blocks } => {
-            let why = match (more_blocks, it.effect) {
-                _ if is_constant(it) => "it is constant".to_owned(),
+            let why = match (more_blocks, comparison.effect) {
+                _ if is_constant(comparison) => "it is constant".to_owned(),
                 (_, None) => "too few values".to_owned(),
                 (Some(more), _) => format!("about {} would", counted_more(more)),
                 (None, _) => "10 000 blocks would not".to_owned(),
@@ -233,21 +244,21 @@ fn counted_more(more: u64) -> String {
     tied(format!("{} more {plural}", grouped(more)))
 }
 
-/// What must not be, and whether it is.
+/// Writes the outcome of each condition that makes the trial fail.
 fn fail_ifs(page: &mut Page, all: &[FailIfResult], statement: &TrialStatement) {
-    for it in all {
-        let arm = label(statement, it.arm);
-        let (tone, words) = match it.outcome {
+    for result in all {
+        let arm = label(statement, result.arm);
+        let (tone, words) = match result.outcome {
             Outcome::Holds => (Tone::Alarm, "holds"),
             Outcome::DoesNotHold => (Tone::Good, "does not hold"),
             Outcome::CannotTell => (Tone::Warning, "cannot be told"),
         };
-        let condition = clean(&it.condition.to_string());
+        let condition = clean(&result.condition.to_string());
         page.paragraph(tone, "Fail if ", &format!("{condition}: {words} for {arm}"));
     }
 }
 
-/// What was tried, of what, and how often.
+/// Writes what was tried on what, and how often.
 fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     let trial = &statement.trial;
     let host = match &*trial.machine.host {
@@ -269,9 +280,9 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
     page.paragraph(Tone::Plain, "", &text);
     let arms = trial.arms.iter();
     if brief {
-        let each = arms.map(|arm| format!("{} {}", clean(&arm.label), settings(arm)));
-        let each: Vec<String> = each.collect();
-        page.paragraph(Tone::Plain, "", &each.join("; "));
+        let settings = arms.map(|arm| format!("{} {}", clean(&arm.label), settings(arm)));
+        let settings: Vec<String> = settings.collect();
+        page.paragraph(Tone::Plain, "", &settings.join("; "));
     } else {
         for arm in arms {
             let label = format!("{}  ", clean(&arm.label));
@@ -289,30 +300,37 @@ fn design(page: &mut Page, statement: &TrialStatement, brief: bool) {
         );
         page.paragraph(Tone::Warning, "Ended: ", &text);
     }
-    if statement.successes.iter().any(|it| it.succeeded < it.runs) {
-        let each = statement.successes.iter().map(|it| {
-            let (label, runs) = (label(statement, it.arm), counted(it.runs, "run"));
-            format!("{label} {} of {runs}", grouped(it.succeeded))
+    if statement
+        .successes
+        .iter()
+        .any(|success| success.succeeded < success.runs)
+    {
+        let rates = statement.successes.iter().map(|success| {
+            let (label, runs) = (label(statement, success.arm), counted(success.runs, "run"));
+            format!("{label} {} of {runs}", grouped(success.succeeded))
         });
-        let each: Vec<String> = each.collect();
-        page.paragraph(Tone::Warning, "Succeeded: ", &each.join(", "));
+        let rates: Vec<String> = rates.collect();
+        page.paragraph(Tone::Warning, "Succeeded: ", &rates.join(", "));
     }
 }
 
-/// How the first arm varies beside itself.
+/// Writes how much the first arm varied between its own runs.
 fn noise(page: &mut Page, statement: &TrialStatement) {
     let trial = &statement.trial;
-    let of_one = statement.comparisons.iter().filter(|it| it.arm == 1);
-    let each = of_one.filter_map(|it| {
-        let shown = Shown::new(unit_of(&trial.metrics, it), it.scale);
-        let noise = tied(shown.size(it.noise?));
-        Some(format!("{} {noise}", clean(&it.metric)))
+    let first_comparisons = statement
+        .comparisons
+        .iter()
+        .filter(|comparison| comparison.arm == 1);
+    let noises = first_comparisons.filter_map(|comparison| {
+        let shown = Shown::new(unit_of(&trial.metrics, comparison), comparison.scale);
+        let noise = tied(shown.size(comparison.noise?));
+        Some(format!("{} {noise}", clean(&comparison.metric)))
     });
-    let each: Vec<String> = each.collect();
-    if !each.is_empty() {
+    let noises: Vec<String> = noises.collect();
+    if !noises.is_empty() {
         let text = format!(
             "{} from block to block, {} beside itself in {} before",
-            each.join(", "),
+            noises.join(", "),
             label(statement, 0),
             counted(trial.design.noise_runs, "run")
         );
@@ -324,14 +342,14 @@ fn settings(arm: &Arm) -> String {
     if arm.settings.is_empty() {
         return "as it is".to_owned();
     }
-    let each = arm.settings.iter().map(|it| {
-        let target = match &*it.target {
+    let settings = arm.settings.iter().map(|setting| {
+        let target = match &*setting.target {
             "" | "the machine" => String::new(),
             target => format!(" ({})", clean(target)),
         };
-        format!("{}={}{target}", clean(&it.knob), clean(&it.value))
+        format!("{}={}{target}", clean(&setting.knob), clean(&setting.value))
     });
-    each.collect::<Vec<_>>().join(", ")
+    settings.collect::<Vec<_>>().join(", ")
 }
 
 fn cells(page: &Page, [a, b, effect, interval, detectable, p, verdict]: [&str; 7]) -> Columns {
@@ -349,13 +367,13 @@ fn cells(page: &Page, [a, b, effect, interval, detectable, p, verdict]: [&str; 7
     ])
 }
 
-/// A row for each metric of each arm.
+/// Writes a row for each metric of each arm.
 fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     let trial = &statement.trial;
     let mut before = None;
-    for it in statement.comparisons.iter().take(most) {
-        if before != Some(it.arm) {
-            let (a, b) = (label(statement, 0), label(statement, it.arm));
+    for comparison in statement.comparisons.iter().take(most) {
+        if before != Some(comparison.arm) {
+            let (a, b) = (label(statement, 0), label(statement, comparison.arm));
             let titles = [
                 &*a,
                 &*b,
@@ -367,22 +385,22 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
             ];
             let cells = cells(page, titles);
             page.headings(Tone::Strong, "", &cells);
-            before = Some(it.arm);
+            before = Some(comparison.arm);
         }
-        let unit = unit_of(&trial.metrics, it);
-        let shown = Shown::new(unit, it.scale);
+        let unit = unit_of(&trial.metrics, comparison);
+        let shown = Shown::new(unit, comparison.scale);
         let mean =
-            |figures: Option<f64>| figures.map_or_else(|| "-".to_owned(), |it| value(unit, it));
+            |figures: Option<f64>| figures.map_or_else(|| "-".to_owned(), |mean| value(unit, mean));
         let (a, b) = (
-            mean(it.first.map(|it| it.mean)),
-            mean(it.second.map(|it| it.mean)),
+            mean(comparison.first.map(|figures| figures.mean)),
+            mean(comparison.second.map(|figures| figures.mean)),
         );
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let effect = or_dash(it.effect.map(|effect| shown.effect(&effect)));
-        let interval = or_dash(it.effect.map(|effect| shown.interval(&effect)));
-        let detectable = or_dash(it.detectable.map(|it| shown.size(it)));
-        let p = or_dash(it.chance_corrected.map(chance));
-        let (tone, verdict) = match it.verdict {
+        let effect = or_dash(comparison.effect.map(|effect| shown.effect(&effect)));
+        let interval = or_dash(comparison.effect.map(|effect| shown.interval(&effect)));
+        let detectable = or_dash(comparison.detectable.map(|effect| shown.size(effect)));
+        let p = or_dash(comparison.chance_corrected.map(chance));
+        let (tone, verdict) = match comparison.verdict {
             Verdict::Better => (Tone::Good, "better"),
             Verdict::Worse => (Tone::Alarm, "worse"),
             Verdict::Differs => (Tone::Strong, "differs"),
@@ -390,7 +408,7 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
             Verdict::CannotTell { .. } => (Tone::Warning, "open"),
         };
         let cells = cells(page, [&a, &b, &effect, &interval, &detectable, &p, verdict]);
-        page.row(tone, 2, &clean(&it.metric), &cells);
+        page.row(tone, 2, &clean(&comparison.metric), &cells);
     }
     let left = statement.comparisons.len().saturating_sub(most);
     if left > 0 {
@@ -399,11 +417,14 @@ fn table(page: &mut Page, statement: &TrialStatement, most: usize) {
     }
 }
 
-/// What a model had said of each arm, beside what was found.
+/// The model's prediction for each arm, compared with the measured effect.
 fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)> {
-    let each = statement.comparisons.iter().filter_map(|it| {
-        let told = it.predicted.as_ref()?;
-        let shown = Shown::new(unit_of(&statement.trial.metrics, it), it.scale);
+    let predictions = statement.comparisons.iter().filter_map(|comparison| {
+        let prediction = comparison.predicted.as_ref()?;
+        let shown = Shown::new(
+            unit_of(&statement.trial.metrics, comparison),
+            comparison.scale,
+        );
         let with_interval = |effect: &Effect| {
             if brief {
                 return tied(shown.effect(effect));
@@ -411,8 +432,8 @@ fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)>
             let interval = tied(shown.interval_with_unit(effect));
             format!("{} ({interval})", tied(shown.effect(effect)))
         };
-        let predicted = with_interval(&told.effect);
-        let proven = match (&it.effect, told.error) {
+        let predicted = with_interval(&prediction.effect);
+        let proven = match (&comparison.effect, prediction.error) {
             (Some(effect), Some(error)) => {
                 let error = tied(shown.error(error));
                 format!("proven {}, so it is off by {error}", with_interval(effect))
@@ -422,29 +443,35 @@ fn predictions(statement: &TrialStatement, brief: bool) -> Vec<(String, String)>
         let from = if brief {
             String::new()
         } else {
-            format!(", of the work in {}", clean(&told.load))
+            format!(", of the work in {}", clean(&prediction.load))
         };
-        let (metric, settings) = (clean(&it.metric), clean(&told.settings.join(", ")));
+        let (metric, settings) = (
+            clean(&comparison.metric),
+            clean(&prediction.settings.join(", ")),
+        );
         let text = format!("{metric} {predicted} with {settings}{from}; {proven}");
-        Some((text, label(statement, it.arm)))
+        Some((text, label(statement, comparison.arm)))
     });
-    each.collect()
+    predictions.collect()
 }
 
-/// What became of the settings: in a word where all have their old values.
+/// Writes the outcome for the settings. Restored ones are only counted.
 fn restored(page: &mut Page, statement: &TrialStatement) {
     let all = &statement.restored;
-    let back = all.iter().filter(|it| is_back(it.outcome)).count();
+    let back = all
+        .iter()
+        .filter(|setting| is_back(setting.outcome))
+        .count();
     if back > 0 {
         let text = format!("{} as before", counted(back as u64, "setting"));
         page.paragraph(Tone::Good, "Put back: ", &text);
     }
-    for it in all.iter().filter(|it| !is_back(it.outcome)) {
-        undone(page, it);
+    for setting in all.iter().filter(|setting| !is_back(setting.outcome)) {
+        undone(page, setting);
     }
 }
 
-/// Every run that was compared, block by block.
+/// Writes every measured run, block by block.
 fn runs(page: &mut Page, statement: &TrialStatement) {
     let trial = &statement.trial;
     for (place, metric) in trial.metrics.iter().enumerate() {
@@ -454,15 +481,16 @@ fn runs(page: &mut Page, statement: &TrialStatement) {
         let mut runs: Vec<_> = runs.collect();
         runs.sort_by_key(|run| (run.block, run.position));
         for block in runs.chunk_by(|a, b| a.block == b.block) {
-            let each = block.iter().map(|run| {
+            let values = block.iter().map(|run| {
                 let measured = run.values.get(place).copied().flatten();
-                let measured = measured.map_or_else(|| "-".to_owned(), |it| value(metric.unit, it));
+                let measured =
+                    measured.map_or_else(|| "-".to_owned(), |figure| value(metric.unit, figure));
                 let failed = if run.succeeded { "" } else { " failed" };
                 tied(format!("{} {measured}{failed}", label(statement, run.arm)))
             });
-            let each: Vec<String> = each.collect();
+            let values: Vec<String> = values.collect();
             let number = block.first().map_or(0, |run| run.block + 1);
-            page.paragraph(Tone::Plain, &format!("  {number:>4}  "), &each.join("  "));
+            page.paragraph(Tone::Plain, &format!("  {number:>4}  "), &values.join("  "));
         }
     }
 }

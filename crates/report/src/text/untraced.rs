@@ -1,4 +1,4 @@
-//! Why a recording has only the kernel's counters, and what would help.
+//! Why a recording has only the kernel's counters, and how to get more.
 
 use ticktax_model::limitation::Limitation;
 use ticktax_model::statement::Statement;
@@ -6,19 +6,19 @@ use ticktax_model::statement::Statement;
 /// Why the kernel was not traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Untraced<'a> {
-    /// An ordinary user asked.
+    /// ticktax ran without root.
     NeedsRoot,
-    /// This stands in the way, of root as well.
+    /// An obstacle that also affects root.
     Because(&'a str),
-    /// The recording does not say.
+    /// The recording does not contain the reason.
     Unknown,
 }
 
 impl<'a> Untraced<'a> {
-    /// Of the recording at level `proc` that the statement is about.
-    pub(super) fn of(statement: &'a Statement) -> Self {
+    /// The reason in a statement about a recording at level `proc`.
+    pub(super) fn from_statement(statement: &'a Statement) -> Self {
         let mut all = statement.coverage.limitations.iter();
-        let found = all.find_map(|it| match it {
+        let found = all.find_map(|limitation| match limitation {
             Limitation::KernelNotTraced {
                 needs_root: true, ..
             } => Some(Self::NeedsRoot),
@@ -28,7 +28,7 @@ impl<'a> Untraced<'a> {
         found.unwrap_or(Self::Unknown)
     }
 
-    /// What to do, as the end of a sentence: `as_root` where that helps, else what stands in the way.
+    /// The remedy, as the end of a sentence: `as_root` if root would help, otherwise the obstacle.
     pub(super) fn remedy(self, as_root: &str) -> String {
         match self {
             Self::NeedsRoot => as_root.to_owned(),

@@ -1,4 +1,4 @@
-//! What happened to one program: every moment of its threads, and its longest delays.
+//! The section about one program: the state of its threads at each moment, and its longest delays.
 
 use ticktax_model::machine::Throttling;
 use ticktax_model::real_time::{RealTimeHeld, RealTimeLimit};
@@ -16,17 +16,17 @@ use super::page::{Page, TIE, Tone, tied};
 use super::untraced::Untraced;
 use super::wall;
 
-/// Culprits that are named.
+/// Maximum number of culprits named.
 const CULPRITS: usize = 5;
-/// Threads whose imbalance is told one by one.
+/// Maximum number of threads whose imbalance is listed individually.
 const OFF_SHOWN: usize = 4;
 
-/// Writes the section, where a program was asked for.
+/// Writes the section, if a program was watched.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
     let Some(victim) = &statement.victim else {
         return;
     };
-    page.section(&format!("What happened to {}", who(victim)));
+    page.section(&format!("What happened to {}", program_name(victim)));
     let wall = wall(statement);
     match &victim.threads {
         Some(threads) if threads.threads > 0 => {
@@ -43,7 +43,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
         None => {
             let remedy = match statement.level {
                 Level::Kernel => "its threads were not followed".to_owned(),
-                Level::Proc => Untraced::of(statement).remedy("run as root"),
+                Level::Proc => Untraced::from_statement(statement).remedy("run as root"),
             };
             let text = format!(
                 "What it waited for, what ran instead, and what interrupted it can only be traced: \
@@ -68,7 +68,7 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     scarcity(page, statement, wall);
 }
 
-fn who(victim: &VictimStatement) -> String {
+fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
         (Target::Cgroup(_), _) => format!("the cgroup {}", victim.name),
         (_, Some(pid)) => format!("{} ({pid})", victim.name),
@@ -76,7 +76,7 @@ fn who(victim: &VictimStatement) -> String {
     }
 }
 
-/// The name of an account.
+/// The display name of a thread state.
 fn name(state: ThreadState) -> &'static str {
     match state {
         ThreadState::Running => "running",
@@ -128,7 +128,7 @@ fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
             continue;
         }
         let time = of_group().map(|account| account.time).sum();
-        let cells = Cells::of_time(time, threads.elapsed);
+        let cells = Cells::from_time(time, threads.elapsed);
         page.row(Tone::Strong, 0, title, &cells.columns());
         for account in of_group() {
             let cells = account_cells(account, threads.elapsed, wall);
@@ -145,7 +145,7 @@ fn accounts(page: &mut Page, threads: &ThreadTimes, wall: Nanos) {
         0 | 1 => format!("Sum of {counted}"),
         processes => format!("Sum of {counted} in {processes} processes"),
     };
-    let cells = Cells::of_time(threads.accounted, threads.elapsed);
+    let cells = Cells::from_time(threads.accounted, threads.elapsed);
     page.row(Tone::Strong, 0, &sum.replace(TIE, " "), &cells.columns());
 }
 
@@ -153,7 +153,7 @@ fn account_cells(account: &StateAccount, elapsed: Nanos, wall: Nanos) -> Cells {
     Cells {
         rate: rate(account.count, wall),
         max: time_or_blank(account.max),
-        ..Cells::of_time(account.time, elapsed)
+        ..Cells::from_time(account.time, elapsed)
     }
 }
 
@@ -170,8 +170,9 @@ fn latency(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// How an interferer is called; a CPU may be idle for as long as it takes to wake it, or to move to it.
-fn called(name: &str, pid: Option<i32>, kind: Kind) -> String {
+/// The display name of a culprit. An idle CPU can keep a thread waiting while it wakes, or while
+/// the thread migrates to it.
+fn culprit_name(name: &str, pid: Option<i32>, kind: Kind) -> String {
     match pid {
         Some(pid) => format!("{name} ({pid})"),
         None if kind == Kind::Idle => "idle CPU".to_owned(),
@@ -199,12 +200,12 @@ fn interferers(
         let cells = Cells {
             rate: rate(interferer.count, wall),
             max: interferer.max.to_string(),
-            ..Cells::of_time(interferer.time, threads.elapsed)
+            ..Cells::from_time(interferer.time, threads.elapsed)
         };
         let name = if interferer.moved {
             "moving to another CPU".to_owned()
         } else {
-            called(&interferer.name, interferer.pid, interferer.kind)
+            culprit_name(&interferer.name, interferer.pid, interferer.kind)
         };
         page.row(Tone::Plain, 2, &name, &cells.columns());
     }
@@ -214,7 +215,7 @@ fn interferers(
         let cells = Cells {
             rate: rate(others.iter().map(|interferer| interferer.count).sum(), wall),
             max: time_or_blank(others.iter().map(|interferer| interferer.max).max()),
-            ..Cells::of_time(time, threads.elapsed)
+            ..Cells::from_time(time, threads.elapsed)
         };
         let name = counted(others.len() as u64, "other").replace(TIE, " ");
         page.row(Tone::Plain, 2, &name, &cells.columns());
@@ -226,7 +227,8 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
     if delays.is_empty() {
         return;
     }
-    // Whoever it waited behind is told by the number of its process, which one of its threads has as well.
+    // Culprits are shown with their pid, which is also the tid of one thread, so the tid needs a
+    // noun.
     let noun = if threads.threads > 1 { "thread " } else { "" };
     page.line(Tone::Strong, "Its longest delays, and what ran on its CPU");
     for delay in delays {
@@ -252,7 +254,7 @@ fn delays(page: &mut Page, threads: &ThreadTimes) {
     }
 }
 
-/// What keeps real-time threads from a CPU.
+/// The limit that kept real-time threads from running.
 pub(super) fn limit_name(limit: RealTimeLimit) -> &'static str {
     match limit {
         RealTimeLimit::Throttling => "sched_rt_runtime_us",
@@ -261,7 +263,7 @@ pub(super) fn limit_name(limit: RealTimeLimit) -> &'static str {
     }
 }
 
-/// A paragraph for each program whose real-time threads were kept from a CPU.
+/// Writes a paragraph for each program whose real-time threads were kept from running.
 pub(super) fn real_time(page: &mut Page, all: &[RealTimeHeld]) {
     for held in all {
         let granted = held
@@ -286,11 +288,11 @@ pub(super) fn real_time(page: &mut Page, all: &[RealTimeHeld]) {
 }
 
 fn timeline(delay: &Delay) -> String {
-    let mut told: Vec<String> = delay
+    let mut episodes: Vec<String> = delay
         .timeline
         .iter()
         .map(|episode| {
-            let name = called(&episode.name, episode.pid, episode.kind);
+            let name = culprit_name(&episode.name, episode.pid, episode.kind);
             let length = tied(format!("for {}", episode.length));
             match (episode.count, episode.at) {
                 (2.., _) => format!("{name} {length} in {} times", grouped(episode.count)),
@@ -303,15 +305,15 @@ fn timeline(delay: &Delay) -> String {
         return "its CPU quota was used up".to_owned();
     }
     if let Some(limit) = delay.limit {
-        told.insert(0, format!("kept from it by {}", limit_name(limit)));
+        episodes.insert(0, format!("kept from it by {}", limit_name(limit)));
     }
     if delay.more > 0 {
-        told.push(format!("{} more", grouped(delay.more)));
+        episodes.push(format!("{} more", grouped(delay.more)));
     }
-    if told.is_empty() {
-        told.push("nothing seen".to_owned());
+    if episodes.is_empty() {
+        episodes.push("nothing seen".to_owned());
     }
-    told.join(", ")
+    episodes.join(", ")
 }
 
 fn balance(page: &mut Page, threads: &ThreadTimes) {
@@ -345,8 +347,8 @@ fn balance(page: &mut Page, threads: &ThreadTimes) {
     page.paragraph(Tone::Alarm, "", &text);
 }
 
-/// What `/proc` says. It is read before the books are opened and after they are closed, so that it spans
-/// a little more than they do.
+/// Writes the counters from `/proc`. They are read just before and after the recording, so they
+/// cover slightly more time.
 fn counters(page: &mut Page, usage: &Usage) {
     let mut parts = vec![
         format!("{} user", tied(usage.user)),
@@ -375,7 +377,7 @@ fn throttling(page: &mut Page, quota: &Throttling) {
     page.paragraph(Tone::Plain, "Quota: ", &text);
 }
 
-/// How scarce CPUs, memory and disks were for everybody.
+/// Writes how scarce CPUs, memory and disks were on the whole machine.
 fn scarcity(page: &mut Page, statement: &Statement, wall: Nanos) {
     let parts: Vec<String> = statement
         .pressure

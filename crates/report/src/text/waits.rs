@@ -1,4 +1,4 @@
-//! Who waited for a CPU behind whom, of all programs.
+//! The section about run-queue waits: which programs waited for a CPU, and behind which.
 
 use ticktax_model::statement::Statement;
 use ticktax_model::waits::{WaitStatement, WaitedFor, WaitingProgram};
@@ -8,10 +8,10 @@ use super::numbers::{counted, rate};
 use super::page::{Page, Tone, tied};
 use super::wall;
 
-/// Writes the section, where it is known.
+/// Writes the section, if waits are known.
 pub(super) fn write(page: &mut Page, statement: &Statement) {
-    let told = |waits: &&WaitStatement| waits.count > 0 || !waits.real_time.is_empty();
-    let Some(waits) = statement.waits.as_ref().filter(told) else {
+    let has_content = |waits: &&WaitStatement| waits.count > 0 || !waits.real_time.is_empty();
+    let Some(waits) = statement.waits.as_ref().filter(has_content) else {
         return;
     };
     page.section("Who waited for a CPU, and behind whom");
@@ -53,17 +53,22 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
     page.legend(&legend);
 }
 
-/// Who had the CPU while a program waited, and when it waited longest.
+/// The programs that ran while this one waited, and the start of its longest wait.
 fn behind(program: &WaitingProgram) -> String {
     let parts = program.behind.iter();
-    let parts =
-        parts.map(|it: &WaitedFor| tied(format!("{} {}", named(&it.name, &it.pids), it.time)));
+    let parts = parts.map(|waited: &WaitedFor| {
+        tied(format!(
+            "{} {}",
+            named(&waited.name, &waited.pids),
+            waited.time
+        ))
+    });
     let parts: Vec<String> = parts.collect();
     let at = format!("{:.3} s", program.max_at.as_secs_f64());
     format!("behind {}; longest at {}", parts.join(", "), tied(at))
 }
 
-/// A program, and which process or how many that is.
+/// A program's name with its pid or number of processes.
 fn named(name: &str, pids: &[i32]) -> String {
     match pids {
         [] => name.to_owned(),

@@ -1,4 +1,4 @@
-//! One task followed: its frames, and why it was off its CPU, as a tracer follows a program.
+//! Follows one task, as a tracer follows a program: its frames, and why it was off its CPU.
 
 use ticktax_model::Nanos;
 use ticktax_model::SourceTable;
@@ -13,25 +13,26 @@ use crate::report::Report;
 use crate::setup::{Setup, SetupError};
 use crate::task::{State, TaskId};
 
-/// What came of a simulation in which a task was followed.
+/// Results of a simulation with a followed task.
 #[derive(Clone, Debug)]
 pub struct Followed {
-    /// What came of it as a whole.
+    /// Report on the complete simulation.
     pub report: Report,
-    /// The header of its recording; the task is its victim, and where it has a rhythm, its loop.
+    /// The recording's header. The task is its victim, and, if it has a rhythm, its loop.
     pub header: Header,
-    /// What the rows point into.
+    /// The sources that rows refer to.
     pub sources: SourceTable,
 }
 
-/// Runs a simulation, hands the rows of its recording to `sink`, and follows `task`: its waits are
-/// among the rows, as in a live recording of a program that was asked for, and its frames, as in one
-/// of a loop. A [`Step::Frame`](crate::Step::Frame) begins a frame, and the next step that sleeps or
-/// spins ends it; one that was not done at the end is left out. A frame was due when the wait before
-/// it was to end.
+/// Runs a simulation, passes the rows of its recording to `sink`, and follows `task`.
+///
+/// The rows include the task's waits, as in a live recording of a program, and its frames, as in
+/// one of a loop. A [`Step::Frame`](crate::Step::Frame) starts a frame, and the next step that
+/// sleeps or spins ends it. A frame that is incomplete at the end is left out. A frame was due at
+/// the intended end of the wait before it.
 ///
 /// # Errors
-/// The setup cannot be run ([`Setup::check`]), or has no such task.
+/// The setup is invalid ([`Setup::check`]), or has no such task.
 pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Followed, SetupError> {
     setup.check()?;
     if task.index() >= setup.tasks.len() {
@@ -55,7 +56,7 @@ pub fn follow(setup: &Setup, task: TaskId, sink: &mut dyn RowSink) -> Result<Fol
     })
 }
 
-/// Keeps the frames among rows.
+/// Collects the frames from rows.
 #[derive(Debug, Default)]
 pub struct Frames(pub Vec<Frame>);
 
@@ -67,22 +68,22 @@ impl RowSink for Frames {
     }
 }
 
-/// Runs a simulation for the frames of `task` alone, as [`follow`] does.
+/// Runs a simulation like [`follow`], and returns only the frames of `task`.
 ///
 /// # Errors
-/// Where the setup makes no sense, or has no such task.
+/// The setup is invalid, or has no such task.
 pub fn frames(setup: &Setup, task: TaskId) -> Result<(Followed, Vec<Frame>), SetupError> {
     let mut frames = Frames::default();
     let followed = follow(setup, task, &mut frames)?;
     Ok((followed, frames.0))
 }
 
-/// What is kept of a task that is followed.
+/// State of following a task.
 #[derive(Debug)]
 pub(super) struct Follower {
     task: TaskId,
     frames: FrameSums,
-    /// The frame that is under way, and how much the task had run when it began.
+    /// The current frame, and the task's CPU time at its start.
     open: Option<(Frame, Nanos)>,
     /// Why the task is off its CPU, and since when.
     off: Option<(OffCpuReason, Nanos)>,
@@ -100,19 +101,23 @@ impl Follower {
 }
 
 impl Engine<'_> {
-    /// `task` begins a frame now.
+    /// Starts a frame of `task` now.
     pub(super) fn begin_frame(&mut self, task: TaskId) {
         self.end_frame(task);
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
         notes.report.frames += 1;
         if notes.due <= notes.frame_at {
-            // Nothing said when it was due.
+            // The program did not define a due time.
             notes.due = now;
         }
         notes.frame_at = now;
         let notes = &self.tasks[task.index()];
-        if let Some(follower) = self.follower.as_mut().filter(|it| it.task == task) {
+        if let Some(follower) = self
+            .follower
+            .as_mut()
+            .filter(|follower| follower.task == task)
+        {
             let frame = Frame {
                 due: notes.due.min(self.now),
                 began: self.now,
@@ -123,7 +128,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The frame of `task`, if one is under way, has done its work.
+    /// Ends the current frame of `task`, if there is one.
     pub(super) fn end_frame(&mut self, task: TaskId) {
         let notes = &self.tasks[task.index()];
         let ran = notes.report.ran;
@@ -131,7 +136,10 @@ impl Engine<'_> {
             State::Running(cpu) => cpu,
             _ => notes.last_cpu,
         };
-        if let Some(follower) = self.follower.as_mut().filter(|it| it.task == task)
+        if let Some(follower) = self
+            .follower
+            .as_mut()
+            .filter(|follower| follower.task == task)
             && let Some((frame, ran_before)) = follower.open.take()
         {
             let frame = Frame {
@@ -146,26 +154,30 @@ impl Engine<'_> {
         }
     }
 
-    /// `task` is off its CPU from now on, or for another reason; a wait before that is handed on,
-    /// as told by `cpu`.
+    /// Records that `task` is off its CPU from now on, or for a new reason. A previous wait ends
+    /// and is emitted as a row of `cpu`.
     pub(super) fn is_off(&mut self, cpu: usize, task: TaskId, why: Option<OffCpuReason>) {
         let now = self.now;
-        let Some(follower) = self.follower.as_mut().filter(|it| it.task == task) else {
+        let Some(follower) = self
+            .follower
+            .as_mut()
+            .filter(|follower| follower.task == task)
+        else {
             return;
         };
         let before = std::mem::replace(&mut follower.off, why.map(|why| (why, now)));
         if let (Some((why, since)), Some(recorder)) = (before, &mut self.recorder)
-            // One that is woken and runs at once is a wake-up like any other.
+            // A wakeup that runs immediately is recorded like any other.
             && (since < now || why == OffCpuReason::Woken)
         {
             recorder.wait(cpu, why, since, now);
         }
     }
 
-    /// `task` leaves its CPU; `goes_on` where it could have run on.
+    /// Records that `task` leaves its CPU. `goes_on` if it remains runnable.
     pub(super) fn leaves(&mut self, cpu: usize, task: TaskId, goes_on: bool) {
         let why = match self.tasks[task.index()].state {
-            // Told when its quota is filled up.
+            // This is recorded when its quota is refilled.
             State::Throttled => None,
             _ if goes_on => Some(OffCpuReason::Preempted),
             State::Sleeping | State::Blocked | State::Waiting => Some(OffCpuReason::Sleeping),
@@ -174,7 +186,7 @@ impl Engine<'_> {
         self.is_off(cpu, task, why);
     }
 
-    /// Records the wait that is still under way.
+    /// Records the wait that has not ended yet.
     pub(super) fn end_waits(&mut self) {
         if let Some(task) = self.follower.as_ref().map(|follower| follower.task) {
             let cpu = self.tasks[task.index()].last_cpu;

@@ -1,4 +1,4 @@
-//! Ticks, interrupts and softirqs: who may interrupt whom, and what is held up.
+//! Ticks, interrupts and softirqs: priorities between them, and delays.
 
 use ticktax_model::Nanos;
 
@@ -11,7 +11,7 @@ use crate::task::TaskId;
 use crate::timer::TimerRule;
 
 impl Engine<'_> {
-    /// The next tick of `cpu` is now.
+    /// Processes the next tick of `cpu`, which is now.
     pub(super) fn tick(&mut self, cpu: usize) {
         let tick_level = self.setup.machine.tick_level;
         let level = self.level(cpu);
@@ -31,7 +31,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The tick's handler begins: the kernel charges the tick to whatever it interrupted.
+    /// Starts the tick's handler. The kernel charges the tick to the work that it interrupted.
     fn deliver_tick(&mut self, cpu: usize) {
         let state = &mut self.cpus[cpu];
         let mode = state.frames.last().map_or(state.mode, Frame::mode);
@@ -47,7 +47,7 @@ impl Engine<'_> {
         );
     }
 
-    /// The highest level of what runs: only what is above it may interrupt.
+    /// Level of the running work. Only higher levels may interrupt it.
     fn level(&self, cpu: usize) -> u8 {
         let state = &self.cpus[cpu];
         match state.frames.last() {
@@ -67,7 +67,7 @@ impl Engine<'_> {
         });
     }
 
-    /// A source raises its interrupt, and enters the next.
+    /// A source raises its interrupt, and schedules the next.
     pub(super) fn arrive(&mut self, cpu: usize, source: usize) {
         let spec = &self.setup.sources[source];
         let interval = self.chances[source].draw(&spec.interval).max(Nanos(1));
@@ -82,7 +82,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Lets everything happen on `cpu` that happens now: handlers end and begin, tasks change.
+    /// Processes everything that happens on `cpu` now: handlers end and start, tasks switch.
     pub(super) fn settle(&mut self, cpu: usize) {
         loop {
             let state = &mut self.cpus[cpu];
@@ -116,7 +116,7 @@ impl Engine<'_> {
             };
             let state = &self.cpus[cpu];
             if self.is_done(task) {
-                // The tick of this very moment comes first, and finds the task still working.
+                // A tick at this very moment comes first, and finds the task still working.
                 if state.decisive_at == self.now && state.decisive >= state.next_tick {
                     return;
                 }
@@ -131,7 +131,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Begins the handler of the highest pending interrupt above what runs; whether there is one.
+    /// Starts the handler of the highest pending interrupt above the running level. Returns whether
+    /// there was one.
     fn interrupt(&mut self, cpu: usize) -> bool {
         let level = self.level(cpu);
         let tick_level = self.setup.machine.tick_level;
@@ -146,7 +147,7 @@ impl Engine<'_> {
                 best = Some((wanted, source));
             }
         }
-        // The local timer's vector is above the devices'.
+        // The local timer's vector is above those of devices.
         let timer_first = tick_level > level && best.is_none_or(|(level, _)| tick_level >= level);
         if timer_first && state.tick_pending {
             let state = &mut self.cpus[cpu];
@@ -184,7 +185,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A handler is done.
+    /// Ends a handler.
     fn complete(&mut self, cpu: usize, work: Work) {
         match work {
             Work::Tick => self.complete_tick(cpu),
@@ -210,13 +211,13 @@ impl Engine<'_> {
         }
     }
 
-    /// The handler of `source` raises its softirq.
+    /// Raises the softirq of `source` at the end of its handler.
     fn raise(&mut self, cpu: usize, source: usize) {
         self.emit_raising(cpu, source);
         self.cpus[cpu].softirqs |= 1 << source;
     }
 
-    /// The handler in which timers go off that are not rounded to ticks; else the tick's.
+    /// The handler in which high-resolution timers expire; without them, the tick's.
     pub(super) fn timer_work(&self) -> Work {
         match self.setup.machine.timers {
             TimerRule::HighResolution => Work::Timers,
@@ -224,8 +225,8 @@ impl Engine<'_> {
         }
     }
 
-    /// The scheduler counts first, then the timers go off that are due (`update_process_times`
-    /// before `run_local_timers`' softirq).
+    /// The scheduler counts the tick first, then due timers expire (`update_process_times` before
+    /// the softirq of `run_local_timers`).
     fn complete_tick(&mut self, cpu: usize) {
         if let Some(task) = self.cpus[cpu].current
             && (self.scheduler.tick(cpu, task) | self.is_out_of_quota(task))
@@ -246,8 +247,8 @@ impl Engine<'_> {
         }
     }
 
-    /// The high-resolution timer of `task` goes off, if it is still set, and with it those whose
-    /// slack has begun.
+    /// The high-resolution timer of `task` expires, if it is still set. Timers whose slack has
+    /// begun expire with it.
     pub(super) fn timer_expires(&mut self, cpu: usize, task: TaskId) {
         let now = self.now;
         let timer = &mut self.tasks[task.index()].timer;
@@ -260,7 +261,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A task whose timer's slack has begun by `time`; the timer is no longer set.
+    /// Takes a task whose timer's slack has begun by `time`, and clears the timer.
     fn next_in_slack(&mut self, cpu: usize, time: Nanos) -> Option<TaskId> {
         loop {
             let task = self.cpus[cpu].slack.pop(time.0)?;
@@ -271,7 +272,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Fills up a quota, and lets those run again that it held back.
+    /// Refills a quota, and wakes the tasks that it held back.
     pub(super) fn refill(&mut self, cpu: usize, group: usize) {
         let quota = &mut self.quotas[group];
         let at = self.now + quota.group.period;
@@ -290,7 +291,7 @@ impl Engine<'_> {
         group.is_some_and(|group| self.quotas[group].left <= Nanos::ZERO)
     }
 
-    /// Holds a task back that was to run, if its group's quota is used up.
+    /// Holds back a task that was about to run, if its group's quota is used up.
     pub(super) fn throttle(&mut self, cpu: usize, task: TaskId) -> bool {
         if !self.is_out_of_quota(task) {
             return false;
@@ -306,7 +307,7 @@ impl Engine<'_> {
         true
     }
 
-    /// Emits for how long a task was held back, if it was.
+    /// Emits the time during which a task was held back, if it was.
     pub(super) fn end_throttling(&mut self, task: TaskId) {
         let notes = &mut self.tasks[task.index()];
         if notes.state != crate::task::State::Throttled {

@@ -1,4 +1,4 @@
-//! Packets on their way up: the card's ring, the protocol queue, the socket buffer, the task.
+//! The path of packets: the card's ring, the protocol queue, the socket buffer, the task.
 
 use ticktax_model::Nanos;
 
@@ -11,33 +11,33 @@ const PROTOCOL: usize = 1;
 const SOCKET: usize = 2;
 
 impl Engine<'_> {
-    /// The card puts a packet in its ring, whatever its CPU does.
+    /// The card puts a packet in its ring, even while its CPU is busy.
     pub(super) fn packet_arrives(&mut self, link: usize) {
         let state = &mut self.links[link];
         state.report.arrived += 1;
         state.put(RING, 1, state.link.ring);
     }
 
-    /// The card's handler empties the ring.
+    /// The card's handler moves the ring's packets to the protocol queue.
     pub(super) fn packets_go_up(&mut self, link: usize) {
         let state = &mut self.links[link];
         let count = std::mem::take(&mut state.report.queued[RING]);
         state.put(PROTOCOL, count, state.link.protocol);
     }
 
-    /// What the softirq will cost for the packets that wait for it.
+    /// Cost of the softirq for all packets in the protocol queue.
     pub(super) fn packets_cost(&self, link: usize) -> Nanos {
         let state = &self.links[link];
         let count = i64::try_from(state.report.queued[PROTOCOL]).unwrap_or(i64::MAX);
         Nanos(state.link.cost.0 * count)
     }
 
-    /// The softirq is done with all packets that wait.
+    /// The softirq has processed all packets in the protocol queue.
     pub(super) fn packets_reach_the_socket(&mut self, link: usize, by: Waker) {
         let state = &mut self.links[link];
         let count = std::mem::take(&mut state.report.queued[PROTOCOL]);
         state.put(SOCKET, count, state.link.socket);
-        // A packet is in the buffer until its reader has run.
+        // A packet stays in the buffer until its reader has run.
         for _ in 0..count {
             let Some(task) = self.links[link].waiting.pop_front() else {
                 return;
@@ -46,7 +46,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes a packet out of the socket buffer; whether there was one.
+    /// Takes a packet from the socket buffer. Returns whether there was one.
     pub(super) fn take_packet(&mut self, link: usize) -> bool {
         let report = &mut self.links[link].report;
         if report.queued[SOCKET] == 0 {
@@ -61,7 +61,7 @@ impl Engine<'_> {
 }
 
 impl super::LinkState {
-    /// Puts packets in a queue, and drops those that find it full.
+    /// Adds packets to a queue, and drops those that do not fit.
     fn put(&mut self, queue: usize, count: u64, room: u64) {
         let taken = count.min(room.saturating_sub(self.report.queued[queue]));
         self.report.queued[queue] += taken;

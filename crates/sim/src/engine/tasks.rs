@@ -1,4 +1,4 @@
-//! Tasks: their programs, step by step, and who has the CPU.
+//! Tasks: executes their programs step by step, and switches between them.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{Frame, PaceRule, Schedule};
@@ -14,19 +14,19 @@ use crate::scheduler::Arrival;
 use crate::task::{State, Step, TaskId};
 use crate::timer::{Call, Due, Grids};
 
-/// What a step leads to.
+/// What follows a step.
 enum Next {
-    /// The step after it, at once.
+    /// The next step, immediately.
     Step,
-    /// It works, and the time it takes is known.
+    /// Work whose length is known.
     Work,
-    /// The task has left the CPU, or comes behind others.
+    /// A switch: the task has left the CPU, or is queued again for this reason.
     Switch(Option<Arrival>),
 }
 
 impl Engine<'_> {
-    /// Gives the CPU to whom the scheduler chooses. `back` says why the task that ran goes back in
-    /// its queue; where there is no reason, it has left.
+    /// Gives the CPU to the task that the scheduler chooses. `back` is the reason why the previous
+    /// task is queued again; `None` if it has left.
     pub(super) fn schedule(&mut self, cpu: usize, back: Option<Arrival>) {
         let prev = self.cpus[cpu].current;
         self.cpus[cpu].resched = false;
@@ -64,7 +64,7 @@ impl Engine<'_> {
         self.come_on(cpu, task, next != prev);
     }
 
-    /// `task` comes on the CPU, or stays there.
+    /// Lets `task` start running on the CPU, or continue.
     fn come_on(&mut self, cpu: usize, task: TaskId, is_new: bool) {
         let notes = &mut self.tasks[task.index()];
         notes.state = State::Running(cpu);
@@ -80,7 +80,7 @@ impl Engine<'_> {
             self.is_off(cpu, task, None);
             let notes = &mut self.tasks[task.index()];
             notes.report.switches += 1;
-            // A task that has no work yet pays with its first.
+            // A task without work pays with its first work.
             notes.left += self.setup.machine.costs.switch;
             self.hash.note(self.now, TraceEvent::Switch, cpu, task.0);
         }
@@ -94,7 +94,7 @@ impl Engine<'_> {
         self.set_mode(cpu, task);
     }
 
-    /// What the CPU does while `task` has it: what the step under way says.
+    /// Sets the CPU's mode from the current step of `task`.
     fn set_mode(&mut self, cpu: usize, task: TaskId) {
         let spec = &self.setup.tasks[task.index()];
         let notes = &self.tasks[task.index()];
@@ -113,7 +113,7 @@ impl Engine<'_> {
         };
     }
 
-    /// The work under way on `cpu` is done, or there was none: on with the program.
+    /// Continues the program on `cpu` after its current work has ended, or if there was none.
     pub(super) fn go_on(&mut self, cpu: usize, task: TaskId) {
         if let Some(asked) = self.tasks[task.index()].asked {
             if self.charge_refill(task) {
@@ -127,7 +127,7 @@ impl Engine<'_> {
             self.hash.note(self.now, TraceEvent::Done, cpu, task.0);
             self.set_mode(cpu, task);
             if self.cpus[cpu].resched {
-                // Held up by kernel work until now.
+                // Kernel work delayed this until now.
                 self.schedule(cpu, Some(Arrival::Preempted));
                 return;
             }
@@ -199,7 +199,7 @@ impl Engine<'_> {
                     let time = notes.chance.draw(&law);
                     return self.work(task, time);
                 }
-                // It looks again when it is woken up.
+                // Retry the step after the wakeup.
                 self.tasks[task.index()].next_step = place;
                 self.links[link].waiting.push_back(task);
                 self.block(task, State::Blocked)
@@ -211,7 +211,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A step that ends at a time.
+    /// Executes a step that ends at a certain time.
     fn wait_for_time(&mut self, cpu: usize, task: TaskId, step: Step) -> Next {
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
@@ -264,7 +264,7 @@ impl Engine<'_> {
         Next::Work
     }
 
-    /// Computes until the time `due`, which is no work that was asked for.
+    /// Computes until the time `due`; this does not count as requested work.
     fn spin(&mut self, task: TaskId, due: Nanos) -> Next {
         self.end_frame(task);
         let notes = &mut self.tasks[task.index()];
@@ -281,7 +281,7 @@ impl Engine<'_> {
         Next::Switch(None)
     }
 
-    /// Waits for what comes from outside after `time`.
+    /// Waits for an external event, which arrives after `time`.
     fn await_arrival(&mut self, cpu: usize, task: TaskId, time: Nanos) -> Next {
         self.end_frame(task);
         let next = self.block(task, State::Blocked);
@@ -291,7 +291,7 @@ impl Engine<'_> {
         next
     }
 
-    /// Works on the step at `place`, if a period has begun since it last did.
+    /// Works on the step at `place`, if a period has started since the last time.
     fn every(&mut self, task: TaskId, place: usize, period: Nanos, work: &Law) -> Next {
         let now = self.now;
         let notes = &mut self.tasks[task.index()];
@@ -316,8 +316,8 @@ impl Engine<'_> {
         rule.next_due(&frame, period)
     }
 
-    /// Waits until `due`, the last `spin` of it computing; a frame that is due already begins at
-    /// once.
+    /// Waits until `due`, spinning for the last `spin` of it. A frame that is already due starts
+    /// immediately.
     fn pace(&mut self, cpu: usize, task: TaskId, due: Nanos, unit: Nanos, spin: Nanos) -> Next {
         let rest = due - self.now;
         if rest <= Nanos::ZERO {
@@ -334,14 +334,14 @@ impl Engine<'_> {
         let notes = &mut self.tasks[task.index()];
         notes.due = due;
         if spin > Nanos::ZERO {
-            // It looks again when it is woken up.
+            // Retry the step after the wakeup.
             notes.paced = Some(due);
             notes.next_step = notes.next_step.checked_sub(1).unwrap_or(steps - 1);
         }
         next
     }
 
-    /// The timer of `task` has gone off, in this handler.
+    /// The timer of `task` has expired in this handler.
     pub(super) fn timer_ended(&mut self, cpu: usize, task: TaskId, work: Work) {
         let late = std::mem::take(&mut self.tasks[task.index()].late);
         if late > Nanos::ZERO {
@@ -367,8 +367,8 @@ impl Engine<'_> {
             slack: self.setup.machine.slack,
         };
         let due = self.setup.machine.timers.due(call, self.now, time, &grids);
-        // A timer that is due at once goes off at the next tick. Where ticks stand still, the first
-        // that has not been counted may be long past.
+        // A timer that is already due expires at the next tick. If ticks are stopped, the first
+        // uncounted tick may be long past.
         let next = state.grid.first_from(self.now).max(state.next_tick);
         let (soonest, latest) = match due {
             Due::Tick(tick) | Due::TickWithin { latest: tick, .. } => {
@@ -403,7 +403,7 @@ impl Engine<'_> {
         self.block(task, State::Blocked)
     }
 
-    /// Gives a lock to the next task that waits for it; one that the task does not hold stays as it is.
+    /// Releases a lock to the next waiting task. Does nothing if the task does not hold the lock.
     fn unlock(&mut self, cpu: usize, task: TaskId, lock: usize) -> Next {
         let lock = &mut self.locks[lock];
         if lock.holder == Some(task) {
@@ -415,7 +415,7 @@ impl Engine<'_> {
         Next::Step
     }
 
-    /// Lets a task go on that waits, now or when it does.
+    /// Signals a task: wakes it if it waits, or lets its next wait continue.
     pub(super) fn signal(&mut self, task: TaskId, by: Waker) {
         let waits = self.tasks[task.index()].state == State::Waiting;
         if waits {
@@ -425,7 +425,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Makes a task runnable, and has its CPU see whether it should run at once.
+    /// Makes a task runnable, and lets its CPU decide whether it preempts the running task.
     pub(super) fn wake(&mut self, task: TaskId, by: Waker) {
         self.emit_waking(by, task);
         let now = self.now;
@@ -458,10 +458,11 @@ impl Engine<'_> {
         self.touched.push(cpu);
     }
 
-    /// Charges the task with what its cache has cost since it was cold; whether that was anything.
+    /// Charges the task for reloading its cache since it was cold. Returns whether this added work.
     ///
-    /// In a run of length s after another task had the cache, it loads `refill · (1 - e^(-s/tau))`
-    /// of its memory again: a task touches a share of what it has not touched yet.
+    /// In a run of length s after another task used the cache, the task reloads this much of its
+    /// memory: `refill · (1 - e^(-s/tau))`. The reason is that it touches a constant share of the
+    /// untouched rest.
     fn charge_refill(&mut self, task: TaskId) -> bool {
         let Some(footprint) = self.setup.tasks[task.index()].footprint else {
             return false;
@@ -477,7 +478,7 @@ impl Engine<'_> {
         notes.refilled = refill;
         notes.report.refill_time += cost;
         if notes.until.is_some() {
-            // What is loaded while it waits for a time makes that no later.
+            // Loading during a wait for a time does not delay its end.
             return false;
         }
         notes.left += cost;

@@ -1,4 +1,4 @@
-//! The passing of time on a CPU: charging it, and knowing when something happens next.
+//! The passing of time on a CPU: charging it, and computing the next event.
 
 use ticktax_model::machine::TickMode;
 use ticktax_model::{Cpu, Nanos};
@@ -9,7 +9,7 @@ use crate::task::TaskId;
 use crate::timer::TimerRule;
 
 impl Engine<'_> {
-    /// Charges the time on `cpu` up to now, with the ticks in it that change nothing.
+    /// Charges the time on `cpu` up to now, including the ticks that change nothing.
     pub(super) fn advance(&mut self, cpu: usize) {
         let now = self.now;
         let state = &mut self.cpus[cpu];
@@ -35,7 +35,7 @@ impl Engine<'_> {
             self.cpus[cpu].stamp = now;
             return;
         }
-        // The last tick's handler may not be done yet.
+        // The last tick's handler may not be finished yet.
         let cost = self.tick_cost;
         let over = (state.grid.at(last) + cost - now).max(Nanos::ZERO);
         let in_ticks = Nanos(cost.0 * ticks) - over;
@@ -44,18 +44,18 @@ impl Engine<'_> {
         state.report.samples[mode as usize] += count;
         state.report.times[Mode::Irq as usize] += in_ticks;
         state.next_tick += ticks;
-        let whole = if over > Nanos::ZERO { ticks - 1 } else { ticks };
-        state.base_nested += Nanos(cost.0 * whole);
+        let complete_ticks = if over > Nanos::ZERO { ticks - 1 } else { ticks };
+        state.base_nested += Nanos(cost.0 * complete_ticks);
         if self.recorder.is_some() {
-            self.emit_ticks(cpu, first, whole);
+            self.emit_ticks(cpu, first, complete_ticks);
         }
         if let Some(task) = self.cpus[cpu].current {
             self.tasks[task.index()].report.sampled += count;
         }
         self.charge(cpu, passed - in_ticks);
         if let Some(task) = self.cpus[cpu].current {
-            // Of one whose handler is cut short it hears when that is done.
-            self.scheduler.pass(cpu, task, whole);
+            // The scheduler learns of an unfinished tick when its handler ends.
+            self.scheduler.pass(cpu, task, complete_ticks);
         }
         let state = &mut self.cpus[cpu];
         state.stamp = now;
@@ -80,7 +80,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Charges time to the task on `cpu`, or to idling.
+    /// Charges time to the task on `cpu`, or to idle time.
     fn charge(&mut self, cpu: usize, time: Nanos) {
         let state = &mut self.cpus[cpu];
         state.report.times[state.mode as usize] += time;
@@ -99,7 +99,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Works out when something happens next on `cpu`.
+    /// Computes when the next event happens on `cpu`.
     pub(super) fn plan(&mut self, cpu: usize) {
         let off = self.ticks_stand_still(cpu);
         if self.cpus[cpu].off != off {
@@ -147,7 +147,7 @@ impl Engine<'_> {
         self.order.set(cpu, next.min(at));
     }
 
-    /// How many of the next ticks change nothing but counts while `task` runs.
+    /// Number of upcoming ticks that only change counters while `task` runs.
     fn quiet_ticks(&self, cpu: usize, task: TaskId) -> i64 {
         let state = &self.cpus[cpu];
         if state.masked {
@@ -157,7 +157,7 @@ impl Engine<'_> {
         match self.setup.tasks[task.index()].group {
             Some(group) => {
                 let ticks = self.quotas[group].left.0 / (state.grid.step().0 + 1);
-                // Another CPU may use the same quota up meanwhile.
+                // Another CPU may use up the same quota.
                 let alone = self.cpus.len() == 1;
                 quiet.min(if alone { (ticks - 1).max(0) } else { 0 })
             }
@@ -165,21 +165,22 @@ impl Engine<'_> {
         }
     }
 
-    /// When what `task` does ends if nothing but ticks interrupts it: they put off work, and no
-    /// time. Where that time is within a tick's handler, the end of the handler is an event too.
+    /// When the current activity of `task` ends if only ticks interrupt it. Ticks delay work, but
+    /// not an end at a fixed time. If that time falls into a tick's handler, the end of the handler
+    /// is an event too.
     fn burst_end(&self, state: &CpuState, task: TaskId) -> Nanos {
         let until = self.tasks[task.index()].until.unwrap_or(Nanos::ZERO);
         self.work_end(state, task).max(until)
     }
 
-    /// When the work under way ends if nothing but ticks interrupts it.
+    /// When the current work ends if only ticks interrupt it.
     fn work_end(&self, state: &CpuState, task: TaskId) -> Nanos {
         let mut end = state.stamp + self.tasks[task.index()].left;
         if state.off || state.masked || self.tick_cost == Nanos::ZERO {
             return end;
         }
         let first = state.next_tick;
-        // Each round adds the ticks that fall into what the ticks before have added.
+        // Each iteration adds the ticks that fall into the time added by the previous one.
         loop {
             let ticks = (state.grid.last_at(end) - first + 1).max(0);
             let later =
@@ -191,7 +192,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether the work under way is done, and the time reached that it was to end at.
+    /// Whether the current work is done and its end time reached.
     pub(super) fn is_done(&self, task: TaskId) -> bool {
         let notes = &self.tasks[task.index()];
         notes.left <= Nanos::ZERO && notes.until.is_none_or(|until| until <= self.now)
@@ -226,16 +227,16 @@ impl Engine<'_> {
 }
 
 impl CpuState {
-    /// The last tick up to `now` that needs not be looked at.
+    /// The last tick up to `now` that need not be processed separately.
     fn next_decisive_or_last(&self, now: Nanos) -> i64 {
-        // Most often the next tick is still to come, and nothing has to be divided.
+        // Usually the next tick is still to come, so that no division is needed.
         if self.grid.at(self.next_tick) > now {
             return self.next_tick - 1;
         }
         self.grid.last_at(now).min(self.decisive - 1)
     }
 
-    /// Counts the ticks before `next` as standing still.
+    /// Counts the ticks before `next` as stopped.
     pub(super) fn skip_ticks(&mut self, next: i64) {
         let skipped = (next - self.next_tick).max(0);
         self.report.stopped += skipped.unsigned_abs();

@@ -1,4 +1,4 @@
-//! What made a task able to run, or a softirq, as a tracer is told by the kernel.
+//! Emits who woke a task or raised a softirq, as the kernel reports it to a tracer.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use ticktax_model::recording::Effect;
 use super::{Engine, Work};
 use crate::task::TaskId;
 
-/// What made a task able to run.
+/// The cause of a wakeup.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waker {
-    /// The task is new, or its quota was filled up: a kernel tells of no waking.
+    /// The task is new, or its quota was refilled; the kernel reports no wakeup.
     Unknown,
-    /// Something outside the model, which interrupts this CPU.
+    /// An external event that interrupts this CPU.
     Outside(usize),
     /// A handler on this CPU.
     Handler(usize, Work),
@@ -30,7 +30,7 @@ impl Engine<'_> {
         let (cpu, source) = match waker {
             Waker::Unknown => return,
             Waker::Outside(cpu) => (cpu, recorder.ids.idle),
-            Waker::Handler(cpu, work) => (cpu, recorder.ids.of(work)),
+            Waker::Handler(cpu, work) => (cpu, recorder.ids.of_work(work)),
             Waker::Task(cpu, task) => (cpu, recorder.ids.tasks[task.index()]),
         };
         if let Some(tid) = recorder.tid(task) {

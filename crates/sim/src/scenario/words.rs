@@ -1,4 +1,4 @@
-//! Times and laws as people write them.
+//! Times and distributions as people write them.
 
 use serde::{Deserialize, Deserializer, de};
 use ticktax_model::Nanos;
@@ -9,7 +9,7 @@ use crate::random::Law;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Time(pub(super) Nanos);
 
-/// A law: `3ms`, `3ms ± 0.1ms` for a normal one, `exp 3ms`, `1ms..2ms` for a uniform one.
+/// A distribution: `3ms`, `3ms ± 0.1ms` for normal, `exp 3ms`, or `1ms..2ms` for uniform.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LawText(pub(super) Law);
 
@@ -56,7 +56,7 @@ impl<'de> Deserialize<'de> for LawText {
 }
 
 #[test]
-fn laws_read_as_written() {
+fn distributions_are_parsed() {
     assert_eq!(law("exp 3ms"), Some(Law::Exponential(Nanos(3_000_000))));
     assert_eq!(
         law("3ms ± 100us"),

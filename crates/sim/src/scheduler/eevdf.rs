@@ -1,10 +1,13 @@
-//! EEVDF, nearly: of the tasks that have had no more than their share, the one whose deadline is
-//! first (`kernel/sched/fair.c`, 6.6 on; Stoica and Abdel-Wahab, 1995). A deadline is a slice after
-//! the request, in virtual time. Once picked, a task keeps its CPU until it has had more than its share
-//! or its slice is used up, whichever is first, and a tick or a waking task finds it so
-//! (`RUN_TO_PARITY`), except against one that asked for a shorter slice (`PREEMPT_SHORT`). What a task
-//! has had too much it makes up for asleep (`DELAY_DEQUEUE`, 6.12 on; here on all). A task that waits to
-//! be dequeued in this way does not slow others' virtual time here. [`super::grouped`] has the groups.
+//! An approximation of EEVDF (`kernel/sched/fair.c`, 6.6 and later; Stoica and Abdel-Wahab, 1995).
+//!
+//! A task is eligible if it has not received more than its share. Among the eligible tasks, the one
+//! with the earliest deadline runs. A deadline is one slice after the request, in virtual time.
+//!
+//! A chosen task keeps its CPU until it has exceeded its share or used up its slice, and a tick or
+//! a waking task notices it (`RUN_TO_PARITY`). A task that requested a shorter slice can preempt it
+//! earlier (`PREEMPT_SHORT`). A task that received too much time compensates while asleep
+//! (`DELAY_DEQUEUE`, 6.12 and later; here for all versions). Unlike in the kernel, such a task does
+//! not slow the virtual time of others. [`super::grouped`] adds groups.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -14,14 +17,14 @@ use super::{Arrival, RunQueue};
 use crate::fixed::{narrow, scale};
 use crate::task::{Attributes, TaskId};
 
-/// The slice of the newest kernels on one CPU.
+/// Slice of the newest kernels on one CPU.
 pub(super) const BASE_SLICE: Nanos = Nanos(700_000);
 
-/// The slice that a kernel of this release (major, minor) gives a task which asks for none:
-/// `sysctl_sched_base_slice`, 0.75 ms from 6.6 on and 0.70 ms from 6.15 on (`kernel/sched/fair.c`;
-/// commit 2ae891b82695, "sched: Reduce the default slice to avoid tasks getting an extra tick"),
-/// times 1 + log₂ of the CPUs, of which 8 count at most (`get_update_sysctl_factor`). Without a
-/// release, the newest kernels'.
+/// Default slice of a kernel release (major, minor), for tasks that request none:
+/// `sysctl_sched_base_slice`, 0.75 ms from 6.6 and 0.70 ms from 6.15 (`kernel/sched/fair.c`; commit
+/// 2ae891b82695, "sched: Reduce the default slice to avoid tasks getting an extra tick"). It is
+/// multiplied by 1 + log₂ of the number of CPUs, with a maximum of 8 CPUs
+/// (`get_update_sysctl_factor`). Without a release, the newest kernels' value.
 pub fn base_slice(release: Option<(u32, u32)>, cpus: usize) -> Nanos {
     let base = match release {
         Some(release) if release < (6, 15) => 750_000,
@@ -30,7 +33,7 @@ pub fn base_slice(release: Option<(u32, u32)>, cpus: usize) -> Nanos {
     Nanos(base * (1 + i64::from(cpus.clamp(1, 8).ilog2())))
 }
 
-/// The notes of EEVDF on a task.
+/// EEVDF's state of a task.
 #[derive(Clone, Debug)]
 pub struct Request {
     weight: i64,
@@ -38,16 +41,16 @@ pub struct Request {
     /// Virtual time at which the request was or will be eligible, ns at nice 0.
     vruntime: i64,
     deadline: i64,
-    /// Until which virtual time it keeps its CPU while it has not had its share: its deadline when it
-    /// was picked after another.
+    /// Virtual time until which it keeps its CPU before it has had its share: its deadline when it
+    /// was picked after another task.
     protected: i64,
-    /// What it was owed when it left a queue, in virtual time; within two slices either way.
+    /// Time that it was owed when it left a queue, in virtual time; at most two slices either way.
     lag: i64,
-    /// Whether it left the queue that it is of, and was not taken from it.
+    /// Whether it left its queue to sleep, as opposed to being moved.
     left: bool,
-    /// The autogroup that it is in.
+    /// Its autogroup.
     pub(super) autogroup: Option<Autogroup>,
-    /// Of a group on a CPU: the weights of its runnable tasks there.
+    /// For the entity of a group on a CPU: total weight of its runnable tasks there.
     pub(super) inside: i64,
 }
 
@@ -68,7 +71,7 @@ pub struct Eevdf {
     hrtick: bool,
     queue: Vec<TaskId>,
     running: Option<TaskId>,
-    /// The average where the queue is empty.
+    /// The average virtual time while the queue is empty.
     idle_at: i64,
 }
 
@@ -84,8 +87,8 @@ impl Eevdf {
         }
     }
 
-    /// The weighted mean of all virtual run times, the running task's included: a task at or
-    /// before it is owed time.
+    /// Weighted mean of all virtual run times, including the running task's. A task at or before it
+    /// is owed time.
     fn average(&self, tasks: &[Request]) -> i64 {
         let mut load = 0_i128;
         let mut sum = 0_i128;
@@ -97,8 +100,8 @@ impl Eevdf {
         self.idle_at + narrow(sum.checked_div_euclid(load).unwrap_or(0))
     }
 
-    /// The place in the queue of the one that is to run next: of the eligible the one whose deadline is
-    /// first. Rounding may leave none eligible: then the one that is nearest to it.
+    /// Index in the queue of the task to run next: the eligible task with the earliest deadline. If
+    /// rounding leaves none eligible, the one closest to it.
     fn best(&self, tasks: &[Request], average: i64) -> Option<usize> {
         let key = |&(_, task): &(usize, &TaskId)| {
             let notes = &tasks[task.index()];
@@ -110,26 +113,31 @@ impl Eevdf {
             };
             (!eligible, key, *task)
         };
-        self.queue.iter().enumerate().min_by_key(key).map(|it| it.0)
+        self.queue
+            .iter()
+            .enumerate()
+            .min_by_key(key)
+            .map(|(place, _)| place)
     }
 
-    /// Whether an entity is queued or runs.
+    /// Whether an entity is queued or running.
     pub(super) fn holds(&self, task: TaskId) -> bool {
         self.running == Some(task) || self.queue.contains(&task)
     }
 
-    /// How many of the queued ones have a place before this among the notes.
+    /// Number of queued entities with an index below `place`.
     pub(super) fn tasks_below(&self, place: usize) -> usize {
         let below = |task: &&TaskId| task.index() < place;
         self.queue.iter().filter(below).count()
     }
 
-    /// Whether an entity of this queue runs.
+    /// Whether an entity of this queue is running.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Gives an entity of the queue another weight; it is owed as much as before (`reweight_entity`).
+    /// Changes the weight of an entity in the queue, and preserves what it is owed
+    /// (`reweight_entity`).
     pub(super) fn reweight(&self, tasks: &mut [Request], task: TaskId, weight: i64) {
         let average = self.average(tasks);
         let notes = &mut tasks[task.index()];
@@ -144,7 +152,7 @@ impl Eevdf {
         notes.weight = weight;
     }
 
-    /// Takes a queued entity out that has nobody left to run.
+    /// Removes a queued entity that has no runnable task left.
     pub(super) fn remove(&mut self, tasks: &mut [Request], task: TaskId) {
         self.settle(tasks);
         self.queue.retain(|&other| other != task);
@@ -154,7 +162,7 @@ impl Eevdf {
         self.settle(tasks);
     }
 
-    /// Notes where virtual time is when no task is left.
+    /// Remembers the virtual time before the last task leaves.
     fn settle(&mut self, tasks: &[Request]) {
         self.idle_at = self.average(tasks);
     }
@@ -196,7 +204,7 @@ impl RunQueue for Eevdf {
                 notes.lag = (average - notes.vruntime).clamp(notes.lag, 0);
             }
             notes.left = false;
-            // It moves the average by its coming (`place_entity`).
+            // Its arrival moves the average (`place_entity`).
             let lag = match load {
                 0 => notes.lag,
                 load => scale(notes.lag, load + notes.weight, load),
@@ -257,7 +265,7 @@ impl RunQueue for Eevdf {
 
     fn preempts(&self, tasks: &[Request], running: TaskId, woken: TaskId) -> bool {
         let (a, b) = (&tasks[running.index()], &tasks[woken.index()]);
-        // Putting a task in a queue looks at the running task's slice, as a tick does (`update_curr` in
+        // Enqueuing a task checks the running task's slice, as a tick does (`update_curr` in
         // `enqueue_entity`).
         let used_up = a.vruntime >= a.deadline;
         if used_up && self.queue.len() > 1 {
@@ -278,7 +286,7 @@ impl RunQueue for Eevdf {
 
     fn detach(&mut self, tasks: &mut [Request], task: TaskId) {
         let notes = &mut tasks[task.index()];
-        // Elsewhere it is long since dequeued.
+        // On another CPU, it was dequeued long ago.
         if notes.left {
             notes.lag = notes.lag.max(0);
         }

@@ -1,5 +1,5 @@
-//! CFS, nearly: the task that has had the least weighted time runs (`kernel/sched/fair.c`, 2.6.23
-//! to 6.5). Groups, load tracking and the heuristics around wake-ups are left out.
+//! An approximation of CFS: the task with the least weighted run time runs (`kernel/sched/fair.c`,
+//! 2.6.23 to 6.5). Groups, load tracking and wake-up heuristics are left out.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,18 @@ use super::{Arrival, RunQueue};
 use crate::fixed::scale;
 use crate::task::{Attributes, TaskId};
 
-/// The notes of CFS on a task.
+/// CFS's state of a task.
 #[derive(Clone, Debug)]
 pub struct Share {
     weight: i64,
-    /// Weighted run time, ns at nice 0; of a task in no queue, relative to none or to the last.
+    /// Weighted run time, ns at nice 0. For a task in no queue, it is relative to no queue or to
+    /// the last.
     vruntime: i64,
     /// Real run time since it was last picked.
     ran: Nanos,
 }
 
-/// The queue: tasks in the order of their virtual run times.
+/// The queue: tasks ordered by virtual run time.
 #[derive(Debug)]
 pub struct Fair {
     latency: i64,
@@ -29,14 +30,14 @@ pub struct Fair {
     queue: BTreeSet<(i64, TaskId)>,
     /// Total weight of the queue.
     load: i64,
-    /// Never decreases: where new tasks are put.
+    /// Minimum virtual run time, which never decreases. Woken tasks are placed relative to it.
     min: i64,
     running: Option<i64>,
 }
 
 impl Fair {
-    /// An empty queue of a machine with this many CPUs: 6 ms of latency, 0.75 ms of granularity
-    /// and 1 ms of wake-up granularity, each times 1 + log2(CPUs, at most 8).
+    /// An empty queue for a machine with this many CPUs: 6 ms latency, 0.75 ms granularity and 1 ms
+    /// wake-up granularity, each times 1 + log2(CPUs, at most 8).
     pub fn new(cpus: usize) -> Self {
         let factor = 1 + i64::from(cpus.clamp(1, 8).ilog2());
         Self {
@@ -50,7 +51,7 @@ impl Fair {
         }
     }
 
-    /// The time that a task of this weight may run before another of the queue has its turn.
+    /// Run time of a task with this weight before another task's turn.
     fn slice(&self, weight: i64) -> i64 {
         let tasks = i64::try_from(self.queue.len()).unwrap_or(i64::MAX) + 1;
         let period = self.latency.max(self.granularity * tasks);
@@ -81,7 +82,7 @@ impl RunQueue for Fair {
     fn put(&mut self, tasks: &mut [Share], task: TaskId, why: Arrival) {
         let notes = &mut tasks[task.index()];
         if matches!(why, Arrival::Woken(_)) {
-            // Sleepers get half a latency's credit, and keep no more (GENTLE_FAIR_SLEEPERS).
+            // Sleepers get a credit of half a latency, and keep no more (GENTLE_FAIR_SLEEPERS).
             notes.vruntime = notes.vruntime.max(self.min - self.latency / 2);
         } else {
             self.running = None;

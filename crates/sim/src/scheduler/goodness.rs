@@ -1,22 +1,23 @@
-//! Linux 2.4: the runnable task with the best `goodness()` (`kernel/sched.c`, 2.4.4 to 2.4.20).
+//! Linux 2.4: the runnable task with the best `goodness()` runs (`kernel/sched.c`, 2.4.4 to
+//! 2.4.20).
 //!
-//! A task holds a counter of ticks. Each tick takes one from the running task's; at 0 it has to
-//! give way. When every runnable task is at 0, all tasks of the machine, those asleep too, get
-//! `counter / 2 + slice`, so that a counter stays within twice the slice. The task with the largest
-//! counter runs, so of two hogs the one that ran through the last tick is the worse: whenever
-//! something else ran in between, the hogs change places at every tick.
+//! A task has a counter of ticks. Each tick decrements the running task's counter; at 0 the task
+//! must yield. When all runnable tasks are at 0, every task of the machine, even a sleeping one,
+//! gets `counter / 2 + slice`. A counter thus stays below twice the slice. The task with the
+//! largest counter runs, so of two CPU hogs, the one that ran through the last tick is worse.
+//! Whenever something else ran in between, the hogs alternate at every tick.
 //!
-//! With `slices` it is the proposal of November 2001 on the kernel's mailing list: ticks are
-//! collected in `timer_ticks` and taken from the counter when the slice is over, so that a hog that
-//! was interrupted is still as good as before.
+//! With `slices` it is a proposal of November 2001 on the kernel's mailing list. Ticks are
+//! collected in `timer_ticks` and subtracted from the counter when the slice is over, so that an
+//! interrupted hog keeps its goodness.
 
 use super::{Arrival, RunQueue};
 use crate::task::{Attributes, TaskId};
 
-/// Bonus for running where it ran before (`PROC_CHANGE_PENALTY` of i386).
+/// Bonus for staying on the same CPU (`PROC_CHANGE_PENALTY` of i386).
 const SAME_CPU: i64 = 15;
 
-/// The notes of 2.4 on a task.
+/// The scheduler's state of a task.
 #[derive(Clone, Debug)]
 pub struct Merit {
     nice: i64,
@@ -31,7 +32,7 @@ pub struct Merit {
     yielded: bool,
 }
 
-/// The queue: every runnable task in the order of the kernel's list, the running ones among them.
+/// The queue: every runnable task in the order of the kernel's list, including running ones.
 #[derive(Debug)]
 pub struct Goodness {
     hz: i64,
@@ -39,12 +40,12 @@ pub struct Goodness {
     slices: bool,
     list: Vec<TaskId>,
     running: usize,
-    /// The memory of the task that ran last (`prev->active_mm`).
+    /// Memory of the task that ran last (`prev->active_mm`).
     last_mm: u32,
 }
 
-/// The slice of a task at `nice` (-20 to 19) in ticks (`NICE_TO_TICKS`): at nice 0, 60 ms at 100 Hz
-/// and 40 ms at 1024.
+/// Slice of a task at `nice` (-20 to 19) in ticks (`NICE_TO_TICKS`). At nice 0 it is 60 ms at 100
+/// Hz, and 40 ms at 1024 Hz.
 pub fn nice_to_ticks(nice: i64, hz: i64) -> i64 {
     let priority = 20 - nice;
     let scaled = match hz {
@@ -70,7 +71,7 @@ impl Goodness {
         }
     }
 
-    /// How much `task` deserves to run on `cpu` after one with the memory `mm`.
+    /// Goodness of `task` on `cpu` after a task with the memory `mm`.
     fn goodness(&self, task: &Merit, cpu: usize, mm: u32) -> i64 {
         if task.yielded {
             return -1;
@@ -123,7 +124,7 @@ impl RunQueue for Goodness {
         let best = loop {
             let mut best = None;
             let mut weight = -1000;
-            // The task that ran keeps the CPU when none is better.
+            // The previous task keeps the CPU unless another one is better.
             let stays = prev.filter(|prev| self.list.contains(prev));
             for &task in stays.iter().chain(&self.list) {
                 let notes = &tasks[task.index()];
@@ -205,7 +206,7 @@ impl RunQueue for Goodness {
     fn preempts(&self, tasks: &[Merit], running: TaskId, woken: TaskId) -> bool {
         let (running, woken) = (&tasks[running.index()], &tasks[woken.index()]);
         let goodness = |task| self.goodness(task, running.processor, running.mm);
-        // `reschedule_idle`; until 2.4.3 it took more than 1.
+        // `reschedule_idle`; until 2.4.3 it required a difference above 1.
         goodness(woken) - goodness(running) > 0
     }
 }
@@ -217,7 +218,7 @@ mod tests {
     use super::{Arrival, Attributes, Goodness, Merit, RunQueue, TaskId, nice_to_ticks};
 
     proptest! {
-        /// Whatever tasks do, a counter stays between nothing and twice the slice.
+        /// A counter always stays between zero and twice the slice.
         #[test]
         fn counters_stay_within_two_slices(
             slices in any::<bool>(), nices in prop::collection::vec(-20_i8..20, 1..5),

@@ -1,9 +1,10 @@
-//! EEVDF with groups: a CPU's queue holds tasks and groups of tasks, and each group has a queue of its
-//! own there (`CONFIG_FAIR_GROUP_SCHED`). Which tasks are a group is what the kernel makes of sessions
-//! (`CONFIG_SCHED_AUTOGROUP`, `kernel/sched/autogroup.c`); control groups are left out.
+//! EEVDF with groups: a CPU's queue holds tasks and groups of tasks, and each group has its own
+//! queue there (`CONFIG_FAIR_GROUP_SCHED`). The groups are those that the kernel creates for
+//! sessions (`CONFIG_SCHED_AUTOGROUP`, `kernel/sched/autogroup.c`). Control groups are left out.
 //!
-//! A group's weight is shared out to CPUs by the weights of its runnable tasks on each
-//! (`calc_group_shares`); the kernel takes averages over some 32 ms there, this the moment.
+//! A group's weight is distributed to CPUs in proportion to the weights of its runnable tasks on
+//! each (`calc_group_shares`). The kernel uses averages over about 32 ms, this model the current
+//! weights.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -13,10 +14,10 @@ use super::weights::weight;
 use super::{Arrival, RunQueue};
 use crate::task::{Attributes, TaskId};
 
-/// The least that a group weighs on a CPU (`MIN_SHARES`).
+/// Minimum weight of a group on a CPU (`MIN_SHARES`).
 const MIN: i64 = 2;
 
-/// Where the groups' entities are among the notes: behind the tasks', one a CPU for each group.
+/// Indexes of the groups' entities: after the tasks, one per group and CPU.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     tasks: usize,
@@ -25,7 +26,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn of(tasks: &[Attributes], cpus: usize) -> Self {
+    pub(super) fn new(tasks: &[Attributes], cpus: usize) -> Self {
         let mut groups: Vec<Autogroup> = Vec::new();
         for group in tasks.iter().filter_map(|task| task.autogroup) {
             if groups.iter().all(|known| known.number != group.number) {
@@ -39,7 +40,7 @@ impl Places {
         }
     }
 
-    /// The tasks, and behind them what stands for a group on a CPU.
+    /// The tasks, followed by the groups' entities on each CPU.
     pub(super) fn with_groups(&self, tasks: &[Attributes]) -> Vec<Attributes> {
         let entities = self.groups.len() * self.cpus;
         let groups = std::iter::repeat_n(Attributes::default(), entities);
@@ -62,7 +63,7 @@ impl Places {
 pub(super) struct Grouped {
     places: Places,
     cpu: usize,
-    /// Tasks in no group, and groups.
+    /// Tasks without a group, and groups.
     root: Eevdf,
     inner: Vec<Eevdf>,
 }
@@ -77,26 +78,26 @@ impl Grouped {
         }
     }
 
-    /// What stands for a task in the CPU's queue: itself, or its group.
+    /// The entity of a task in the CPU's queue: the task itself, or its group.
     fn outer(&self, tasks: &[Request], task: TaskId) -> TaskId {
         let group = self.places.group_of(tasks, task);
         group.map_or(task, |group| self.places.entity(group, self.cpu))
     }
 
-    /// Shares out a group's weight again, as far as this CPU goes.
+    /// Recomputes this CPU's share of a group's weight.
     fn share(&self, tasks: &mut [Request], group: usize) {
         let entity = self.places.entity(group, self.cpu);
         let inside = |cpu| tasks[self.places.entity(group, cpu).index()].inside;
         let all: i64 = (0..self.places.cpus).map(inside).sum();
         let here = inside(self.cpu);
         if here > 0 {
-            let whole = weight(self.places.groups[group].nice);
-            let share = (whole * here / all).max(MIN);
+            let group_weight = weight(self.places.groups[group].nice);
+            let share = (group_weight * here / all).max(MIN);
             self.root.reweight(tasks, entity, share);
         }
     }
 
-    /// A task more, or less, is runnable in a group here.
+    /// Adds to the weight of a group's runnable tasks on this CPU.
     fn add(&self, tasks: &mut [Request], group: usize, weight: i64) {
         let entity = self.places.entity(group, self.cpu);
         tasks[entity.index()].inside += weight;

@@ -1,6 +1,6 @@
-//! The O(1) scheduler, nearly: arrays of priorities, active and expired (`kernel/sched.c`, 2.6.0
-//! to 2.6.22). The bonus for sleeping is the kernel's idea without its special cases: a second of
-//! sleep is worth ten priorities, a second of running costs them.
+//! An approximation of the O(1) scheduler: active and expired priority arrays (`kernel/sched.c`,
+//! 2.6.0 to 2.6.22). The bonus for sleeping follows the kernel's idea without its special cases: a
+//! second of sleep gains ten priorities, and a second of running loses them.
 
 use std::collections::VecDeque;
 
@@ -10,27 +10,27 @@ use super::{Arrival, RunQueue};
 use crate::task::{Attributes, TaskId};
 
 const PRIORITIES: usize = 40;
-/// The most sleep that is remembered (`MAX_SLEEP_AVG`).
+/// Maximum remembered sleep (`MAX_SLEEP_AVG`).
 const MAX_SLEEP: i64 = 1_000_000_000;
 
-/// The notes of the O(1) scheduler on a task.
+/// The scheduler's state of a task.
 #[derive(Clone, Debug)]
 pub struct Priority {
     nice: i64,
-    /// Ticks left of the slice.
+    /// Remaining ticks of the slice.
     slice: i64,
     sleep: i64,
 }
 
 impl Priority {
-    /// From 0, the best, to 39: nice, less a bonus from -5 to 5.
+    /// Priority from 0 (best) to 39: nice minus a bonus from -5 to 5.
     fn level(&self) -> usize {
         let bonus = self.sleep * 10 / MAX_SLEEP - 5;
         usize::try_from((self.nice + 20 - bonus).clamp(0, 39)).unwrap_or(0)
     }
 }
 
-/// Queues by priority, and a mask of those that hold a task.
+/// Queues by priority, with a mask of the non-empty ones.
 #[derive(Debug)]
 struct Array {
     queues: [VecDeque<TaskId>; PRIORITIES],
@@ -98,7 +98,7 @@ impl O1 {
         }
     }
 
-    /// The slice at `nice` in ticks: 100 ms at 0, 800 ms at -20, 5 ms at 19 (`task_timeslice`).
+    /// Slice at `nice` in ticks: 100 ms at 0, 800 ms at -20, 5 ms at 19 (`task_timeslice`).
     fn slice(&self, nice: i64) -> i64 {
         let base = if nice < 0 { 400 } else { 100 };
         let ms = (base * (20 - nice) / 20).max(5);

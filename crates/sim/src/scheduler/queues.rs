@@ -1,4 +1,4 @@
-//! A queue for each CPU, or one for all of them, and how tasks move between.
+//! One queue per CPU, or one for all, and the movement of tasks between queues.
 
 use ticktax_model::Nanos;
 
@@ -8,29 +8,29 @@ use crate::task::{Attributes, TaskId};
 
 /// The run queues of a machine.
 pub(crate) struct Queues<Q: RunQueue> {
-    /// One, or one for each CPU.
+    /// One queue, or one per CPU.
     lines: Vec<Q>,
-    /// Beside each, the real-time tasks that go first.
+    /// For each queue, the real-time tasks, which run first.
     urgent: Vec<RealTime>,
     cpus: usize,
     hz: i64,
     tasks: Vec<Q::Entity>,
     urgency: Vec<Urgency>,
     pinned: Vec<Option<usize>>,
-    /// The queue that each task was last in.
+    /// Queue that each task was last in.
     home: Vec<usize>,
-    /// Queued tasks that are not pinned: nothing is searched for where there is nothing to find.
+    /// Number of queued tasks that are not pinned. At zero, searches are skipped.
     movable: usize,
     queued: usize,
 }
 
 impl<Q: RunQueue> Queues<Q> {
-    /// One queue for all.
+    /// One queue for all CPUs.
     pub(crate) fn shared(cpus: usize, hz: i64, tasks: &[Attributes], queue: Q) -> Self {
         Self::new(cpus, hz, tasks, vec![queue])
     }
 
-    /// A queue for each CPU. An idle CPU takes from the longest.
+    /// One queue per CPU. An idle CPU takes tasks from the longest.
     pub(crate) fn per_cpu(
         cpus: usize,
         hz: i64,
@@ -55,7 +55,7 @@ impl<Q: RunQueue> Queues<Q> {
         }
     }
 
-    fn of(&self, cpu: usize) -> usize {
+    fn queue_of(&self, cpu: usize) -> usize {
         if self.lines.len() == 1 { 0 } else { cpu }
     }
 
@@ -92,7 +92,7 @@ impl<Q: RunQueue> Queues<Q> {
         self.lines[queue].len() + self.urgent[queue].len()
     }
 
-    /// Takes a task from the longest other queue, for an idle CPU.
+    /// Takes a task from the longest other queue for an idle CPU.
     fn pull(&mut self, queue: usize) -> Option<TaskId> {
         if self.movable == 0 || self.lines.len() == 1 {
             return None;
@@ -129,7 +129,7 @@ impl<Q: RunQueue> Scheduler for Queues<Q> {
         if let Some(cpu) = self.pinned[task.index()] {
             return cpu;
         }
-        let idle = |cpu: usize| running(cpu).is_none() && self.waiting(self.of(cpu)) == 0;
+        let idle = |cpu: usize| running(cpu).is_none() && self.waiting(self.queue_of(cpu)) == 0;
         if idle(last) {
             return last;
         }
@@ -137,7 +137,7 @@ impl<Q: RunQueue> Scheduler for Queues<Q> {
     }
 
     fn wake(&mut self, cpu: usize, task: TaskId, slept: Nanos) {
-        let queue = self.of(cpu);
+        let queue = self.queue_of(cpu);
         self.rehome(task, self.home[task.index()], queue);
         self.put(queue, task, Arrival::Woken(slept));
     }
@@ -148,7 +148,7 @@ impl<Q: RunQueue> Scheduler for Queues<Q> {
         prev: Option<TaskId>,
         back: Option<Arrival>,
     ) -> Option<TaskId> {
-        let queue = self.of(cpu);
+        let queue = self.queue_of(cpu);
         if let Some(task) = prev {
             match back {
                 Some(why) => self.put(queue, task, why),
@@ -160,14 +160,14 @@ impl<Q: RunQueue> Scheduler for Queues<Q> {
     }
 
     fn charge(&mut self, cpu: usize, task: TaskId, ran: Nanos) {
-        let queue = self.of(cpu);
+        let queue = self.queue_of(cpu);
         if !self.is_urgent(task) {
             self.lines[queue].charge(&mut self.tasks, task, ran);
         }
     }
 
     fn tick(&mut self, cpu: usize, task: TaskId) -> bool {
-        let queue = self.of(cpu);
+        let queue = self.queue_of(cpu);
         if self.is_urgent(task) {
             self.urgency[task.index()].tick()
         } else {
@@ -179,12 +179,12 @@ impl<Q: RunQueue> Scheduler for Queues<Q> {
         if self.is_urgent(task) {
             self.urgency[task.index()].quiet_ticks()
         } else {
-            self.lines[self.of(cpu)].quiet_ticks(&self.tasks, task)
+            self.lines[self.queue_of(cpu)].quiet_ticks(&self.tasks, task)
         }
     }
 
     fn pass(&mut self, cpu: usize, task: TaskId, ticks: i64) {
-        let queue = self.of(cpu);
+        let queue = self.queue_of(cpu);
         if self.is_urgent(task) {
             self.urgency[task.index()].pass(ticks);
         } else {
@@ -195,7 +195,7 @@ impl<Q: RunQueue> Scheduler for Queues<Q> {
     fn preempts(&self, cpu: usize, running: TaskId, woken: TaskId) -> bool {
         let priority = |task: TaskId| self.urgency[task.index()].priority;
         match priority(running).max(priority(woken)) {
-            0 => self.lines[self.of(cpu)].preempts(&self.tasks, running, woken),
+            0 => self.lines[self.queue_of(cpu)].preempts(&self.tasks, running, woken),
             max => max > priority(running),
         }
     }
@@ -204,10 +204,10 @@ impl<Q: RunQueue> Scheduler for Queues<Q> {
         if self.is_urgent(task) {
             return None;
         }
-        self.lines[self.of(cpu)].alarm(&self.tasks, task)
+        self.lines[self.queue_of(cpu)].alarm(&self.tasks, task)
     }
 
     fn queued(&self, cpu: usize) -> usize {
-        self.waiting(self.of(cpu))
+        self.waiting(self.queue_of(cpu))
     }
 }

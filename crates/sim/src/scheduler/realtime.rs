@@ -1,24 +1,24 @@
-//! `SCHED_FIFO` and `SCHED_RR`, above whatever schedules the rest (`kernel/sched/rt.c`; in 2.4 the
-//! same by a goodness of 1000 and more).
+//! `SCHED_FIFO` and `SCHED_RR`, which run before all other tasks (`kernel/sched/rt.c`; in 2.4,
+//! through a goodness of 1000 and more).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::task::{Attributes, Class, TaskId};
 
-/// The slice of `SCHED_RR`, in ms (`RR_TIMESLICE`).
+/// Slice of `SCHED_RR`, in ms (`RR_TIMESLICE`).
 const ROUND_ROBIN_MS: i64 = 100;
 
-/// What is noted of a task.
+/// Real-time state of a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Urgency {
     /// 0 for a task that is not real-time.
     pub(super) priority: u8,
-    /// Ticks left to a `SCHED_RR` task; `None` for others.
+    /// Remaining ticks of a `SCHED_RR` task; `None` for others.
     slice: Option<i64>,
 }
 
 impl Urgency {
-    /// The notes on a new task, at a tick rate of `hz`.
+    /// State of a new task, at a tick rate of `hz`.
     pub(super) fn new(attributes: &Attributes, hz: i64) -> Self {
         match attributes.class {
             Class::Normal => Self {
@@ -31,21 +31,21 @@ impl Urgency {
             },
             Class::RoundRobin(priority) => Self {
                 priority,
-                slice: Some(Self::whole(hz)),
+                slice: Some(Self::full_slice(hz)),
             },
         }
     }
 
-    fn whole(hz: i64) -> i64 {
+    fn full_slice(hz: i64) -> i64 {
         (ROUND_ROBIN_MS * hz / 1000).max(1)
     }
 
-    /// Whether it belongs here at all.
+    /// Whether the task is real-time.
     pub(super) fn is_urgent(self) -> bool {
         self.priority > 0
     }
 
-    /// A tick while it ran; whether its slice is over.
+    /// Processes a tick while the task runs. Returns whether its slice is over.
     pub(super) fn tick(&mut self) -> bool {
         let Some(slice) = &mut self.slice else {
             return false;
@@ -54,12 +54,12 @@ impl Urgency {
         *slice <= 0
     }
 
-    /// Ticks that only count.
+    /// Number of upcoming ticks that only change counters.
     pub(super) fn quiet_ticks(self) -> i64 {
         self.slice.map_or(i64::MAX, |slice| (slice - 1).max(0))
     }
 
-    /// That many of them passed.
+    /// Records that `ticks` quiet ticks have passed.
     pub(super) fn pass(&mut self, ticks: i64) {
         if let Some(slice) = &mut self.slice {
             *slice -= ticks;
@@ -67,7 +67,7 @@ impl Urgency {
     }
 }
 
-/// The real-time tasks that wait for a CPU, by priority.
+/// Real-time tasks that wait for a CPU, by priority.
 #[derive(Debug, Default)]
 pub(super) struct RealTime {
     queues: BTreeMap<u8, VecDeque<TaskId>>,
@@ -75,12 +75,12 @@ pub(super) struct RealTime {
 }
 
 impl RealTime {
-    /// Takes a task in: behind its equals, unless it was preempted in the middle of its slice.
+    /// Enqueues a task: behind those of equal priority, unless it was preempted within its slice.
     pub(super) fn put(&mut self, task: TaskId, urgency: &mut Urgency, preempted: bool, hz: i64) {
         let queue = self.queues.entry(urgency.priority).or_default();
         let expired = urgency.slice.is_some_and(|slice| slice <= 0);
         if expired {
-            urgency.slice = Some(Urgency::whole(hz));
+            urgency.slice = Some(Urgency::full_slice(hz));
         }
         if preempted && !expired {
             queue.push_front(task);
@@ -90,7 +90,7 @@ impl RealTime {
         self.tasks += 1;
     }
 
-    /// Takes out the first of the most urgent that `may` run here.
+    /// Dequeues the first task of the highest priority that `may` run here.
     pub(super) fn take(&mut self, may: &dyn Fn(TaskId) -> bool) -> Option<TaskId> {
         let found = self.queues.iter_mut().rev().find_map(|(_, queue)| {
             let place = queue.iter().position(|&task| may(task))?;
@@ -100,7 +100,7 @@ impl RealTime {
         Some(found)
     }
 
-    /// How many wait.
+    /// Number of waiting tasks.
     pub(super) fn len(&self) -> usize {
         self.tasks
     }

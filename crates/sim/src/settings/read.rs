@@ -1,4 +1,4 @@
-//! Reading settings from a scenario.
+//! Reads settings from a scenario.
 
 use ticktax_model::Nanos;
 use toml::de::{DeTable, DeValue};
@@ -7,28 +7,28 @@ use super::{Kind, Section, Setting, Value, all, find};
 use crate::scheduler::Policy;
 use crate::setup::{Machine, Setup};
 
-/// What a scenario has beside settings.
+/// Sections of a scenario that are not settings.
 const OTHERS: [&str; 4] = ["task", "interrupt", "link", "group"];
-/// The one thing in `[machine]` that is no setting: a list with a phase for each CPU.
+/// The only key in `[machine]` that is not a setting: a list with the phase of each CPU.
 pub(super) const PHASES: &str = "phases";
 
-/// What is wrong with a text.
+/// An error in a scenario's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Where, as a byte of it.
+    /// Its byte offset.
     pub(crate) at: usize,
-    /// What.
+    /// The reason.
     pub(crate) why: String,
 }
 
-/// A setting as it was written.
+/// A setting found in the text.
 struct Given<'t> {
     setting: &'static Setting,
     value: &'t DeValue<'t>,
     at: usize,
 }
 
-/// Reads the settings of a scenario: a setup with nothing in it yet, and where its `[machine]` is.
+/// Reads the settings of a scenario. Returns a setup without tasks, and the offset of `[machine]`.
 pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
     let table = DeTable::parse(text).map_err(|wrong| Fault {
         at: wrong.span().map_or(0, |span| span.start),
@@ -44,15 +44,15 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
             }
             _ if name == "machine" => return Err(fault(at, "write [machine]")),
             _ if OTHERS.contains(&name) => {}
-            value => match find(name).filter(|it| it.section == Section::Run) {
+            value => match find(name).filter(|setting| setting.section == Section::Run) {
                 Some(setting) => given.push(Given { setting, value, at }),
                 None => return Err(fault(at, &format!("unknown setting `{name}`"))),
             },
         }
     }
     let machine_at = machine_at.ok_or_else(|| fault(0, "no [machine] section"))?;
-    let is_given = |setting: &Setting| given.iter().any(|it| it.setting.name == setting.name);
-    if let Some(missing) = all().find(|it| it.is_required && !is_given(it)) {
+    let is_given = |setting: &Setting| given.iter().any(|entry| entry.setting.name == setting.name);
+    if let Some(missing) = all().find(|setting| setting.is_required && !is_given(setting)) {
         let at = match missing.section {
             Section::Run => 0,
             Section::Machine => machine_at,
@@ -60,19 +60,19 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
         return Err(fault(at, &format!("`{}` is missing", missing.name)));
     }
     let mut setup = Setup::new(Machine::new(1, 1, Policy::Fair), Nanos::ZERO);
-    given.sort_by_key(|it| it.setting.rank());
-    for (place, it) in given.iter().enumerate() {
-        let name = it.setting.name;
+    given.sort_by_key(|entry| entry.setting.rank());
+    for (place, entry) in given.iter().enumerate() {
+        let name = entry.setting.name;
         if let Some(other) = given[..place]
             .iter()
-            .find(|other| other.setting.sets == it.setting.sets)
+            .find(|other| other.setting.sets == entry.setting.sets)
         {
             let why = format!("`{name}` sets the same as `{}`", other.setting.name);
-            return Err(fault(it.at, &why));
+            return Err(fault(entry.at, &why));
         }
-        let set =
-            value(it.setting.kind, it.value).and_then(|it_is| it.setting.set(&mut setup, it_is));
-        set.map_err(|why| fault(it.at, &format!("{name}: {why}")))?;
+        let set = value(entry.setting.kind, entry.value)
+            .and_then(|parsed| entry.setting.set(&mut setup, parsed));
+        set.map_err(|why| fault(entry.at, &format!("{name}: {why}")))?;
     }
     if let Some((list, at)) = phases {
         setup.machine.phases =
@@ -81,10 +81,10 @@ pub(crate) fn read(text: &str) -> Result<(Setup, usize), Fault> {
     Ok((setup, machine_at))
 }
 
-/// A list, and where it is.
+/// A list and its byte offset.
 type List<'t> = Option<(&'t DeValue<'t>, usize)>;
 
-/// The settings in a table; one in a table within it has its name in front.
+/// Collects the settings in a table. Settings of nested tables get the table's name as a prefix.
 fn collect<'t>(
     table: &'t DeTable<'t>,
     prefix: &str,
@@ -94,18 +94,18 @@ fn collect<'t>(
     for (key, value) in table {
         let name = format!("{prefix}{}", key.get_ref());
         let at = key.span().start;
-        let setting = find(&name).filter(|it| it.section == Section::Machine);
+        let setting = find(&name).filter(|setting| setting.section == Section::Machine);
         match (setting, value.get_ref()) {
             (Some(setting), value) => given.push(Given { setting, value, at }),
             (None, value) if name == PHASES => *phases = Some((value, at)),
             (None, DeValue::Table(inner))
-                if all().any(|it| it.name.starts_with(&format!("{name}."))) =>
+                if all().any(|setting| setting.name.starts_with(&format!("{name}."))) =>
             {
                 collect(inner, &format!("{name}."), given, phases)?;
             }
             _ => {
                 let names: Vec<&str> = all()
-                    .filter(|it| it.section == Section::Machine)
+                    .filter(|setting| setting.section == Section::Machine)
                     .map(Setting::name)
                     .collect();
                 let why = format!("unknown setting `{name}`; there are {}", names.join(", "));
@@ -116,12 +116,13 @@ fn collect<'t>(
     Ok(())
 }
 
-/// A value in the form that its kind has in TOML.
+/// Converts a TOML value to a value of this kind.
 fn value(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
     match (kind, value) {
         (Kind::Integer(..), DeValue::Integer(number)) => {
             let digits = i64::from_str_radix(number.as_str(), number.radix());
-            let text = digits.map_or_else(|_| number.as_str().to_owned(), |it| it.to_string());
+            let text =
+                digits.map_or_else(|_| number.as_str().to_owned(), |digits| digits.to_string());
             kind.parse(&text)
         }
         (Kind::Duration | Kind::Word(_), DeValue::String(text)) => kind.parse(text),
@@ -136,8 +137,8 @@ fn durations(list: &DeValue<'_>) -> Result<Vec<Nanos>, String> {
     let DeValue::Array(list) = list else {
         return Err("write a list of durations, such as [\"0ms\", \"1ms\"]".to_owned());
     };
-    let one = |it: &toml::Spanned<DeValue<'_>>| value(Kind::Duration, it.get_ref());
-    list.iter().map(|it| Ok(one(it)?.duration())).collect()
+    let one = |item: &toml::Spanned<DeValue<'_>>| value(Kind::Duration, item.get_ref());
+    list.iter().map(|item| Ok(one(item)?.duration())).collect()
 }
 
 fn fault(at: usize, why: &str) -> Fault {

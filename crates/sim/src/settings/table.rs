@@ -1,4 +1,4 @@
-//! The table itself.
+//! The table of settings.
 
 use std::mem::discriminant;
 
@@ -14,7 +14,7 @@ use crate::timer::TimerRule;
 type Get = fn(&Setup) -> Option<Value>;
 type Set = fn(&mut Setup, Value) -> Result<(), String>;
 
-/// A row: of the machine, and not required.
+/// A row for an optional setting of the machine.
 const fn row(name: &'static str, kind: Kind, help: &'static str, get: Get, set: Set) -> Setting {
     Setting {
         name,
@@ -30,7 +30,7 @@ const fn row(name: &'static str, kind: Kind, help: &'static str, get: Get, set: 
 }
 
 impl Setting {
-    /// A scenario must have it.
+    /// Marks the setting as required in scenarios.
     const fn required(self) -> Self {
         Self {
             is_required: true,
@@ -39,7 +39,7 @@ impl Setting {
         }
     }
 
-    /// It is told even where it is the default.
+    /// Includes the setting in descriptions even with its default value.
     const fn always_told(self) -> Self {
         Self {
             is_always_told: true,
@@ -47,7 +47,7 @@ impl Setting {
         }
     }
 
-    /// It is of the run, and not of the machine.
+    /// Marks the setting as one of the run, not of the machine.
     const fn of_run(self) -> Self {
         Self {
             section: Section::Run,
@@ -55,13 +55,13 @@ impl Setting {
         }
     }
 
-    /// It sets what another setting sets.
+    /// Marks the setting as an alias for the property of another setting.
     const fn sets_too(self, sets: &'static str) -> Self {
         Self { sets, ..self }
     }
 }
 
-/// The words of all variants of a type.
+/// The names of all variants of a type.
 macro_rules! words {
     ($of:ty) => {{
         const COUNT: usize = <$of>::ALL.len();
@@ -78,12 +78,12 @@ macro_rules! words {
     }};
 }
 
-/// The variant of a type that a word stands for.
+/// The variant of a type with a given name.
 macro_rules! meant {
     ($of:ty, $value:expr) => {
         <$of>::ALL
             .into_iter()
-            .find(|it| it.word() == $value.word())
+            .find(|variant| variant.word() == $value.word())
             .ok_or_else(|| format!("`{}` is not known", $value))
     };
 }
@@ -105,7 +105,7 @@ pub(super) static ALL: [Setting; 22] = [
                 };
             }
             if let Policy::Eevdf { slice, .. } = &mut machine.policy {
-                // A slice that is the kernel's own follows the CPUs.
+                // A slice with the kernel's default value follows the number of CPUs.
                 let releases = [None, Some((6, 6))];
                 let found = releases
                     .into_iter()
@@ -130,7 +130,7 @@ pub(super) static ALL: [Setting; 22] = [
             if let Policy::Eevdf { slice, .. } = &mut policy {
                 *slice = base_slice(None, setup.machine.cpus);
             }
-            // A scenario's own slice stays.
+            // Keep a slice that the scenario has set.
             if discriminant(&policy) != discriminant(&setup.machine.policy) {
                 setup.machine.policy = policy;
             }
@@ -276,12 +276,12 @@ pub(super) static ALL: [Setting; 22] = [
         |setup| {
             let phases = &setup.machine.phases;
             let first = phases.first().copied().unwrap_or_default();
-            let whole = phases.is_empty() || phases.len() == setup.machine.cpus;
-            let alike = whole && phases.iter().all(|phase| *phase == first);
+            let is_complete = phases.is_empty() || phases.len() == setup.machine.cpus;
+            let alike = is_complete && phases.iter().all(|phase| *phase == first);
             alike.then_some(Value::Duration(first))
         },
         |setup, value| {
-            // Without a phase there is no list, so that equal machines compare equal.
+            // Zero phases leave the list empty, so that equal machines compare equal.
             setup.machine.phases = match value.duration() {
                 Nanos::ZERO => Vec::new(),
                 phase => vec![phase; setup.machine.cpus],

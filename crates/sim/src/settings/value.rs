@@ -1,15 +1,15 @@
-//! Values of settings, as they are typed and printed.
+//! Values of settings, with parsing and printing.
 
 use std::fmt;
 
 use ticktax_model::Nanos;
 
-/// What the values of a setting are.
+/// Type of a setting's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whole numbers, from and to.
+    /// An integer in this inclusive range.
     Integer(i64, i64),
-    /// Durations of 0 or more.
+    /// A duration of 0 or more.
     Duration,
     /// One of these words.
     Word(&'static [&'static str]),
@@ -18,7 +18,7 @@ pub enum Kind {
 /// A value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Value {
-    /// A whole number.
+    /// An integer.
     Integer(i64),
     /// A duration.
     Duration(Nanos),
@@ -27,16 +27,16 @@ pub enum Value {
 }
 
 impl Kind {
-    /// Whole numbers from 0 on.
+    /// An integer of at least 0.
     pub const COUNT: Self = Self::Integer(0, i64::MAX);
 
     /// `on` or `off`.
     pub const SWITCH: Self = Self::Word(&["on", "off"]);
 
-    /// Reads a value.
+    /// Parses a value.
     ///
     /// # Errors
-    /// A line that says what is wrong with it.
+    /// A line that explains the problem.
     pub fn parse(self, text: &str) -> Result<Value, String> {
         match self {
             Self::Integer(min, max) => {
@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// For the list of settings, in Markdown.
+/// Text for the list of settings, in Markdown.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -76,7 +76,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// As it can be parsed again; no duration is rounded.
+/// Text that can be parsed again; durations are not rounded.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -93,17 +93,17 @@ impl Value {
         Self::Word(if is_on { "on" } else { "off" })
     }
 
-    /// A count, of anything that fits in memory.
+    /// A count of things in memory.
     pub fn count(count: usize) -> Self {
         Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// A number without a sign; what is above 2^63 is cut off there.
+    /// An unsigned number; larger ones are clamped to `i64::MAX`.
     pub fn unsigned(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    /// The number; 0 of anything else, which the kind of a setting keeps out.
+    /// The number; 0 for other types, which a setting's kind excludes.
     pub const fn integer(self) -> i64 {
         match self {
             Self::Integer(number) => number,
@@ -116,12 +116,12 @@ impl Value {
         usize::try_from(self.integer()).unwrap_or(0)
     }
 
-    /// The number, which its kind keeps below 256.
+    /// The number, which the setting's kind limits to less than 256.
     pub fn to_u8(self) -> u8 {
         u8::try_from(self.integer()).unwrap_or(u8::MAX)
     }
 
-    /// The duration; 0 of anything else.
+    /// The duration; 0 for other types.
     pub const fn duration(self) -> Nanos {
         match self {
             Self::Duration(time) => time,
@@ -129,7 +129,7 @@ impl Value {
         }
     }
 
-    /// The word; empty of anything else.
+    /// The word; empty for other types.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Word(word) => word,

@@ -1,4 +1,4 @@
-//! The two accountings: what sampling at the tick says beside what was.
+//! Compares the two kinds of accounting: sampled at the tick, and exact.
 
 use proptest::prelude::*;
 use ticktax_model::Nanos;
@@ -13,7 +13,7 @@ fn fixed(nanos: i64) -> Law {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// A burst that begins at a tick is charged for the ticks that it sees, not for its time.
+    /// A burst that starts at a tick is charged for the ticks within it, not for its time.
     #[test]
     fn bursts_from_the_tick_are_charged_in_whole_ticks(
         work in 1_i64..60_000_000, policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..])
@@ -30,7 +30,7 @@ proptest! {
         prop_assert!(task.sampled <= each * (task.bursts + 1));
     }
 
-    /// A burst that begins at any time is charged for what it takes, on average.
+    /// Bursts that start at random times are charged correctly on average.
     #[test]
     fn bursts_at_uniform_phase_are_charged_without_bias(
         work in 100_000_i64..30_000_000, seed in any::<u64>(), policy in policy(),
@@ -46,14 +46,14 @@ proptest! {
         let task = run(&setup).unwrap().tasks[0];
         let sampled = task.sampled as f64 * 10e6;
         let ran = task.ran.0 as f64;
-        // A burst's error is at most a tick: five deviations of their sum.
+        // A burst's error is at most a tick. The margin is five deviations of the sum.
         let margin = 5.0 * (task.bursts as f64 / 4.0).sqrt() * 10e6;
         prop_assert!((sampled - ran).abs() < margin, "{sampled} for {ran}, off by {margin} at most");
     }
 
-    /// A task that has its CPU for itself does the same at every rate, to the ns.
+    /// A task alone on its CPU behaves the same at every tick rate, to the ns.
     #[test]
-    fn without_costs_a_lone_task_never_knows_the_rate_of_the_tick(
+    fn without_costs_the_tick_rate_does_not_affect_a_lone_task(
         work in 1_i64..20_000_000, seed in any::<u64>(), policy in policy()
     ) {
         let done = |hz| {
@@ -71,9 +71,9 @@ proptest! {
         prop_assert_eq!(done(100), done(250));
     }
 
-    /// Where nothing costs anything, the rate of the tick changes nothing that gets done.
+    /// If the kernel's work costs nothing, the tick rate does not affect the work done.
     #[test]
-    fn without_costs_the_rate_of_the_tick_is_free(
+    fn without_costs_the_tick_rate_does_not_affect_the_work_done(
         work in prop::collection::vec(1_i64..20_000_000, 1..5), seed in any::<u64>()
     ) {
         let done = |hz| {
@@ -90,7 +90,8 @@ proptest! {
             let report = run(&setup).unwrap();
             report.tasks.iter().map(|task| task.ran).sum::<Nanos>()
         };
-        // Order may differ where a tick's end of slice differs, the CPU's idle time only by that.
+        // The order of tasks may differ if slices end at different ticks, which slightly affects
+        // idle time.
         let times = [100, 250, 1000].map(done);
         let max = times.iter().max().unwrap().0;
         let min = times.iter().min().unwrap().0;

@@ -1,4 +1,4 @@
-//! Machines at random, and what is asked of them all.
+//! Random machines, and a sink for their rows.
 
 use proptest::prelude::*;
 use ticktax_model::autogroup::Autogroup;
@@ -10,7 +10,7 @@ use ticktax_sim::{
     Source, Speed, Step, TaskId, TaskSpec, Then, TickMode, TimerRule,
 };
 
-/// Keeps all rows.
+/// Collects all rows.
 #[derive(Default)]
 pub(crate) struct Rows(pub(crate) Vec<Row>);
 
@@ -26,7 +26,7 @@ pub(crate) const EEVDF: Policy = Policy::Eevdf {
     hrtick: false,
 };
 
-/// Every policy, and what one of them may be set to.
+/// All policies, including some with other settings.
 pub(crate) fn policies() -> impl Iterator<Item = Policy> {
     let hrtick = Policy::Eevdf {
         slice: Nanos(700_000),
@@ -39,7 +39,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     prop::sample::select(policies().collect::<Vec<_>>())
 }
 
-/// A time up to `most` µs, to the ns.
+/// A time up to `max` µs, in ns.
 pub(crate) fn micros(max: i64) -> impl Strategy<Value = Nanos> {
     (0..max * 1000).prop_map(Nanos)
 }
@@ -218,7 +218,7 @@ fn machine() -> impl Strategy<Value = Machine> {
         )
 }
 
-/// Anything that can be set up: half a second of it.
+/// Any valid setup, half a second long.
 pub(crate) fn setup() -> impl Strategy<Value = Setup> {
     (machine(), 1_u32..7, any::<u64>()).prop_flat_map(|(machine, tasks, seed)| {
         let cpus = machine.cpus;

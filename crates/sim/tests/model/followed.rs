@@ -1,4 +1,4 @@
-//! A task that is followed: its frames and its waits, and the whole audit of such a recording.
+//! Follows a task: its frames and waits, and a complete audit of the recording.
 
 use proptest::prelude::*;
 use ticktax_analysis::Auditor;
@@ -44,8 +44,8 @@ fn frames(setup: &Setup) -> Vec<(i64, i64)> {
 }
 
 #[test]
-fn the_rules_are_those_of_a_real_loop() {
-    // 3 ms, then 23 ms of which 13 run into the next slots, and so on.
+fn pace_rules_match_those_of_a_real_loop() {
+    // 3 ms, then 23 ms, which exceed their slot by 13 ms, and so on.
     let works = || vec![3 * MS, 23 * MS];
     assert_eq!(
         frames(&paced(PaceRule::Deadline, works(), 1)),
@@ -74,7 +74,7 @@ fn the_rules_are_those_of_a_real_loop() {
             (69_000, 69_000)
         ]
     );
-    // What is left, 7 ms and a µs, is asked for as 8 ms.
+    // The rest of 7 ms and a µs is rounded up to 8 ms.
     let coarse = paced(PaceRule::Remaining, vec![3 * MS - 1000], MS);
     assert_eq!(frames(&coarse)[1], (20_000, 20_999));
 }
@@ -88,14 +88,14 @@ fn a_late_wakeup_delays_by_its_rule() {
     let frames = by_rule(&setup);
     assert_eq!(frames[9].began, Nanos(10 * 10_200_000));
     assert_eq!(frames[9].cpu, Nanos(MS));
-    // A timer that has to wait for a tick is late by both.
+    // With a timer that waits for a tick, both delays add up.
     setup.machine.timers = TimerRule::FirstTick;
     assert_eq!(by_rule(&setup)[0].began, Nanos(10_200_000));
     assert_eq!(by_rule(&setup)[1].began, Nanos(30_200_000));
 }
 
 #[test]
-fn what_comes_from_outside_waits_for_no_tick() {
+fn external_events_do_not_wait_for_a_tick() {
     let mut setup = Setup::new(Machine::new(1, 100, Policy::Fair), Nanos::from_secs(1));
     let arrive = Step::Arrive(Law::Fixed(Nanos(2_500_000)));
     let work = Step::Work(Law::Fixed(Nanos(500_000)));
@@ -107,7 +107,7 @@ fn what_comes_from_outside_waits_for_no_tick() {
 }
 
 #[test]
-fn a_task_that_is_not_there_cannot_be_followed() {
+fn a_missing_task_cannot_be_followed() {
     let setup = paced(PaceRule::Fixed, vec![MS], 1);
     assert!(ticktax_sim::frames(&setup, TaskId(1)).is_err());
 }
@@ -115,9 +115,9 @@ fn a_task_that_is_not_there_cannot_be_followed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Following changes nothing, and every moment of the task's life is told.
+    /// Following a task does not affect the simulation, and its states cover all of its time.
     #[test]
-    fn a_life_is_told_without_a_gap(setup in setup(), which in any::<prop::sample::Index>()) {
+    fn a_followed_tasks_states_have_no_gaps(setup in setup(), which in any::<prop::sample::Index>()) {
         prop_assume!(!setup.tasks.is_empty());
         let task = which.index(setup.tasks.len());
         let mut auditor = Auditor::new(&ticktax_sim::facts(&setup));
@@ -131,9 +131,9 @@ proptest! {
         let ran = followed.report.tasks[task].ran;
         if let Some(threads) = statement.victim.and_then(|victim| victim.threads) {
             prop_assert!(threads.balances(), "{threads:#?}");
-            let of = |state| threads.accounts.iter().filter(|a| a.state == state).map(|a| a.time).sum();
-            prop_assert_eq!(ran, of(ThreadState::Running));
-            let waited: Nanos = of(ThreadState::Throttled);
+            let time_in = |state| threads.accounts.iter().filter(|a| a.state == state).map(|a| a.time).sum();
+            prop_assert_eq!(ran, time_in(ThreadState::Running));
+            let waited: Nanos = time_in(ThreadState::Throttled);
             prop_assert_eq!(waited, followed.report.tasks[task].throttled);
         } else {
             prop_assert_eq!(ran, Nanos::ZERO);
@@ -141,13 +141,13 @@ proptest! {
         prop_assert!(frames.iter().all(|f| f.due <= f.began && f.began <= f.ended));
     }
 
-    /// The accounting check and the bill of the tick find in the rows what the model counted.
+    /// The audit's accounting check and tick bill agree with the model's own counts.
     #[test]
     fn the_audit_finds_both_accountings(
         setup in setup(), hz in prop::sample::select(&[100_u64, 250, 1000][..]), cost in 1_i64..9_000
     ) {
         let mut setup = setup;
-        // What interrupts a task besides the tick hides it from ticks, or holds them up.
+        // Interrupts other than the tick can hide a task from ticks, or delay them.
         setup.sources.clear();
         setup.machine.hz = hz;
         setup.machine.phases.clear();
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// `report` has a page for a loop of any class.
+/// The report has a page for loops of every class.
 #[test]
 fn a_loop_of_any_class_is_a_paced_loop() {
     for (class, policy) in [
@@ -200,7 +200,8 @@ fn a_loop_of_any_class_is_a_paced_loop() {
     }
 }
 
-/// A loop on the tick is not seen by samples, and the accounting check says because of whom.
+/// A loop that runs right after ticks is not sampled, and the accounting check names it as the
+/// cause.
 #[test]
 fn the_accounting_check_names_a_loop_that_hides_from_the_tick() {
     let mut machine = Machine::new(1, 250, Policy::O1);

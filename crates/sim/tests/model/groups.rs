@@ -1,4 +1,4 @@
-//! Groups by session, and how a waking task comes onto its CPU.
+//! Autogroups, and preemption by a waking task.
 
 use ticktax_model::Nanos;
 use ticktax_model::autogroup::Autogroup;
@@ -38,7 +38,7 @@ fn share(report: &Report, task: usize) -> f64 {
 }
 
 #[test]
-fn groups_share_first_and_then_their_tasks() {
+fn cpu_time_is_shared_by_groups_first_then_by_tasks() {
     let three_and_one = [1, 1, 1, 2].map(|number| hog(Some((number, 0)))).to_vec();
     let report = ran(1, three_and_one);
     for task in 0..3 {
@@ -50,18 +50,18 @@ fn groups_share_first_and_then_their_tasks() {
 }
 
 #[test]
-fn a_groups_nice_value_is_that_of_all_of_it() {
+fn a_groups_nice_value_applies_to_the_whole_group() {
     let report = ran(
         1,
         vec![hog(Some((1, 0))), hog(Some((2, 5))), hog(Some((2, -20)))],
     );
-    // 1024 against 335, whatever the nice values within.
+    // 1024 against 335, regardless of the nice values within.
     let nice = share(&report, 1) + share(&report, 2);
     assert!((nice - 335.0 / 1359.0).abs() < 0.01, "{nice}");
 }
 
 #[test]
-fn a_task_in_no_group_is_beside_the_groups() {
+fn a_task_without_a_group_competes_with_the_groups() {
     let report = ran(1, vec![hog(None), hog(Some((1, 0))), hog(Some((1, 0)))]);
     let share = share(&report, 0);
     assert!((share - 0.5).abs() < 0.01, "{share}");
@@ -74,11 +74,11 @@ fn no_cpu_idles_while_a_task_of_a_group_waits() {
     assert_eq!(idle, Nanos::ZERO);
 }
 
-/// Two programs that compute, and a third that wakes a thousand times a second: each time it comes at once
-/// where whoever runs has had its share. Linux 6.18 changed between the two 905 times in a second of their
-/// time, and 281 times without the third.
+/// Two programs compute, and a third wakes a thousand times a second. Each time, it preempts a
+/// program that has had its share. Linux 6.18 switched between the two 905 times per second of
+/// their time, and 281 times without the third program.
 #[test]
-fn a_waking_task_takes_the_cpu_from_one_that_has_had_its_share() {
+fn a_waking_task_preempts_one_that_has_had_its_share() {
     let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos::from_millis(1)));
     let work = Step::Work(Law::Fixed(Nanos::from_micros(20)));
     let third = task(None, vec![sleep, work]);

@@ -1,4 +1,4 @@
-//! What holds of every machine.
+//! Invariants of every machine.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ticktax_sim::{Call, Law, Machine, Report, Setup, Step, TaskSpec, TimerRule, 
 
 use crate::fixture::{Rows, policy, setup};
 
-/// Every time and every tick is somewhere, and only once.
+/// All time and all ticks are accounted for exactly once.
 fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     for (number, cpu) in report.cpus.iter().enumerate() {
         prop_assert_eq!(cpu.elapsed(), setup.length, "CPU {}: {:?}", number, cpu);
@@ -24,11 +24,14 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
         let phase = machine.phases.get(number).copied().unwrap_or(Nanos::ZERO);
         let grid = grid.shifted(phase);
         let ticks = grid.last_at(setup.length - Nanos(1)) - grid.last_at(Nanos::ZERO);
-        let told = cpu.sampled() + cpu.stopped + cpu.lost + cpu.pending;
-        // Ticks that stand still as it ends are not counted up to the end.
-        prop_assert!(told <= ticks.unsigned_abs(), "{told} of {ticks}: {cpu:?}");
+        let counted = cpu.sampled() + cpu.stopped + cpu.lost + cpu.pending;
+        // Ticks that are stopped at the end are not counted up to it.
+        prop_assert!(
+            counted <= ticks.unsigned_abs(),
+            "{counted} of {ticks}: {cpu:?}"
+        );
         if machine.tick == ticktax_sim::TickMode::Periodic {
-            prop_assert_eq!(told, ticks.unsigned_abs(), "{:?}", cpu);
+            prop_assert_eq!(counted, ticks.unsigned_abs(), "{:?}", cpu);
         }
     }
     let by_task: Nanos = report.tasks.iter().map(|task| task.ran).sum();
@@ -40,8 +43,8 @@ fn add_up(setup: &Setup, report: &Report) -> Result<(), TestCaseError> {
     }
     for task in &report.tasks {
         prop_assert!(task.work <= task.ran, "{task:?}");
-        // A `select` in jiffies may be short by part of a tick; a tick of 2.4 is shorter than it
-        // says by its rounding to the device's clock and by that clock's drift.
+        // A `select` in jiffies may be too short by part of a tick. Real ticks of 2.4 are shorter
+        // than nominal ones, because of rounding to the device's clock and that clock's drift.
         let short = match setup.machine.timers {
             TimerRule::FirstTick | TimerRule::HighResolution => Nanos::ZERO,
             TimerRule::Jiffies | TimerRule::NominalJiffies => report.tick + Nanos(100_000),
@@ -55,7 +58,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn everything_adds_up(setup in setup()) {
+    fn all_time_and_ticks_add_up(setup in setup()) {
         add_up(&setup, &run(&setup).unwrap())?;
     }
 
@@ -71,15 +74,15 @@ proptest! {
         prop_assert!(third.hash != first.hash);
     }
 
-    /// Where there is more than enough time for all, every task gets through all its work.
+    /// With enough time for all, every task completes all its work.
     #[test]
-    fn no_task_is_lost(
+    fn every_task_completes_its_work(
         policy in policy(), cpus in 1_usize..5, works in prop::collection::vec(1_i64..20, 1..12),
         pinned in any::<bool>()
     ) {
         let mut setup = Setup::new(Machine::new(cpus, 1000, policy), Nanos::from_secs(4));
         let demand: i64 = works.iter().sum();
-        // Together they ask for half of one CPU.
+        // Together, the tasks need half of one CPU.
         let sleep = Law::Fixed(Nanos::from_millis(2 * demand));
         for (place, &work) in works.iter().enumerate() {
             let work = Step::Work(Law::Fixed(Nanos::from_millis(work)));
@@ -89,16 +92,16 @@ proptest! {
         }
         let report = run(&setup).unwrap();
         for task in &report.tasks {
-            // A turn is its sleep and, at worst, all others' work before its own, twice.
+            // A cycle takes its sleep and, at worst, twice the work of all other tasks.
             let min = 4_000 / (2 * demand + 3 * demand + 2) - 1;
             prop_assert!(task.bursts >= min.max(1).unsigned_abs(), "{task:?} of {min}");
         }
     }
 
-    /// Rows of one CPU come in the order of their ends; the base rows tile the CPU's time; no task
-    /// is in two places.
+    /// The rows of one CPU come in the order of their ends, base rows cover its time without gaps,
+    /// and no task is in two places at once.
     #[test]
-    fn rows_tile_time_and_no_task_is_in_two_places(setup in setup()) {
+    fn rows_cover_all_time_and_no_task_runs_twice_at_once(setup in setup()) {
         let mut rows = Rows::default();
         let (_, header, sources) = record(&setup, &mut rows).unwrap();
         let mut last_end = BTreeMap::new();

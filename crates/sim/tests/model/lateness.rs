@@ -1,4 +1,4 @@
-//! How late tasks run, told by hand.
+//! Lateness of tasks, calculated by hand.
 
 use proptest::prelude::*;
 use ticktax_model::{Histogram, Nanos};
@@ -20,10 +20,10 @@ fn sleeper(timers: TimerRule) -> Setup {
 }
 
 #[test]
-fn a_sleep_that_ends_at_ticks_is_late_by_what_is_left_of_one() {
+fn a_sleep_that_ends_at_a_tick_is_late_by_the_rest_of_it() {
     let report = run(&sleeper(TimerRule::FirstTick)).unwrap();
-    // It falls asleep 1 µs after a tick, the first time at the start itself, and each sleep ends at
-    // the next tick. The one that would end at 1 s is no longer part of it.
+    // The first sleep starts at time 0, and the others 1 µs after a tick. Each ends at the next
+    // tick. A sleep that would end at 1 s is not included.
     let (first, others) = (Nanos::from_millis(5), Nanos(4_999_000));
     assert_eq!(report.tasks[0].worst_lateness, first);
     let mut counts = vec![0; Histogram::BUCKETS];
@@ -34,12 +34,12 @@ fn a_sleep_that_ends_at_ticks_is_late_by_what_is_left_of_one() {
 }
 
 #[test]
-fn a_sleep_that_ends_by_itself_is_on_time_until_somebody_has_the_cpu() {
+fn a_high_resolution_sleep_is_only_late_if_the_cpu_is_busy() {
     let mut setup = sleeper(TimerRule::HighResolution);
     let report = run(&setup).unwrap();
     assert_eq!(report.tasks[0].worst_lateness, Nanos::ZERO);
     assert_eq!(report.lateness[0].quantile(1.0), Some(Nanos::ZERO));
-    // A real-time task that works from 4 to 7 ms once, over the first end of the sleep.
+    // A real-time task works once from 4 to 7 ms, while the first sleep ends.
     let mut other = TaskSpec::new(
         "other",
         vec![Step::Work(Law::Fixed(Nanos::from_millis(3))), Step::Exit],
@@ -50,7 +50,7 @@ fn a_sleep_that_ends_by_itself_is_on_time_until_somebody_has_the_cpu() {
     assert_eq!(report.tasks[0].worst_lateness, Nanos::from_millis(2));
 }
 
-/// A loop of frames at multiples of `period`, whose timers may be `slack` late.
+/// A loop with frames at multiples of `period`, whose timers have a slack of `slack`.
 fn slack_loop(hz: i64, phase: i64, tick: TickMode, slack: i64, period: i64) -> Setup {
     let mut machine = Machine::new(1, hz.unsigned_abs(), Policy::Fair);
     machine.timers = TimerRule::HighResolution;
@@ -68,9 +68,9 @@ fn slack_loop(hz: i64, phase: i64, tick: TickMode, slack: i64, period: i64) -> S
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// A sleep ends at the first tick within its slack, and at the end of that where there is none,
-    /// or where the tick stands still. Without high-resolution timers, it ends at the first tick, or
-    /// the first after its slack where the tick stands still.
+    /// A sleep ends at the first tick within its slack. Without a tick in the slack, or with
+    /// stopped ticks, it ends at the end of the slack. Without high-resolution timers, it ends at
+    /// the first tick, or at the first tick after its slack if ticks are stopped.
     #[test]
     fn a_tick_within_the_slack_ends_a_sleep(
         hz in prop::sample::select(&[100_i64, 250, 500, 1000][..]), phase in 0_i64..900_000,
@@ -101,9 +101,9 @@ proptest! {
 }
 
 #[test]
-fn a_timer_of_anothers_ends_a_sleep_within_its_slack() {
+fn another_tasks_timer_ends_a_sleep_within_its_slack() {
     let mut setup = slack_loop(100, 0, TickMode::NohzIdle, 50_000, 7_000_000);
-    // Its own slack ends 30 µs after the loop's begins.
+    // Its own slack ends 30 µs after the loop's slack begins.
     let mut other = TaskSpec::new(
         "other",
         vec![

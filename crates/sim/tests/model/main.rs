@@ -1,4 +1,4 @@
-//! The model against what must hold of every machine, and against single situations by hand.
+//! Tests of the model: invariants of every machine, and single situations checked by hand.
 
 mod accounting;
 mod fixture;

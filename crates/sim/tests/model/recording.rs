@@ -1,4 +1,4 @@
-//! The recording of a simulated machine goes through the same analysis as a live one's.
+//! Analyses recordings of a simulated machine like live ones.
 
 use proptest::prelude::*;
 use ticktax_analysis::{Auditor, BeatFinder};
@@ -13,7 +13,7 @@ use ticktax_sim::{
 
 use crate::fixture::setup;
 
-/// Passes each row to both.
+/// Passes each row to both sinks.
 struct Both(Auditor, BeatFinder);
 
 impl RowSink for Both {
@@ -27,27 +27,27 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn the_ledger_books_what_the_model_did(setup in setup()) {
+    fn the_ledger_matches_the_models_times(setup in setup()) {
         let mut auditor = Auditor::books();
         let (report, header, sources) = record(&setup, &mut auditor).unwrap();
         let statement = auditor.finish(&header, &sources, 1);
         prop_assert!(statement.balance.balances(), "{:?}", statement.balance);
-        let of = |class| statement.accounts.iter().filter(|a| a.class == class).map(|a| a.time).sum();
+        let booked = |class| statement.accounts.iter().filter(|a| a.class == class).map(|a| a.time).sum();
         let did = |mode: &[Mode]| -> Nanos {
             let times = report.cpus.iter().flat_map(|cpu| mode.iter().map(|&mode| cpu.time(mode)));
             times.sum()
         };
-        prop_assert_eq!(did(&[Mode::User, Mode::Kernel]), of(Class::Program));
-        prop_assert_eq!(did(&[Mode::Irq]), of(Class::Irq));
-        prop_assert_eq!(did(&[Mode::Softirq]), of(Class::Softirq));
-        prop_assert_eq!(did(&[Mode::Idle]), of(Class::Idle));
+        prop_assert_eq!(did(&[Mode::User, Mode::Kernel]), booked(Class::Program));
+        prop_assert_eq!(did(&[Mode::Irq]), booked(Class::Irq));
+        prop_assert_eq!(did(&[Mode::Softirq]), booked(Class::Softirq));
+        prop_assert_eq!(did(&[Mode::Idle]), booked(Class::Idle));
         let held: Nanos = statement.throttled.iter().map(|held| held.time).sum();
         prop_assert_eq!(held, report.tasks.iter().map(|task| task.throttled).sum());
     }
 }
 
 #[test]
-fn the_beats_of_a_simulated_machine_are_found() {
+fn periodic_sources_of_a_simulated_machine_are_found() {
     let mut machine = Machine::new(1, 250, Policy::Fair);
     machine.costs = Costs {
         tick: Nanos(5_000),
@@ -66,9 +66,9 @@ fn the_beats_of_a_simulated_machine_are_found() {
         cost: Law::Fixed(Nanos(40_000)),
         then: Then::Nothing,
     });
-    let mut both = Both(Auditor::books(), BeatFinder::new());
-    let (_, header, sources) = record(&setup, &mut both).unwrap();
-    let beats = both.1.finish(&header, 1);
+    let mut sinks = Both(Auditor::books(), BeatFinder::new());
+    let (_, header, sources) = record(&setup, &mut sinks).unwrap();
+    let beats = sinks.1.finish(&header, 1);
     let found = |name: &str| {
         let beat = beats.beats.iter().find(|beat| beat.name.contains(name));
         beat.unwrap_or_else(|| panic!("no {name} in {:#?}", beats.beats))
@@ -79,11 +79,11 @@ fn the_beats_of_a_simulated_machine_are_found() {
     assert!((found("disk") - 333_333_333.0).abs() < 333_333.0);
     let game = found("game");
     assert!((game - 40e6).abs() < 4e4, "{game}");
-    let statement = both.0.finish(&header, &sources, 1);
+    let statement = sinks.0.finish(&header, &sources, 1);
     assert!(statement.balance.balances());
 }
 
-/// Passes rows to both, and counts those that are no sums.
+/// Passes rows to both sinks, and counts individual spans.
 struct Counted(Both, u64);
 
 impl RowSink for Counted {
@@ -97,7 +97,7 @@ impl RowSink for Counted {
 }
 
 #[test]
-fn a_beat_of_half_a_minute_is_found_in_two_hours_of_sums() {
+fn a_period_of_half_a_minute_is_found_in_two_hours_of_sums() {
     let length = Nanos::from_secs(7_200);
     let period = Nanos::from_millis(30_999);
     let mut machine = Machine::new(1, 100, Policy::Fair);
@@ -110,13 +110,13 @@ fn a_beat_of_half_a_minute_is_found_in_two_hours_of_sums() {
     };
     let work = Nanos::from_millis(17);
     setup.tasks.push(task("backup", period, Law::Fixed(work)));
-    // A program that runs often and for less, which delays the other now and then.
+    // A program that runs often and briefly, which sometimes delays the other.
     let short = Law::Uniform(Nanos(100_000), Nanos(700_000));
     setup
         .tasks
         .push(task("game", Nanos::from_millis(33), short));
-    let both = Both(Auditor::books(), BeatFinder::new());
-    let mut summing = Summing::new(Counted(both, 0));
+    let sinks = Both(Auditor::books(), BeatFinder::new());
+    let mut summing = Summing::new(Counted(sinks, 0));
     let (_, header, sources) = record(&setup, &mut summing).unwrap();
     let Counted(Both(auditor, finder), timed) = summing.finish(&sources, length);
     assert!(timed < 1_000, "{timed}");

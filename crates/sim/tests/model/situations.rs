@@ -1,4 +1,4 @@
-//! Single situations, by hand.
+//! Single situations, checked by hand.
 
 use ticktax_model::Nanos;
 use ticktax_model::recording::Row;
@@ -43,7 +43,7 @@ fn hogs_spread_over_cpus_under_every_policy() {
 }
 
 #[test]
-fn nice_is_worth_what_the_policies_say() {
+fn nice_values_give_the_policies_shares() {
     let share = |policy| {
         let mut setup = Setup::new(Machine::new(1, 1000, policy), Nanos::from_secs(60));
         setup.tasks = ["a", "b"].map(hog).to_vec();
@@ -60,7 +60,7 @@ fn nice_is_worth_what_the_policies_say() {
 }
 
 #[test]
-fn a_real_time_task_keeps_the_cpu_from_all_others() {
+fn a_real_time_task_starves_all_others() {
     for policy in policies() {
         let mut setup = Setup::new(Machine::new(1, 100, policy), Nanos::from_secs(10));
         setup.tasks = vec![
@@ -102,9 +102,10 @@ fn a_quota_is_kept_to_within_a_tick() {
 }
 
 #[test]
-fn masked_work_holds_up_ticks_and_loses_those_that_find_one_held_up() {
+fn masked_work_delays_one_tick_and_loses_the_others() {
     let mut setup = Setup::new(Machine::new(1, 1000, Policy::O1), Nanos::from_secs(1));
-    // From 1 ms on: 4.5 ms masked, so that ticks 2 to 5 come as one at 5.5 ms.
+    // Interrupts are masked from 1 ms on for 4.5 ms, so that ticks 2 to 5 are merged into one at
+    // 5.5 ms.
     let sleep = Step::Sleep(Call::Nanosleep, fixed(1));
     setup.tasks.push(TaskSpec::new(
         "walk",
@@ -119,7 +120,7 @@ fn masked_work_holds_up_ticks_and_loses_those_that_find_one_held_up() {
 }
 
 #[test]
-fn kernel_work_holds_up_tasks_but_not_interrupts() {
+fn kernel_work_delays_tasks_but_not_interrupts() {
     let mut setup = Setup::new(Machine::new(1, 1000, Policy::Fair), Nanos::from_secs(1));
     setup.machine.timers = TimerRule::HighResolution;
     setup.tasks = vec![
@@ -143,13 +144,13 @@ fn kernel_work_holds_up_tasks_but_not_interrupts() {
         then: Then::Signal(TaskId(1)),
     });
     let report = run(&setup).unwrap();
-    // Woken at 101.01 ms, when the handler was done; the walk ends 10 µs late, at 108.01 ms.
+    // Woken at 101.01 ms, after the handler. The walk ends 10 µs late, at 108.01 ms.
     assert_eq!(report.tasks[1].worst_latency, Nanos(7_000_000));
     assert_eq!(report.cpus[0].time(Mode::Irq), Nanos(10_000));
 }
 
 #[test]
-fn a_lock_is_handed_on_in_line() {
+fn a_lock_passes_to_waiters_in_order() {
     let mut setup = Setup::new(Machine::new(3, 1000, Policy::O1), Nanos::from_secs(1));
     for cpu in 0..3 {
         let program = vec![Step::Lock(0), Step::Work(fixed(1_000_000)), Step::Unlock(0)];
@@ -168,7 +169,7 @@ fn a_lock_is_handed_on_in_line() {
 }
 
 #[test]
-fn without_a_tick_a_lone_task_is_left_alone() {
+fn without_a_tick_a_lone_task_is_never_interrupted() {
     let mut machine = Machine::new(1, 1000, Policy::Fair);
     machine.costs.tick = Nanos(2_000);
     machine.tick = ticktax_sim::TickMode::nohz_full(1);
@@ -186,7 +187,7 @@ fn without_a_tick_a_lone_task_is_left_alone() {
 }
 
 #[test]
-fn a_setup_that_makes_no_sense_is_refused_with_the_place() {
+fn an_invalid_setup_is_refused_with_its_place() {
     let base = Setup::new(Machine::new(1, 100, Policy::O1), Nanos::from_secs(1));
     let refused = |change: &dyn Fn(&mut Setup)| {
         let mut setup = base.clone();
@@ -203,10 +204,9 @@ fn a_setup_that_makes_no_sense_is_refused_with_the_place() {
     assert!(refused(&|s| s.tasks.push(negative.clone())).contains("negative"));
 }
 
-/// An interrupt in the middle of a tick's handler does not make that tick count twice against the
-/// task that runs.
+/// An interrupt within a tick's handler does not make the running task pay for that tick twice.
 #[test]
-fn a_tick_that_is_cut_short_is_one_tick_of_a_slice() {
+fn an_interrupted_tick_counts_once_against_a_slice() {
     let left_for_the_second = |interrupts: &str| {
         let text = format!(
             "length = \"110ms\"\n[machine]\nhz = 1000\npolicy = \"o1\"\nphases = [\"995us\"]\n\
@@ -221,7 +221,7 @@ fn a_tick_that_is_cut_short_is_one_tick_of_a_slice() {
     };
     let source = "[[interrupt]]\nname = \"disk\"\ninterval = \"1ms\"\ncost = \"1us\"\n";
     let (without, with) = (left_for_the_second(""), left_for_the_second(source));
-    // The first task runs for its whole slice of 100 ms, then the second.
+    // The first task runs for its full slice of 100 ms, then the second.
     assert!((8..=11).contains(&(without.0 / 1_000_000)), "{without}");
     assert!((without - with).0.abs() < 1_000_000, "{without} and {with}");
 }

@@ -1,4 +1,4 @@
-//! Tasks that compute until a time: never early, giving way to others, and alike to those that sleep.
+//! Tasks that spin until a time: they are never early, yield to others, and match tasks that sleep.
 
 use proptest::prelude::*;
 use ticktax_model::Nanos;
@@ -12,16 +12,16 @@ use crate::fixture::policy;
 
 const MS: i64 = 1_000_000;
 
-/// What came of a setup, and the frames of its first task.
-struct Told {
+/// Report of a simulation, and the frames of its first task.
+struct Simulated {
     report: Report,
     frames: Vec<Frame>,
 }
 
-fn followed(setup: &Setup) -> Told {
-    let told = ticktax_sim::frames(setup, TaskId(0));
-    let (followed, frames) = told.unwrap_or_else(|error| panic!("{error}"));
-    Told {
+fn followed(setup: &Setup) -> Simulated {
+    let simulated = ticktax_sim::frames(setup, TaskId(0));
+    let (followed, frames) = simulated.unwrap_or_else(|error| panic!("{error}"));
+    Simulated {
         report: followed.report,
         frames,
     }
@@ -35,7 +35,7 @@ fn rules() -> impl Strategy<Value = PaceRule> {
     prop::sample::select(&PaceRule::ALL[..])
 }
 
-/// A loop of this rule, with frames every 10 ms.
+/// A loop with this rule, and frames every 10 ms.
 fn paced(machine: Machine, rule: PaceRule, spin: i64, frame: i64) -> Setup {
     let mut setup = Setup::new(machine, Nanos::from_secs(1));
     let pace = Step::Pace {
@@ -50,16 +50,19 @@ fn paced(machine: Machine, rule: PaceRule, spin: i64, frame: i64) -> Setup {
 }
 
 fn moments(frames: &[Frame]) -> Vec<(Nanos, Nanos)> {
-    frames.iter().map(|it| (it.due, it.began)).collect()
+    frames
+        .iter()
+        .map(|frame| (frame.due, frame.began))
+        .collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
-    /// Alone, it takes all of its CPU but for what interrupts it, and each frame begins when it is
-    /// due, or where the handler that it was due in ends.
+    /// A lone spinner uses all of its CPU except for interruptions. Each frame starts at its due
+    /// time, or at the end of a handler that covers it.
     #[test]
-    fn alone_it_takes_the_whole_cpu(
+    fn a_lone_spinner_uses_the_whole_cpu(
         policy in policy(), hz in prop::sample::select(&[100_u64, 250, 1000][..]),
         period in 100_000_i64..30 * MS, share in 0.0..0.9_f64, cost in 0_i64..200_000, stops in any::<bool>(),
         phase in 0_i64..MS
@@ -69,19 +72,19 @@ proptest! {
         machine.phases = vec![Nanos(phase)];
         machine.costs = Costs { tick: Nanos(cost), ..Costs::default() };
         let mut setup = Setup::new(machine, Nanos::from_secs(1));
-        #[expect(clippy::cast_possible_truncation, reason = "a part of a time")]
+        #[expect(clippy::cast_possible_truncation, reason = "a fraction of a period fits in an i64")]
         let length = ((period - cost) as f64 * share).max(1.0) as i64;
         let program = vec![Step::SpinUntil(Nanos(period)), Step::Frame, work(length)];
         setup.tasks.push(TaskSpec::new("spinner", program));
-        let told = followed(&setup);
-        let cpu = told.report.cpus[0];
+        let simulated = followed(&setup);
+        let cpu = simulated.report.cpus[0];
         prop_assert_eq!(cpu.time(Mode::Idle), Nanos::ZERO);
-        prop_assert_eq!(told.report.tasks[0].ran + cpu.time(Mode::Irq), setup.length);
-        // What it did for nobody is no work.
-        let frames = i64::try_from(told.report.tasks[0].frames).unwrap();
-        let done = told.report.tasks[0].work.0;
+        prop_assert_eq!(simulated.report.tasks[0].ran + cpu.time(Mode::Irq), setup.length);
+        // Spinning does not count as work.
+        let frames = i64::try_from(simulated.report.tasks[0].frames).unwrap();
+        let done = simulated.report.tasks[0].work.0;
         prop_assert!(done == frames * length || done == (frames - 1) * length, "{done}");
-        let all = told.frames.iter();
+        let all = simulated.frames.iter();
         let late = all.clone().map(|frame| frame.began - frame.due).max();
         let cost = Nanos(if stops { 0 } else { cost });
         prop_assert!(late.is_none_or(|late| late <= cost), "{late:?}");
@@ -91,9 +94,9 @@ proptest! {
         }
     }
 
-    /// Whatever else runs, no frame is early, and a task above it takes the CPU whenever it wants.
+    /// With any other tasks, no frame is early, and a higher-priority task can always preempt it.
     #[test]
-    fn beside_others_it_is_never_early(
+    fn with_other_tasks_a_spinner_is_never_early(
         policy in policy(), period in 500_000_i64..10 * MS, spin in 0_i64..10 * MS, rule in rules(),
         hog in 10_000_i64..9 * MS, rests in 10_000_i64..9 * MS, switch in 0_i64..9_000, fifo in any::<bool>(),
         until in any::<bool>()
@@ -114,67 +117,68 @@ proptest! {
         let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos(rests)));
         let other = TaskSpec::new("other", vec![sleep, work(hog)]).footprint(footprint);
         setup.tasks.push(if fifo { other.class(Class::Fifo(9)) } else { other });
-        let told = followed(&setup);
-        for frame in &told.frames {
+        let simulated = followed(&setup);
+        for frame in &simulated.frames {
             prop_assert!(frame.began >= frame.due && frame.ended >= frame.began, "{frame:?}");
         }
         if fifo {
-            // It waits for nobody: a round is its sleep and its work, its costs, and up to six ticks.
+            // The real-time task never waits. A cycle is its sleep, its work, its costs, and up to
+            // six ticks.
             let costs = 2_000 + switch + 100_000 + 6 * 3_000;
             let min = setup.length.0 / (hog + rests + costs) - 1;
-            let bursts = i64::try_from(told.report.tasks[1].bursts).unwrap();
+            let bursts = i64::try_from(simulated.report.tasks[1].bursts).unwrap();
             prop_assert!(bursts >= min, "{bursts} of {min}");
         }
-        prop_assert_eq!(told.report.hash, run(&setup).unwrap().hash);
+        prop_assert_eq!(simulated.report.hash, run(&setup).unwrap().hash);
     }
 
-    /// With exact timers and nothing that costs, frames are due and begin when they do however the
-    /// loop waits, and what it spins is all that differs.
+    /// With exact timers and no costs, due times and starts of frames do not depend on how the loop
+    /// waits. Only the CPU time differs by the spinning.
     #[test]
-    fn where_sleeps_are_exact_spinning_changes_nothing_but_the_cpu_time(
+    fn with_exact_sleeps_spinning_only_changes_the_cpu_time(
         rule in rules(), spin in 0_i64..12 * MS, frame in 1_i64..9 * MS
     ) {
         let mut machine = Machine::new(1, 100, Policy::Fair);
         machine.timers = TimerRule::HighResolution;
-        let told = |spin| followed(&paced(machine.clone(), rule, spin, frame));
-        let (sleeps, spins) = (told(0), told(spin));
+        let simulated = |spin| followed(&paced(machine.clone(), rule, spin, frame));
+        let (sleeps, spins) = (simulated(0), simulated(spin));
         prop_assert_eq!(moments(&sleeps.frames), moments(&spins.frames));
-        prop_assert!(sleeps.frames.iter().all(|it| it.began == it.due && it.cpu == Nanos(frame)));
-        // Of the wait, the last `spin`, and all of it where it is shorter.
+        prop_assert!(sleeps.frames.iter().all(|timed| timed.began == timed.due && timed.cpu == Nanos(frame)));
+        // It spins for the last `spin` of the wait, or for all of a shorter wait.
         let wait = if rule == PaceRule::Fixed { 10 * MS } else { 10 * MS - frame };
         let each = frame + spin.min(wait);
         let rounds = i64::try_from(spins.frames.len()).unwrap();
-        // The first wait is a whole period, and the last frame and wait may not be done.
+        // The first wait is a full period, and the last frame and wait may be incomplete.
         let (min, max) = (rounds * each, (rounds + 1) * each + frame);
         let ran = spins.report.tasks[0].ran.0;
         prop_assert!((min..=max).contains(&ran), "{ran}: {min} to {max}");
     }
 
-    /// Without high-resolution timers, the sleep before the spin ends on a tick: a frame begins at
-    /// the first tick from `spin` before it is due, or when it is due, whichever is later.
+    /// Without high-resolution timers, the sleep before the spin ends on a tick. A frame starts at
+    /// the later of two times: its due time, and the first tick from `spin` before it.
     #[test]
-    fn a_hybrid_sleeps_to_a_tick(
+    fn a_hybrid_sleeps_until_a_tick(
         hz in prop::sample::select(&[100_u64, 250, 300, 1000][..]), spin in 1_i64..9 * MS, phase in 0_i64..900_000
     ) {
         let mut machine = Machine::new(1, hz, Policy::Fair);
         machine.phases = vec![Nanos(phase)];
-        let told = followed(&paced(machine, PaceRule::Deadline, spin, 50_000));
-        prop_assert!(told.frames.len() > 90);
-        for frame in &told.frames {
+        let simulated = followed(&paced(machine, PaceRule::Deadline, spin, 50_000));
+        prop_assert!(simulated.frames.len() > 90);
+        for frame in &simulated.frames {
             let asked = i128::from(frame.due.0 - spin - phase).max(1);
             let (hz, second) = (i128::from(hz), 1_000_000_000);
             let tick = (asked * hz + second - 1) / second;
             let tick = i64::try_from(tick * second / hz).unwrap() + phase;
-            // The grid is in parts of a ns.
+            // The grid has a resolution below 1 ns.
             let late = frame.began - frame.due.max(Nanos(tick));
             prop_assert!((-1..=1).contains(&late.0), "{frame:?} {tick}");
         }
     }
 }
 
-/// By hand: a spinner that another keeps from the CPU when it is time goes on as soon as it has it.
+/// A spinner that is preempted at its due time continues as soon as it runs again.
 #[test]
-fn a_time_that_passes_while_another_runs_ends_the_spin_at_once() {
+fn a_due_time_during_preemption_ends_the_spin_immediately() {
     let mut machine = Machine::new(1, 100, Policy::Fair);
     machine.timers = TimerRule::HighResolution;
     machine.costs.switch = Nanos(1_000);
@@ -182,10 +186,10 @@ fn a_time_that_passes_while_another_runs_ends_the_spin_at_once() {
     let sleep = Step::Sleep(Call::Nanosleep, Law::Fixed(Nanos(19 * MS)));
     let above = TaskSpec::new("above", vec![sleep, work(4 * MS), Step::Exit]);
     setup.tasks.push(above.class(Class::Fifo(1)));
-    let told = followed(&setup);
-    let of = |frame: &Frame| (frame.due.0, frame.began.0, frame.cpu.0);
-    let frames: Vec<_> = told.frames.iter().take(3).map(of).collect();
-    // A switch before the 19 ms, another, 4 ms, and a third.
+    let simulated = followed(&setup);
+    let times = |frame: &Frame| (frame.due.0, frame.began.0, frame.cpu.0);
+    let frames: Vec<_> = simulated.frames.iter().take(3).map(times).collect();
+    // A switch before the 19 ms, another one, 4 ms of work, and a third switch.
     assert_eq!(
         frames,
         [

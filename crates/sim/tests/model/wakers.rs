@@ -32,7 +32,7 @@ fn source(name: &str, interval: i64, then: Then) -> Source {
     }
 }
 
-/// How often each waker, by source and detail, led to each thread or softirq.
+/// Number of edges from each waker, by source and detail, to each thread or softirq.
 fn edges(setup: &Setup) -> BTreeMap<(String, String), usize> {
     let mut rows = Rows::default();
     let (_, _, sources) = record(setup, &mut rows).expect("a valid setup");
@@ -103,7 +103,7 @@ fn waking(timers: TimerRule) -> Setup {
 }
 
 #[test]
-fn every_way_to_be_woken_is_an_edge() {
+fn every_kind_of_wakeup_has_an_edge() {
     for (timers, timer) in [
         (TimerRule::HighResolution, "local_timer hrtimer_wakeup"),
         (TimerRule::FirstTick, "local_timer"),
@@ -130,9 +130,9 @@ fn every_way_to_be_woken_is_an_edge() {
     }
 }
 
-/// A task that waits for a packet after a signal is not woken by the signals that come meanwhile.
+/// Signals do not wake a task that waits for a packet.
 #[test]
-fn a_signal_wakes_nobody_from_waiting_for_a_packet() {
+fn a_signal_does_not_end_a_wait_for_a_packet() {
     let mut setup = Setup::new(
         Machine::new(1, 250, Policy::GoodnessPerCpu),
         Nanos::from_millis(999),
@@ -151,7 +151,7 @@ fn a_signal_wakes_nobody_from_waiting_for_a_packet() {
     ];
     let edges = edges(&setup);
     let times = |by: &str| edges.get(&(by.to_owned(), "reader".to_owned()));
-    // The first wait is ended by a signal, all others find one that came meanwhile.
+    // A signal ended the first wait. All others find a signal that arrived before.
     assert_eq!(times("boss"), Some(&1));
     assert_eq!(
         times("nic"),
@@ -160,7 +160,7 @@ fn a_signal_wakes_nobody_from_waiting_for_a_packet() {
 }
 
 #[test]
-fn the_beat_of_a_simulated_thread_has_its_chain() {
+fn a_periodic_thread_has_its_chain_of_wakers() {
     let mut setup = waking(TimerRule::HighResolution);
     setup.length = Nanos::from_secs(20);
     let mut finder = ticktax_analysis::BeatFinder::new();
@@ -179,7 +179,7 @@ fn the_beat_of_a_simulated_thread_has_its_chain() {
     assert!(chains[0].contains("hrtimer_wakeup"), "{chains:?}");
 }
 
-/// Rows, and the statement of them.
+/// Passes each row to the collected rows and to the auditor.
 struct Both<'a>(&'a mut Rows, &'a mut Auditor);
 
 impl RowSink for Both<'_> {
@@ -190,15 +190,15 @@ impl RowSink for Both<'_> {
 }
 
 #[test]
-fn a_wait_names_the_waker() {
+fn a_wait_contains_the_waker() {
     let mut setup = waking(TimerRule::HighResolution);
     // It runs for most of the time, so that the thread it wakes has to wait.
     setup.tasks[2].program.push(Step::Work(fixed(60 * MS)));
     setup.tasks[2].attributes.class = Class::Fifo(1);
     let (mut rows, mut auditor) = (Rows::default(), Auditor::books());
     auditor.victim_since(Nanos(-1));
-    let both = &mut Both(&mut rows, &mut auditor);
-    let followed = follow(&setup, TaskId(3), both).unwrap();
+    let sinks = &mut Both(&mut rows, &mut auditor);
+    let followed = follow(&setup, TaskId(3), sinks).unwrap();
     let statement = auditor.finish(&followed.header, &followed.sources, 1);
     let threads = statement.victim.unwrap().threads.unwrap();
     let woken: Vec<_> = threads
@@ -213,9 +213,9 @@ fn a_wait_names_the_waker() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// A followed task never wakes up by itself: an edge leads to each end of a sleep.
+    /// A followed task never wakes up without a cause: each end of a sleep has an edge.
     #[test]
-    fn an_edge_leads_to_the_end_of_each_sleep(setup in setup()) {
+    fn each_end_of_a_sleep_has_an_edge(setup in setup()) {
         prop_assume!(!setup.tasks.is_empty());
         let mut rows = Rows::default();
         let followed = follow(&setup, TaskId(0), &mut rows).unwrap();

@@ -1,4 +1,4 @@
-//! Writes a file of facts.
+//! Files of facts.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -17,7 +17,6 @@ use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
-
 use ticktax_model::facts::{Cell, Column, ColumnKind, Row, Table};
 
 use crate::disk::{Folder, Temporary, error_words};
@@ -26,13 +25,13 @@ use crate::parquet_file::{column_type, message, parquet_words, put_cells, put_co
 /// Version of the columns.
 const SCHEMA: &str = "1";
 
-/// A file of facts that could not be written. The message is one line.
+/// Error of writing a file of facts, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot write {}: {why}", path.display())]
 pub struct FactsError {
-    /// The file.
+    /// File.
     pub path: PathBuf,
-    /// Reason and remedy.
+    /// Reason, and what to do.
     pub why: String,
 }
 
@@ -56,21 +55,21 @@ impl FactsError {
 /// Writes files of facts.
 #[derive(Clone, Debug)]
 pub struct PartWriter {
-    /// Value of the first column.
+    /// Host that the rows describe.
     host: Arc<str>,
 }
 
 impl PartWriter {
-    /// A writer of rows about this host.
+    /// A writer for rows of this host.
     pub fn new(host: &str) -> Self {
         Self { host: host.into() }
     }
 
-    /// Sorts rows of one table and writes them to a file, which appears in `folder` as `name` when
-    /// it is complete and synced. All rows must have the same columns.
+    /// Sorts rows of one table, which must all have the same columns, and writes them to a file.
+    /// The file appears in `folder` as `name` once it is complete and synced to disk.
     ///
     /// # Errors
-    /// The file cannot be written. It does not appear.
+    /// The file cannot be written. No part of it remains.
     pub fn write(
         &self,
         folder: Folder,
@@ -134,7 +133,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         .set_key_value_metadata(Some(metadata));
     for (number, column) in columns.iter().enumerate() {
         let path = ColumnPath::from(column.name);
-        // Queries only filter by the columns that the rows are sorted by.
+        // Statistics only help queries on columns by which rows are sorted.
         if number >= table.sorted() {
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
@@ -142,7 +141,7 @@ fn properties(table: Table, columns: &[Column]) -> Result<WriterProperties, Parq
         let encoding = match column.kind {
             ColumnKind::Long => Encoding::DELTA_BINARY_PACKED,
             ColumnKind::Bytes => Encoding::DELTA_LENGTH_BYTE_ARRAY,
-            // A dictionary.
+            // Dictionary encoding, the default.
             _ => continue,
         };
         properties = properties
@@ -172,7 +171,7 @@ fn schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     message(columns.iter().map(field).collect::<Result<_, _>>()?)
 }
 
-/// A column of lists, which has three levels in Parquet.
+/// A column of lists, in the three-level structure that the format requires.
 fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     let element = Type::primitive_type_builder("element", Physical::INT64)
         .with_repetition(Repetition::REQUIRED)
@@ -190,7 +189,7 @@ fn list_of_numbers(name: &str) -> Result<TypePtr, ParquetError> {
     Ok(Arc::new(list))
 }
 
-/// Writes the next column of the group.
+/// Writes the next column.
 fn put<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     column: Column,
@@ -237,7 +236,7 @@ fn put<'c>(
     }
 }
 
-/// Writes a column of lists.
+/// Writes the next column, of lists.
 fn put_lists<'c>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     cells: impl Iterator<Item = &'c Cell>,
@@ -342,7 +341,7 @@ mod tests {
         let path = folder.path().join("part-1.parquet");
         let windows = [window(120_000, &["b", "a"]), window(60_000, &["b"])];
         assert_eq!(write(&path, &windows, false), 6);
-        let told: Vec<(String, i16, i64)> = rows(&path)
+        let written: Vec<(String, i16, i64)> = rows(&path)
             .iter()
             .map(|row| match (field(row, "cpu"), field(row, "time")) {
                 (Field::Short(cpu), Field::TimestampMillis(time)) => {
@@ -360,7 +359,7 @@ mod tests {
             ("\"b\"", 1, 120_000),
         ];
         let expected = expected.map(|(name, cpu, time)| (name.to_owned(), cpu, time));
-        assert_eq!(told, expected);
+        assert_eq!(written, expected);
         let first = &rows(&path)[0];
         assert_eq!(field(first, "host"), &Field::Str("vm".to_owned()));
         assert_eq!(field(first, "class"), &Field::Str("irq".to_owned()));
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_hold_what_the_bytes_do() {
+    fn lists_and_bytes_hold_the_same_histogram() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part-1.parquet");
         let mut window = window(0, &["a"]);
@@ -417,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_no_value() {
+    fn unknown_values_are_null() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("part-1.parquet");
         let fact = |clocksource: Option<&str>| {

@@ -1,7 +1,7 @@
 //! The files of a folder of facts: `TABLE/day=YYYY-MM-DD/part-N.parquet`.
 //!
-//! Files of other names and folders of other users are left alone. Every access is relative to a
-//! folder's handle, and links to a table or a day are not followed.
+//! Files with other names and folders of other users are left alone. Every access is relative to a
+//! directory handle, and links to a table or a day are not followed.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,19 +11,19 @@ use ticktax_model::utc::Utc;
 
 use crate::disk::{Folder, remove_abandoned};
 
-/// A file of facts.
+/// A facts file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) table: &'static str,
-    /// YYYY-MM-DD.
+    /// In the format YYYY-MM-DD.
     pub(super) day: String,
     pub(super) number: u64,
     pub(super) bytes: u64,
 }
 
 impl Part {
-    /// Removes it, and its day's folder if that is empty then. A failure is tried again with the
-    /// next file that is written.
+    /// Removes the file, and its day's folder if that becomes empty. A failure is retried when the
+    /// next file is written.
     pub(super) fn remove(&self, folder: &Folder) {
         let Ok(table) = folder.child(OsStr::new(self.table)) else {
             return;
@@ -36,7 +36,7 @@ impl Part {
     }
 }
 
-/// All files of facts below `folder`, in no order.
+/// All facts files below `folder`, in arbitrary order.
 pub(super) fn parts(folder: &Folder) -> Vec<Part> {
     let mut parts = Vec::new();
     for (table, day, inside) in days(folder) {
@@ -58,7 +58,7 @@ pub(super) fn parts(folder: &Folder) -> Vec<Part> {
 pub(super) fn clear_leftovers(folder: &Folder) {
     for (_, _, inside) in days(folder) {
         for hidden in names(&inside) {
-            // `.part-N.parquet.PID-N.part`; the shared function checks the ending.
+            // `.part-N.parquet.PID-N.part`; `remove_abandoned` checks the ending.
             let name = hidden.to_str().and_then(|hidden| {
                 let inner = hidden.strip_prefix('.')?.strip_suffix(".part")?;
                 let (name, _) = inner.rsplit_once('.')?;
@@ -71,13 +71,13 @@ pub(super) fn clear_leftovers(folder: &Folder) {
     }
 }
 
-/// Opens a day's folder of a table, and makes both if they are missing.
+/// Opens the folder of a table's day. Creates missing folders.
 pub(super) fn make_day(folder: &Folder, table: Table, day: &str) -> io::Result<Folder> {
     let table = make_table(folder, table)?;
     make_own(&table, &day_folder(day))
 }
 
-/// Opens a table's folder, and makes it if it is missing.
+/// Opens a table's folder, or creates it.
 pub(super) fn make_table(folder: &Folder, table: Table) -> io::Result<Folder> {
     make_own(folder, OsStr::new(table.name()))
 }
@@ -108,7 +108,7 @@ fn days(folder: &Folder) -> Vec<(&'static str, String, Folder)> {
     days
 }
 
-/// Opens a folder that is nobody else's.
+/// Opens a folder that belongs to this user.
 fn own_child(folder: &Folder, name: &OsStr) -> io::Result<Folder> {
     let child = folder.child(name)?;
     child.check_own()?;
@@ -133,7 +133,7 @@ fn part_name(number: u64) -> OsString {
     format!("part-{number}.parquet").into()
 }
 
-/// The number of a part, if its name is what [`part_name`] makes.
+/// The number of a part, if [`part_name`] produces the name.
 fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
     let number: u64 = digits.parse().ok()?;
@@ -148,7 +148,7 @@ pub(super) fn day_of(unix_ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Whether this is a day as [`day_of`] writes it.
+/// Whether the text is a day as [`day_of`] writes it.
 fn is_day(text: &str) -> bool {
     let day: Option<Utc> = text.parse().ok();
     day.is_some_and(|day| day_of(day.unix_ms()) == text)

@@ -1,4 +1,5 @@
-//! A folder of incidents that somebody prepared to make ticktax delete, empty or show other files.
+//! A folder of incidents prepared by an attacker, to make ticktax delete, truncate or show other
+//! files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -19,7 +20,7 @@ use crate::recording::RecordingWriter;
 const NOON: i64 = 1_763_812_800_000;
 const RECORDING: &str = "incident-20251122T120000.000Z.parquet";
 
-/// A folder of incidents and a file outside it.
+/// A folder of incidents, and a file outside it.
 struct Place {
     root: TempDir,
     folder: PathBuf,
@@ -79,7 +80,7 @@ impl Place {
     }
 
     fn read(&self) -> IncidentIndex {
-        read_incidents(&self.folder).expect("it can be read").0
+        read_incidents(&self.folder).expect("a readable index").0
     }
 
     fn victim_is_untouched(&self) {
@@ -100,7 +101,7 @@ fn one_line(error: &str) {
 }
 
 #[test]
-fn names_that_lead_out_of_the_folder_are_neither_removed_nor_read() {
+fn names_outside_the_folder_are_neither_removed_nor_read() {
     let place = Place::new();
     let inside = place.folder.join("notes.parquet");
     fs::write(&inside, "precious\nlines").expect("written");
@@ -127,10 +128,10 @@ fn names_that_lead_out_of_the_folder_are_neither_removed_nor_read() {
 }
 
 #[test]
-fn a_link_in_place_of_a_recording_is_not_followed() {
+fn a_link_instead_of_a_recording_is_not_followed() {
     let place = Place::new();
     place.write_index(&[RECORDING.to_owned()]);
-    // A recording that only the user of `incidents show` can read.
+    // A recording that only the user who runs `incidents show` can read.
     let folder = Folder::open(place.root.path()).expect("a folder");
     let secret = RecordingWriter::create_in_folder(folder, "secret".as_ref()).expect("begun");
     secret.finish(&header()).expect("written");
@@ -145,13 +146,13 @@ fn a_link_in_place_of_a_recording_is_not_followed() {
     );
     one_line(&refused);
     assert_eq!(reading.size(RECORDING), None);
-    let mut store = place.open().expect("our own");
+    let mut store = place.open().expect("our folder");
     keep_and_make_room(&mut store);
     assert!(link.is_symlink() && place.root.path().join("secret").exists());
 }
 
 #[test]
-fn an_index_that_is_a_link_is_neither_cut_nor_read() {
+fn an_index_that_is_a_link_is_neither_truncated_nor_read() {
     let place = Place::new();
     symlink(&place.victim, place.index()).expect("a link");
     let reading = read_incidents(&place.folder).expect_err("a link");
@@ -165,16 +166,16 @@ fn an_index_that_is_a_link_is_neither_cut_nor_read() {
 #[test]
 fn an_index_that_becomes_a_link_is_not_written_to() {
     let place = Place::new();
-    let mut store = place.open().expect("our own");
+    let mut store = place.open().expect("our folder");
     assert_eq!(store.began(NOON), None);
-    fs::remove_file(place.index()).expect("it is ours");
+    fs::remove_file(place.index()).expect("the file is ours");
     symlink(&place.victim, place.index()).expect("a link");
     assert!(store.lose(LossCause::Suppressed, 1).is_some());
     place.victim_is_untouched();
 }
 
 #[test]
-fn a_file_of_other_lines_is_not_cut() {
+fn a_file_with_other_lines_is_not_truncated() {
     let place = Place::new();
     for text in ["precious\nlines", "precious", "{\"lines\":1}\n{\"line"] {
         fs::write(place.index(), text).expect("written");
@@ -190,7 +191,7 @@ fn a_file_of_other_lines_is_not_cut() {
 }
 
 #[test]
-fn an_index_without_end_is_refused() {
+fn a_huge_index_is_refused() {
     let place = Place::new();
     let file = fs::File::create(place.index()).expect("made");
     file.set_len(1 << 40).expect("a sparse file");
@@ -202,7 +203,7 @@ fn an_index_without_end_is_refused() {
 }
 
 #[test]
-fn a_number_at_its_limit_is_no_overflow() {
+fn the_largest_number_does_not_overflow() {
     let place = Place::new();
     place.write_index(&[RECORDING.to_owned()]);
     let text = fs::read_to_string(place.index()).expect("an index");
@@ -210,23 +211,23 @@ fn a_number_at_its_limit_is_no_overflow() {
     fs::write(place.index(), text).expect("written");
     fs::write(place.folder.join(RECORDING.replace("000Z", "001Z")), "").expect("written");
     let reading = IncidentFolder::open(&place.folder).expect("a folder");
-    let (mut index, unindexed) = reading.read().expect("it can be read");
+    let (mut index, unindexed) = reading.read().expect("a readable index");
     assert_eq!(index.last_number(), u64::MAX);
     reading.add_found(
         &mut index,
         &unindexed[0],
         Incident::new(TriggerKind::Wait, NOON),
     );
-    let mut store = place.open().expect("our own");
+    let mut store = place.open().expect("our folder");
     store.tell(Incident::new(TriggerKind::Wait, NOON));
 }
 
 #[test]
 fn a_folder_or_index_that_others_can_write_to_is_refused() {
     let place = Place::new();
-    drop(place.open().expect("our own"));
+    drop(place.open().expect("our folder"));
     for path in [place.folder.clone(), place.index()] {
-        let before = fs::metadata(&path).expect("it is there").permissions();
+        let before = fs::metadata(&path).expect("the file exists").permissions();
         fs::set_permissions(&path, Permissions::from_mode(0o777)).expect("a mode");
         let refused = place.open().expect_err("others can write");
         assert!(refused.starts_with("cannot keep incidents in"), "{refused}");
@@ -235,15 +236,15 @@ fn a_folder_or_index_that_others_can_write_to_is_refused() {
             "{refused}"
         );
         one_line(&refused);
-        // Reading needs no trust.
+        // Reading requires no trust.
         place.read();
         fs::set_permissions(&path, before).expect("a mode");
     }
-    place.open().expect("our own again");
+    place.open().expect("the folder is ours again");
 }
 
 #[test]
-fn unfinished_files_of_other_names_stay() {
+fn unfinished_files_with_other_names_stay() {
     let place = Place::new();
     let hidden = format!(".{RECORDING}.17-0.part");
     let others = [
@@ -256,7 +257,7 @@ fn unfinished_files_of_other_names_stay() {
     }
     let link = place.folder.join(format!(".{RECORDING}.18-0.part"));
     symlink(&place.victim, link).expect("a link");
-    drop(place.open().expect("our own"));
+    drop(place.open().expect("our folder"));
     assert!(!place.folder.join(hidden).exists());
     for other in others {
         assert!(place.folder.join(&other).exists(), "{other}");
@@ -283,9 +284,9 @@ mod root {
             if fs::metadata(&place.folder).expect("a folder").uid() != 0 {
                 return;
             }
-            drop(place.open().expect("our own"));
+            drop(place.open().expect("our folder"));
             give_away(&place.root.path().join(theirs));
-            let refused = place.open().expect_err("theirs");
+            let refused = place.open().expect_err("another user owns it");
             assert!(refused.contains("user 65534"), "{refused}");
             one_line(&refused);
             place.read();
@@ -294,7 +295,7 @@ mod root {
 }
 
 #[test]
-fn impossible_times_are_damage() {
+fn lines_with_impossible_times_count_as_damaged() {
     let place = Place::new();
     for (at, lasted, damaged) in [
         (NOON, 0, 0),

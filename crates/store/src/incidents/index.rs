@@ -1,5 +1,4 @@
-//! The index: a file of JSON lines, one for each event. It only grows, until its older half is left
-//! out.
+//! The index: a file of JSON lines, one per event. It only grows, until its older half is dropped.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,46 +13,45 @@ use super::INDEX_MAX;
 use super::name::time_in;
 use crate::disk::{self, Folder, Temporary};
 
-/// The name of the file.
 pub(super) const NAME: &str = "index.jsonl";
 /// The first bytes of every line.
 const LINE_START: &[u8] = br#"{"line":""#;
 
-/// The latest time of an incident: in the year 2242.
+/// The latest accepted time of an incident, in the year 2242.
 const LATEST_UNIX_MS: u64 = 1_000 << 33;
-/// The longest incident, in ns: 9 years.
+/// The longest accepted incident: 9 years, in ns.
 const LONGEST: i64 = 1 << 58;
 
 /// Why an index cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IndexError {
-    /// An error of the system, or a file that another user can change.
+    /// A system error, or a file that another user can change.
     #[error("{}", disk::error_words(.0))]
     Io(#[from] io::Error),
-    /// It has a line that cannot be written as JSON.
+    /// A line cannot be written as JSON.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// No line of it is one of ours.
+    /// None of the file's lines is one of ours.
     #[error("{} is not an index of incidents: move it away", .0.display())]
     Foreign(PathBuf),
-    /// It is larger than ticktax lets it grow.
+    /// The file is larger than ticktax lets an index grow.
     #[error("{} is larger than {} MiB: move it away", .0.display(), INDEX_MAX >> 20)]
     TooLong(PathBuf),
 }
 
-/// The index of a folder. It is open only while a line is written: a file that is open for writing
-/// keeps its file system from being made read-only.
+/// The index of a folder. The file is open only while a line is written, because a file open for
+/// writing keeps its file system from being made read-only.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     folder: Folder,
-    /// Its length. Anything beyond is part of a line whose writing failed.
+    /// Length of the file. Anything beyond belongs to a line that could not be written completely.
     length: u64,
-    /// The file whose length this is: somebody may put another in its place.
+    /// Inode of the file with this length. The file can be replaced.
     inode: u64,
 }
 
 impl IndexFile {
-    /// Reads the index of a folder, or makes it. A last line without its end is cut off.
+    /// Reads the index of a folder, or creates it. An unterminated last line is cut off.
     pub(super) fn open(folder: Folder) -> Result<(Self, IncidentIndex), IndexError> {
         let file = writable(&folder)?;
         let mut index = Self {
@@ -62,12 +60,12 @@ impl IndexFile {
             inode: 0,
         };
         let contents = index.load(&file)?;
-        // A power failure must not lose the name of a new file.
+        // Sync, so that a power failure does not lose the name of a new file.
         index.folder.sync();
         Ok((index, contents))
     }
 
-    /// Reads a file whose length is not known. Only a file of our own lines is cut.
+    /// Reads a file of unknown length. It is only truncated if its lines are ours.
     fn load(&mut self, file: &File) -> Result<IncidentIndex, IndexError> {
         let path = || self.folder.path().join(NAME);
         let bytes = read_all(file)?.ok_or_else(|| IndexError::TooLong(path()))?;
@@ -91,7 +89,7 @@ impl IndexFile {
         Ok(contents)
     }
 
-    /// Appends a line and puts it on the disk. If that fails, no part of it stays.
+    /// Appends a line and syncs it to the disk. If that fails, no part of the line stays.
     pub(super) fn append(&mut self, line: &IndexLine) -> Result<(), IndexError> {
         // People read the file with `cat`.
         let mut text = escape_in_json(&serde_json::to_string(line)?).into_bytes();
@@ -111,7 +109,7 @@ impl IndexFile {
         Ok(written?)
     }
 
-    /// Opens the file for writing, with complete lines alone in it.
+    /// Opens the file for writing, truncated to its complete lines.
     fn current(&mut self) -> Result<File, IndexError> {
         let file = writable(&self.folder)?;
         let found = file.metadata()?;
@@ -119,7 +117,8 @@ impl IndexFile {
             self.load(&file)?;
             return Ok(file);
         }
-        // Longer if a failed line could not be taken back; shorter if somebody cut it.
+        // The file is longer if a failed line could not be removed, and shorter if another program
+        // truncated it.
         if found.len() > self.length {
             file.set_len(self.length)?;
         }
@@ -127,7 +126,7 @@ impl IndexFile {
         Ok(file)
     }
 
-    /// Leaves out the older half, and notes how many incidents that were.
+    /// Drops the older half, and notes how many incidents it contained.
     fn shorten(&mut self, file: File) -> Result<(), IndexError> {
         let mut bytes = Vec::new();
         file.take(self.length).read_to_end(&mut bytes)?;
@@ -152,7 +151,7 @@ impl IndexFile {
     }
 }
 
-/// The index in any user's folder; an empty one if it has none.
+/// Reads the index in any user's folder. A missing index is empty.
 pub(super) fn read(folder: &Folder) -> Result<IncidentIndex, IndexError> {
     let file = match folder.read(OsStr::new(NAME)) {
         Ok(file) => file,
@@ -170,15 +169,14 @@ fn writable(folder: &Folder) -> io::Result<File> {
     folder.write(OsStr::new(NAME), true, 0o600)
 }
 
-/// All bytes of an index; `None` if there are more than an index can have.
+/// Reads an index completely. `None` if it is larger than an index can be.
 fn read_all(file: &File) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let length = file.take(INDEX_MAX + 1).read_to_end(&mut bytes)?;
     Ok((length as u64 <= INDEX_MAX).then_some(bytes))
 }
 
-/// Lines that keep the counts of those that are left out: recordings that were not kept, and
-/// incidents.
+/// Lines with the counts of the dropped lines: incidents, and recordings that were not kept.
 fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
     let mut counts = std::collections::BTreeMap::new();
     for line in &old.lines {
@@ -186,7 +184,7 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
             IndexLine::Incident(_) => (LossCause::IndexFull, 1),
             IndexLine::Removed { cause, .. } => (*cause, 1),
             IndexLine::Lost { cause, count } => (*cause, *count),
-            // The outcome of a recording belongs to incidents that are counted as left out.
+            // Recording outcomes belong to incidents that are already counted.
             IndexLine::Recorded { .. }
             | IndexLine::NotRecorded { .. }
             | IndexLine::Began { .. }
@@ -201,14 +199,14 @@ fn left_out(old: &IncidentIndex) -> Vec<IndexLine> {
         .collect()
 }
 
-/// The lines that have their ends.
+/// The terminated lines.
 fn complete_lines(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&byte| byte == b'\n');
     &bytes[..end.map_or(0, |end| end + 1)]
 }
 
-/// Reads all complete lines. A line that names anything but a recording of this folder, or whose
-/// time is impossible, counts as damaged.
+/// Parses all complete lines. A line counts as damaged if it names anything but a recording of this
+/// folder, or if its time is impossible.
 pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
     let mut contents = IncidentIndex::default();
     let lines = complete_lines(bytes).split(|&byte| byte == b'\n');

@@ -1,19 +1,20 @@
 //! Names of recordings: `incident-`, the time in UTC, `.parquet`.
 //!
-//! An index may name nothing else as a recording. A name is opened and removed in the folder of the
-//! index, so it must not be a path, nor the name of a file of another kind.
+//! An index must not name anything else as a recording. Files are opened and removed by these
+//! names, relative to the folder. A name must therefore not be a path, or the name of another kind
+//! of file.
 
 use ticktax_model::utc::Utc;
 
 const PREFIX: &str = "incident-";
 const SUFFIX: &str = ".parquet";
 
-/// The name of a recording whose incident was noticed at this time, in ms since 1970.
+/// The name of a recording whose incident was noticed at `at_unix_ms`.
 pub(super) fn recording_name(at_unix_ms: i64) -> String {
     format!("{PREFIX}{}{SUFFIX}", Utc::from_unix_ms(at_unix_ms).basic())
 }
 
-/// The time in the name of a recording; `None` if [`recording_name`] never makes this name.
+/// The time in a recording's name. `None` if [`recording_name`] never produces the name.
 pub(super) fn time_in(name: &str) -> Option<i64> {
     let time = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     Some(Utc::from_basic(time)?.unix_ms())
@@ -24,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_our_own_form_are_read() {
+    fn only_names_of_our_own_form_are_accepted() {
         let noon = 1_763_812_800_123;
         assert_eq!(
             recording_name(noon),

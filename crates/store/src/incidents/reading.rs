@@ -1,5 +1,5 @@
-//! Reading a folder of incidents, of any user: the index, recordings that the index lacks, and
-//! recordings.
+//! Reads a folder of incidents of any user: the index, the recordings, and the recordings that the
+//! index lacks.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,12 +19,12 @@ use crate::recording::{RecordingError, RecordingReader};
 pub struct Unindexed {
     /// The name of its file in the folder.
     pub name: String,
-    /// When its incident was noticed, by that name: ms since 1970.
+    /// When its incident was noticed, according to that name, in ms since 1970.
     pub at_unix_ms: i64,
 }
 
-/// An open folder of incidents. Recordings are opened by name, relative to its handle and never
-/// through a link, so an index that somebody else wrote leads to no other file.
+/// An open folder of incidents. Recordings are opened by name, relative to the folder's handle and
+/// never through a link. An index written by somebody else therefore cannot lead to other files.
 #[derive(Debug)]
 pub struct IncidentFolder {
     folder: Folder,
@@ -34,7 +34,7 @@ impl IncidentFolder {
     /// Opens a folder of any user.
     ///
     /// # Errors
-    /// The folder does not exist or cannot be read.
+    /// Fails if the folder does not exist or cannot be read.
     pub fn open(path: &Path) -> Result<Self, IncidentStoreError> {
         let folder = Folder::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => IncidentStoreError(format!(
@@ -46,39 +46,39 @@ impl IncidentFolder {
         Ok(Self { folder })
     }
 
-    /// Reads a folder that is open already.
+    /// Wraps a folder that is already open.
     pub(super) fn new(folder: Folder) -> Self {
         Self { folder }
     }
 
-    /// Its handle.
+    /// The folder's handle.
     pub(super) fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// Its path, for messages.
+    /// The folder's path, for messages.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Reads the index and finds the recordings that it lacks, while a recorder may write to the
-    /// folder.
+    /// Reads the index and finds the recordings that it lacks. A recorder may write to the folder
+    /// at the same time.
     ///
     /// # Errors
-    /// The folder or its index cannot be read.
+    /// Fails if the folder or its index cannot be read.
     pub fn read(&self) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
-        // List the folder first. A recorder adds a recording to the index before its file appears,
-        // so the index that is read afterwards has every file of the list.
-        let there = self
+        // List the folder first. A recorder adds a recording to the index before the file appears,
+        // so an index read afterwards contains every file in the list.
+        let listed = self
             .recordings()
             .map_err(|error| cannot_read(self.path(), error))?;
         let contents =
             index::read(&self.folder).map_err(|error| cannot_read(self.path(), error))?;
-        let unindexed = lacking(there, &contents);
+        let unindexed = lacking(listed, &contents);
         Ok((contents, unindexed))
     }
 
-    /// The size of a recording; `None` if it is missing or not a regular file.
+    /// The size of a recording. `None` if it is missing or not a regular file.
     pub fn size(&self, name: &str) -> Option<u64> {
         time_in(name)?;
         self.folder.size(OsStr::new(name))
@@ -92,7 +92,7 @@ impl IncidentFolder {
     /// Opens a recording.
     ///
     /// # Errors
-    /// It is missing, a link, or not a recording.
+    /// Fails if it is missing, a link, or not a recording.
     pub fn recording(&self, name: &str) -> Result<RecordingReader, RecordingError> {
         let path = self.path_of(name);
         let opened = match time_in(name) {
@@ -103,7 +103,7 @@ impl IncidentFolder {
         RecordingReader::from_file(path, file)
     }
 
-    /// Adds an incident that was found in a recording that the index lacks.
+    /// Adds an incident from a recording that the index lacks.
     pub fn add_found(&self, contents: &mut IncidentIndex, found: &Unindexed, incident: Incident) {
         let bytes = self.size(&found.name).unwrap_or(0);
         let number = contents.last_number().saturating_add(1);
@@ -117,7 +117,7 @@ impl IncidentFolder {
         Ok(lacking(self.recordings()?, contents))
     }
 
-    /// All recordings, the oldest first.
+    /// All recordings, oldest first.
     fn recordings(&self) -> io::Result<Vec<Unindexed>> {
         let names = self.folder.names()?.into_iter();
         let mut found: Vec<Unindexed> = names
@@ -135,7 +135,7 @@ impl IncidentFolder {
 /// Reads the index of a folder of any user, and finds the recordings that it lacks.
 ///
 /// # Errors
-/// As [`IncidentFolder::open`] and [`IncidentFolder::read`].
+/// Fails like [`IncidentFolder::open`] and [`IncidentFolder::read`].
 pub fn read_incidents(
     folder: &Path,
 ) -> Result<(IncidentIndex, Vec<Unindexed>), IncidentStoreError> {
@@ -146,7 +146,7 @@ fn cannot_read(folder: &Path, error: impl Into<IndexError>) -> IncidentStoreErro
     IncidentStoreError::new("read the incidents in", folder, &error.into())
 }
 
-/// The line of a recording that was found.
+/// The index entry of a recording that the index lacked.
 pub(super) fn entry_of(
     found: &Unindexed,
     number: u64,

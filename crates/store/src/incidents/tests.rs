@@ -1,4 +1,4 @@
-//! A folder of incidents through crashes, damage and its budget.
+//! A folder of incidents after crashes and damage, and within its budget.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,7 +37,7 @@ fn incident(at_unix_ms: i64) -> Incident {
     }
 }
 
-/// A recording of a trigger.
+/// The contents of a triggered recording.
 fn frozen() -> (Header, SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));
@@ -56,7 +56,7 @@ fn frozen() -> (Header, SourceTable, Vec<Row>) {
     (header, sources, vec![whole(0, 0, 1_000_000, game)])
 }
 
-/// An incident with a recording of its own.
+/// An incident with its own recording.
 struct Stored {
     entry: IncidentEntry,
     path: Option<PathBuf>,
@@ -64,14 +64,14 @@ struct Stored {
 }
 
 fn keep(store: &mut IncidentStore, at: i64) -> Stored {
-    let told = store.tell(incident(at));
+    let stored = store.tell(incident(at));
     let recorded = record(store);
     let [entry] = <[IncidentEntry; 1]>::try_from(recorded.entries).expect("one");
-    assert_eq!(entry.number, told.entry.number);
+    assert_eq!(entry.number, stored.entry.number);
     Stored {
         entry,
         path: recorded.path,
-        trouble: told.trouble.or(recorded.trouble),
+        trouble: stored.trouble.or(recorded.trouble),
     }
 }
 
@@ -81,25 +81,25 @@ fn record(store: &mut IncidentStore) -> Recorded {
 }
 
 fn open(folder: &Path, budget: Budget) -> (IncidentStore, Vec<Unindexed>) {
-    let (mut store, unindexed) = IncidentStore::open(folder, budget, NOON).expect("ours");
+    let (mut store, unindexed) = IncidentStore::open(folder, budget, NOON).expect("our folder");
     assert_eq!(store.began(NOON), None);
     (store, unindexed)
 }
 
-/// An index that cannot be written for as long as there is a folder of its name.
+/// An index that cannot be written, because a directory has its name.
 struct Blocked(PathBuf);
 
 impl Blocked {
     fn index_of(folder: &Path) -> Self {
         let index = folder.join(NAME);
-        fs::rename(&index, index.with_extension("aside")).expect("it is ours");
-        fs::create_dir(&index).expect("it is ours");
+        fs::rename(&index, index.with_extension("aside")).expect("the file is ours");
+        fs::create_dir(&index).expect("the file is ours");
         Self(index)
     }
 
     fn end(self) {
         fs::remove_dir(&self.0).expect("it is empty");
-        fs::rename(self.0.with_extension("aside"), &self.0).expect("it is ours");
+        fs::rename(self.0.with_extension("aside"), &self.0).expect("the file is ours");
     }
 }
 
@@ -120,7 +120,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path)
-        .expect("it is there")
+        .expect("the file exists")
         .permissions()
         .mode()
         & 0o777
@@ -131,7 +131,7 @@ fn numbers(index: &IncidentIndex) -> Vec<u64> {
 }
 
 #[test]
-fn an_incident_is_a_recording_and_a_line_that_nobody_else_may_read() {
+fn an_incident_is_stored_as_a_recording_and_a_line_readable_only_by_the_owner() {
     let dir = folder();
     let place = dir.path().join("deeper").join("incidents");
     let (mut store, unindexed) = open(&place, Budget::default());
@@ -153,7 +153,7 @@ fn an_incident_is_a_recording_and_a_line_that_nobody_else_may_read() {
         .header()
         .clone();
     assert_eq!(header.triggers, frozen().0.triggers);
-    let (index, unindexed) = read_incidents(&place).expect("it can be read");
+    let (index, unindexed) = read_incidents(&place).expect("a readable index");
     assert_eq!(
         (numbers(&index), unindexed.len(), index.damaged),
         (vec![1], 0, 0)
@@ -162,7 +162,7 @@ fn an_incident_is_a_recording_and_a_line_that_nobody_else_may_read() {
 }
 
 #[test]
-fn an_index_that_ends_anywhere_is_healed_and_a_torn_line_is_never_read() {
+fn a_truncated_index_is_healed_and_a_torn_line_is_never_read() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     for second in 0..3 {
@@ -170,23 +170,27 @@ fn an_index_that_ends_anywhere_is_healed_and_a_torn_line_is_never_read() {
     }
     drop(store);
     let index = dir.path().join(NAME);
-    let whole = fs::read(&index).expect("an index");
-    let ends: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] == b'\n').collect();
-    for length in 0..=whole.len() {
-        fs::write(&index, &whole[..length]).expect("it is ours");
+    let complete = fs::read(&index).expect("an index");
+    let ends: Vec<usize> = (0..complete.len())
+        .filter(|&at| complete[at] == b'\n')
+        .collect();
+    for length in 0..=complete.len() {
+        fs::write(&index, &complete[..length]).expect("the file is ours");
         let lines = ends.iter().filter(|&&end| end < length).count();
-        let (read, unindexed) = read_incidents(dir.path()).expect("it can be read");
+        let (read, unindexed) = read_incidents(dir.path()).expect("a readable index");
         assert_eq!((read.lines.len(), read.damaged), (lines, 0), "{length}");
-        // The first line says that the recorder began, and then each incident has two.
+        // The first line notes the start of the recorder. Each incident then has two lines.
         let known = lines.saturating_sub(1).div_ceil(2);
         assert_eq!(unindexed.len(), 3 - known, "{length}");
         let (mut store, found) = open(dir.path(), Budget::default());
         assert_eq!(found, unindexed, "{length}");
-        for it in &found {
-            store.found(it, incident(it.at_unix_ms)).expect("a line");
+        for recording in &found {
+            store
+                .found(recording, incident(recording.at_unix_ms))
+                .expect("a line");
         }
         store.close(NOON).expect("a line");
-        let (healed, unindexed) = read_incidents(dir.path()).expect("it can be read");
+        let (healed, unindexed) = read_incidents(dir.path()).expect("a readable index");
         assert_eq!((healed.damaged, unindexed.len()), (0, 0), "{length}");
         assert_eq!(numbers(&healed), [1, 2, 3], "{length}");
         assert!(healed.entries().all(|entry| entry.bytes > 0), "{length}");
@@ -203,34 +207,35 @@ fn a_damaged_line_is_counted_and_the_others_are_read() {
     let index = dir.path().join(NAME);
     let mut bytes = fs::read(&index).expect("an index");
     bytes[0] = 0xff;
-    fs::write(&index, bytes).expect("it is ours");
-    let (read, _) = read_incidents(dir.path()).expect("it can be read");
+    fs::write(&index, bytes).expect("the file is ours");
+    let (read, _) = read_incidents(dir.path()).expect("a readable index");
     assert_eq!((numbers(&read), read.damaged), (vec![1, 2], 1));
 }
 
 #[test]
-fn what_a_killed_recorder_left_unfinished_is_removed_and_nothing_else() {
+fn only_the_unfinished_files_of_a_killed_recorder_are_removed() {
     let dir = folder();
     let left = ".incident-20251122T120000.000Z.parquet.17-0.part";
     for name in [left, ".index.jsonl.17-0.part", ".mine.part", "notes.txt"] {
-        fs::write(dir.path().join(name), "x").expect("it is ours");
+        fs::write(dir.path().join(name), "x").expect("the file is ours");
     }
-    let (read, unindexed) = read_incidents(dir.path()).expect("it can be read");
+    let (read, unindexed) = read_incidents(dir.path()).expect("a readable index");
     assert_eq!((read, unindexed), (IncidentIndex::default(), Vec::new()));
     let _ = open(dir.path(), Budget::default());
     assert_eq!(names(dir.path()), [".mine.part", NAME, "notes.txt"]);
 }
 
 #[test]
-fn the_index_says_since_when_and_until_when_was_watched() {
+fn the_index_notes_the_start_and_end_of_watching() {
     let dir = folder();
-    // One that could not load its tracer.
-    let (store, _) = IncidentStore::open(dir.path(), Budget::default(), NOON).expect("ours");
-    store.close(NOON + 1).expect("nothing is to be written");
-    let (mut store, _) = IncidentStore::open(dir.path(), Budget::default(), NOON).expect("ours");
+    // A recorder that could not load its tracer.
+    let (store, _) = IncidentStore::open(dir.path(), Budget::default(), NOON).expect("our folder");
+    store.close(NOON + 1).expect("nothing needs to be written");
+    let (mut store, _) =
+        IncidentStore::open(dir.path(), Budget::default(), NOON).expect("our folder");
     assert_eq!(store.began(NOON + 400), None);
     store.close(NOON + 1_400).expect("a line");
-    let (index, _) = read_incidents(dir.path()).expect("it can be read");
+    let (index, _) = read_incidents(dir.path()).expect("a readable index");
     let lines = [
         IndexLine::Began {
             at_unix_ms: NOON + 400,
@@ -243,7 +248,7 @@ fn the_index_says_since_when_and_until_when_was_watched() {
 }
 
 #[test]
-fn nothing_is_open_for_writing_between_two_incidents() {
+fn no_file_stays_open_between_incidents() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     keep(&mut store, NOON);
@@ -257,7 +262,7 @@ fn nothing_is_open_for_writing_between_two_incidents() {
 }
 
 #[test]
-fn what_cannot_be_noted_is_noted_later() {
+fn lines_that_cannot_be_written_are_written_later() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     let blocked = Blocked::index_of(dir.path());
@@ -273,7 +278,7 @@ fn what_cannot_be_noted_is_noted_later() {
     blocked.end();
     assert_eq!(keep(&mut store, NOON + 1_000).trouble, None);
     store.close(NOON + 2_000).expect("a line");
-    let (index, unindexed) = read_incidents(dir.path()).expect("it can be read");
+    let (index, unindexed) = read_incidents(dir.path()).expect("a readable index");
     assert_eq!((numbers(&index), unindexed), (vec![1, 2], Vec::new()));
     let lost = IndexLine::Lost {
         cause: LossCause::Suppressed,
@@ -284,7 +289,7 @@ fn what_cannot_be_noted_is_noted_later() {
 }
 
 #[test]
-fn lines_that_wait_are_bounded_and_those_beyond_are_counted() {
+fn waiting_lines_are_bounded_and_older_ones_are_counted() {
     let dir = folder();
     let budget = Budget {
         per_hour: 0,
@@ -292,17 +297,17 @@ fn lines_that_wait_are_bounded_and_those_beyond_are_counted() {
     };
     let (mut store, _) = open(dir.path(), budget);
     let blocked = Blocked::index_of(dir.path());
-    let all = u64::try_from(super::WAITING).expect("few") + 50;
+    let all = u64::try_from(super::WAITING).expect("the count is small") + 50;
     for second in 0..all {
         keep(
             &mut store,
-            NOON + i64::try_from(second).expect("few") * 1_000,
+            NOON + i64::try_from(second).expect("the count is small") * 1_000,
         );
     }
     assert!(store.waiting.len() <= super::WAITING + 1);
     blocked.end();
-    store.close(NOON).expect("lines");
-    let (index, _) = read_incidents(dir.path()).expect("it can be read");
+    store.close(NOON).expect("the lines are written");
+    let (index, _) = read_incidents(dir.path()).expect("a readable index");
     let numbered = numbers(&index).len() as u64;
     let counted = index.lines.iter().map(|line| match line {
         IndexLine::Lost {
@@ -316,13 +321,13 @@ fn lines_that_wait_are_bounded_and_those_beyond_are_counted() {
 }
 
 #[test]
-fn an_index_that_somebody_removed_begins_anew() {
+fn a_removed_index_is_started_again() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     keep(&mut store, NOON);
-    fs::remove_file(dir.path().join(NAME)).expect("it is ours");
+    fs::remove_file(dir.path().join(NAME)).expect("the file is ours");
     keep(&mut store, NOON + 1_000);
-    let (index, unindexed) = read_incidents(dir.path()).expect("it can be read");
+    let (index, unindexed) = read_incidents(dir.path()).expect("a readable index");
     assert_eq!(
         (numbers(&index), unindexed.len(), index.damaged),
         (vec![2], 1, 0)
@@ -330,21 +335,21 @@ fn an_index_that_somebody_removed_begins_anew() {
 }
 
 #[test]
-fn an_index_that_somebody_replaced_is_read_again() {
+fn a_replaced_index_is_read_again() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     keep(&mut store, NOON);
     let index = dir.path().join(NAME);
     let ours = fs::read(&index).expect("an index");
     let aside = dir.path().join("aside");
-    fs::write(&aside, [&*ours, &*ours].concat()).expect("it is ours");
-    fs::rename(&aside, &index).expect("it is ours");
+    fs::write(&aside, [&*ours, &*ours].concat()).expect("the file is ours");
+    fs::rename(&aside, &index).expect("the file is ours");
     keep(&mut store, NOON + 1_000);
     let longer = fs::read(&index).expect("an index");
     assert!(longer.len() > 2 * ours.len());
-    // A file of other lines is not changed.
-    fs::write(&aside, "precious\nlines".repeat(100)).expect("it is ours");
-    fs::rename(&aside, &index).expect("it is ours");
+    // A file with other lines is not changed.
+    fs::write(&aside, "precious\nlines".repeat(100)).expect("the file is ours");
+    fs::rename(&aside, &index).expect("the file is ours");
     let trouble = keep(&mut store, NOON + 2_000).trouble.expect("refused");
     assert!(
         trouble.contains("is not an index of incidents: move it away"),
@@ -355,10 +360,11 @@ fn an_index_that_somebody_replaced_is_read_again() {
 }
 
 #[test]
-fn one_recorder_at_a_time_has_a_folder() {
+fn only_one_recorder_can_hold_a_folder() {
     let dir = folder();
     let (first, _) = open(dir.path(), Budget::default());
-    let error = IncidentStore::open(dir.path(), Budget::default(), NOON).expect_err("it is taken");
+    let error = IncidentStore::open(dir.path(), Budget::default(), NOON)
+        .expect_err("another recorder holds the folder");
     assert!(
         error
             .to_string()
@@ -370,7 +376,7 @@ fn one_recorder_at_a_time_has_a_folder() {
 }
 
 #[test]
-fn a_budget_keeps_the_latest_and_counts_the_others() {
+fn a_budget_keeps_the_latest_recordings_and_counts_the_others() {
     let dir = folder();
     let budget = Budget {
         count: 2,
@@ -385,20 +391,20 @@ fn a_budget_keeps_the_latest_and_counts_the_others() {
     let lost: Vec<_> = store.lost().collect();
     assert_eq!(lost, [(LossCause::PerHour, 2), (LossCause::Count, 2)]);
     drop(store);
-    // The hour counts on in the next recorder, and ends.
+    // The limit per hour continues in the next recorder, until the hour is over.
     let (mut store, unindexed) =
-        IncidentStore::open(dir.path(), budget, NOON + 7_000).expect("ours");
+        IncidentStore::open(dir.path(), budget, NOON + 7_000).expect("our folder");
     assert_eq!(unindexed, []);
     assert_eq!(keep(&mut store, NOON + 8_000).path, None);
     assert!(keep(&mut store, NOON + 3_600_000).path.is_some());
     drop(store);
     assert_eq!(names(dir.path()).len(), 3);
-    let (index, _) = read_incidents(dir.path()).expect("it can be read");
+    let (index, _) = read_incidents(dir.path()).expect("a readable index");
     assert_eq!(numbers(&index), (1..=8).collect::<Vec<u64>>());
 }
 
 #[test]
-fn bytes_are_bounded_even_by_a_single_recording() {
+fn even_a_single_recording_must_fit_the_limit_of_bytes() {
     let dir = folder();
     let (mut store, _) = open(
         dir.path(),
@@ -415,7 +421,7 @@ fn bytes_are_bounded_even_by_a_single_recording() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_overwrites_no_recording() {
+fn a_clock_set_back_overwrites_no_recording() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     let paths: Vec<Option<PathBuf>> = (0..2).map(|_| keep(&mut store, NOON).path).collect();
@@ -423,14 +429,14 @@ fn a_clock_that_was_set_back_overwrites_no_recording() {
 }
 
 #[test]
-fn recordings_that_the_index_lacks_are_found_by_readers_too() {
+fn readers_also_find_recordings_that_the_index_lacks() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     keep(&mut store, NOON);
     drop(store);
-    fs::remove_file(dir.path().join(NAME)).expect("it is ours");
+    fs::remove_file(dir.path().join(NAME)).expect("the file is ours");
     let place = IncidentFolder::open(dir.path()).expect("a folder");
-    let (mut index, unindexed) = place.read().expect("it can be read");
+    let (mut index, unindexed) = place.read().expect("a readable index");
     assert_eq!(unindexed.len(), 1);
     assert_eq!(unindexed[0].at_unix_ms, NOON);
     place.add_found(&mut index, &unindexed[0], incident(NOON));
@@ -438,15 +444,19 @@ fn recordings_that_the_index_lacks_are_found_by_readers_too() {
 }
 
 #[test]
-fn an_index_is_bounded_and_says_how_much_it_left_out() {
+fn an_index_is_bounded_and_counts_dropped_lines() {
     let dir = folder();
     let (store, _) = open(dir.path(), Budget::default());
     drop(store);
-    // Nearly as much as there is room for.
+    // Nearly fill the index.
     let line = r#"{"line":"lost","cause":"suppressed","count":1}"#.to_owned() + "\n";
     let many = super::INDEX_MAX / line.len() as u64;
     let index = dir.path().join(NAME);
-    fs::write(&index, line.repeat(usize::try_from(many).expect("few"))).expect("it is ours");
+    fs::write(
+        &index,
+        line.repeat(usize::try_from(many).expect("the count is small")),
+    )
+    .expect("the file is ours");
     let (mut store, _) = open(dir.path(), Budget::default());
     keep(&mut store, NOON);
     keep(&mut store, NOON + 1_000);
@@ -471,10 +481,10 @@ fn an_index_is_bounded_and_says_how_much_it_left_out() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_is_told_in_a_line() {
+fn impossible_folders_are_reported_in_one_line() {
     let dir = folder();
     let file = dir.path().join("file");
-    fs::write(&file, "").expect("it is ours");
+    fs::write(&file, "").expect("the file is ours");
     for place in [file.clone(), file.join("below")] {
         let error = IncidentStore::open(&place, Budget::default(), NOON).expect_err("a file");
         let error = error.to_string();
@@ -491,7 +501,7 @@ fn a_folder_that_cannot_be_is_told_in_a_line() {
 
 /// People print the index with `cat`.
 #[test]
-fn names_are_kept_whole_and_without_raw_control_characters() {
+fn names_are_complete_without_raw_control_characters() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     let name = "\u{1b}[31m\u{9b}2J\u{202e}\u{ad}\u{61c}";
@@ -503,39 +513,41 @@ fn names_are_kept_whole_and_without_raw_control_characters() {
         .chars()
         .find(|c| !c.is_ascii_graphic() && text.contains(*c));
     assert_eq!(raw, None, "{text:?}");
-    let (index, _) = read_incidents(dir.path()).expect("it can be read");
-    let kept = index.entries().find_map(|it| it.incident.thread.clone());
+    let (index, _) = read_incidents(dir.path()).expect("a readable index");
+    let kept = index
+        .entries()
+        .find_map(|entry| entry.incident.thread.clone());
     assert_eq!(kept.expect("a thread").name, name);
 }
 
 #[test]
-fn incidents_are_told_of_while_the_recording_that_they_share_goes_on() {
+fn incidents_are_indexed_while_their_shared_recording_continues() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     let first = store.tell(incident(NOON));
     let name = "incident-20251122T120000.000Z.parquet".to_owned();
     assert_eq!(first.path, Some(dir.path().join(&name)));
-    let (index, unindexed) = read_incidents(dir.path()).expect("it can be read");
-    let told = |index: &IncidentIndex| -> Vec<(u64, Option<String>, bool)> {
+    let (index, unindexed) = read_incidents(dir.path()).expect("a readable index");
+    let summary = |index: &IncidentIndex| -> Vec<(u64, Option<String>, bool)> {
         let entries = index.entries();
         entries
-            .map(|it| (it.number, it.recording.clone(), it.bytes > 0))
+            .map(|entry| (entry.number, entry.recording.clone(), entry.bytes > 0))
             .collect()
     };
     assert_eq!(unindexed, []);
-    assert_eq!(told(&index), [(1, Some(name.clone()), false)]);
+    assert_eq!(summary(&index), [(1, Some(name.clone()), false)]);
     store.tell(incident(NOON + 2_500));
     let recorded = record(&mut store);
     assert_eq!(recorded.path, Some(dir.path().join(&name)));
     assert_eq!(recorded.entries.len(), 2);
-    let (index, _) = read_incidents(dir.path()).expect("it can be read");
-    let both = [(1, Some(name.clone()), true), (2, Some(name.clone()), true)];
-    assert_eq!(told(&index), both);
-    // The next one has another.
+    let (index, _) = read_incidents(dir.path()).expect("a readable index");
+    let expected = [(1, Some(name.clone()), true), (2, Some(name.clone()), true)];
+    assert_eq!(summary(&index), expected);
+    // The next incident has another recording.
     keep(&mut store, NOON + 5_000);
     drop(store);
     assert_eq!(names(dir.path()).len(), 3);
-    // It counts once, here and after a restart.
+    // The shared recording counts once, both now and after a restart.
     let budget = Budget {
         count: 2,
         ..Budget::default()
@@ -548,7 +560,7 @@ fn incidents_are_told_of_while_the_recording_that_they_share_goes_on() {
 }
 
 #[test]
-fn a_recording_that_a_killed_recorder_did_not_write_is_counted_once_for_each_incident() {
+fn a_recording_lost_to_a_kill_is_counted_once_per_incident() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     keep(&mut store, NOON);
@@ -557,28 +569,32 @@ fn a_recording_that_a_killed_recorder_did_not_write_is_counted_once_for_each_inc
     drop(store);
     for _ in 0..2 {
         drop(open(dir.path(), Budget::default()));
-        let (index, unindexed) = read_incidents(dir.path()).expect("it can be read");
-        let became: Vec<_> = index.entries().map(|it| it.not_kept).collect();
+        let (index, unindexed) = read_incidents(dir.path()).expect("a readable index");
+        let outcomes: Vec<_> = index.entries().map(|entry| entry.not_kept).collect();
         let killed = Some(LossCause::Killed);
-        assert_eq!((became, unindexed), (vec![None, killed, killed], vec![]));
-        assert!(index.entries().skip(1).all(|it| it.recording.is_none()));
+        assert_eq!((outcomes, unindexed), (vec![None, killed, killed], vec![]));
+        assert!(
+            index
+                .entries()
+                .skip(1)
+                .all(|entry| entry.recording.is_none())
+        );
     }
 }
 
 #[test]
-fn a_recording_that_cannot_be_written_is_said_in_lines_that_were_written_before_and_in_those_that_wait()
- {
+fn a_failed_recording_is_noted_for_written_and_waiting_lines() {
     let dir = folder();
     let (mut store, _) = open(dir.path(), Budget::default());
     let path = store.tell(incident(NOON)).path.expect("it is allowed");
-    fs::create_dir_all(path.join("in the way")).expect("it is ours");
+    fs::create_dir_all(path.join("in the way")).expect("the file is ours");
     let blocked = Blocked::index_of(dir.path());
     assert!(store.tell(incident(NOON + 2_000)).trouble.is_some());
     let recorded = record(&mut store);
     assert!(recorded.trouble.is_some() && recorded.path.is_none());
     blocked.end();
-    store.close(NOON + 5_000).expect("lines");
-    let (index, _) = read_incidents(dir.path()).expect("it can be read");
-    let became: Vec<_> = index.entries().map(|it| it.not_kept).collect();
-    assert_eq!(became, [Some(LossCause::NotWritten); 2]);
+    store.close(NOON + 5_000).expect("the lines are written");
+    let (index, _) = read_incidents(dir.path()).expect("a readable index");
+    let outcomes: Vec<_> = index.entries().map(|entry| entry.not_kept).collect();
+    assert_eq!(outcomes, [Some(LossCause::NotWritten); 2]);
 }

@@ -9,7 +9,8 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-/// The levels of a column: which rows have a value, and for lists which values continue a row.
+/// Definition levels, which mark the rows with a value. For lists, also repetition levels, which
+/// mark elements that continue a list.
 pub(crate) type Levels<'l> = (&'l [i16], Option<&'l [i16]>);
 
 /// A column with at most one value per row.

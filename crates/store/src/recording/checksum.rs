@@ -1,17 +1,17 @@
-//! Checksums of a recording: a CRC-32 of each row group, and one of everything after the last row
-//! group, which includes the footer with the header and the offsets of the columns.
+//! Checksums of a recording's file: a CRC-32 for each row group, and one for everything after the
+//! last one, which includes the footer with the header and the column locations.
 //!
-//! They are in the key-value metadata, so every Parquet tool can still read the file:
+//! They are an entry of the file's key-value metadata, so other tools can still read the file:
 //!
 //! ```text
 //! ticktax-checksums = crc32 a1b2:0badcafe c3d4:600df00d footer:12345678
 //! ```
 //!
-//! Each word describes one part: the offset of its end in hexadecimal, a colon, and its CRC. The
-//! first part starts at the first byte of the file, every other one where the previous part ends.
-//! The last part reaches to the end of the file and contains its own checksum, whose eight digits
-//! count as zeros. So the checksums cover every byte. A CRC-32 detects every flipped bit and every
-//! burst of up to 32 bits.
+//! The part of a row group starts where the previous part ends, and the first part starts at the
+//! first byte of the file. Each entry gives the part's end in hexadecimal and, after the colon, its
+//! CRC. The footer's part extends to the end of the file and contains its own checksum, whose eight
+//! digits count as zeros. Every byte of the file is therefore covered. A CRC-32 detects every
+//! single-bit error and every burst error of up to 32 bits.
 //!
 //! Parquet's own page checksums cover neither the footer nor the page headers.
 
@@ -22,30 +22,30 @@ use crc32fast::Hasher;
 
 use crate::parquet_file::{Fetch, Footer};
 
-/// The key of the checksums in the file's key-value metadata.
+/// Key of the checksums in the file's key-value metadata.
 pub(super) const KEY: &str = "ticktax-checksums";
 
-/// Name of the writer in the footer. A tool that rewrites the file puts its own name there.
+/// Writer recorded in the footer. Tools that rewrite a file record their own name.
 pub(super) const MADE_BY: &str = concat!("ticktax version ", env!("CARGO_PKG_VERSION"));
 
-/// Start of [`MADE_BY`] in every version.
+/// Prefix of [`MADE_BY`] in every version.
 const MAKER: &str = "ticktax version ";
 const METHOD: &str = "crc32";
 const FOOTER: &str = "footer:";
 const DIGITS: usize = 8;
 
-/// Bytes read and hashed at once.
+/// Bytes checked per read.
 const CHUNK: u64 = 1 << 20;
 
-/// The part of the file that holds a row group.
+/// The part of the file that belongs to a row group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
-    /// Offset of the first byte after it.
+    /// Offset just after its last byte.
     end: u64,
     crc: u32,
 }
 
-/// A writer that computes the checksums of the bytes it passes on.
+/// An output that computes checksums of the data written through it.
 pub(super) struct SummedOutput {
     inner: Box<dyn Write + Send>,
     hasher: Hasher,
@@ -75,8 +75,8 @@ impl SummedOutput {
         });
     }
 
-    /// Holds back all bytes from here on until [`SummedOutput::finish`]. Returns the value for
-    /// [`KEY`], which must become the last entry of the metadata in the footer.
+    /// Holds back everything written from here on until [`SummedOutput::finish`]. Returns the value
+    /// for [`KEY`], which must be the last entry in the footer.
     pub(super) fn begin_footer(&mut self) -> String {
         self.footer = Some(Vec::new());
         let mut words = vec![METHOD.to_owned()];
@@ -114,11 +114,11 @@ impl Write for SummedOutput {
     }
 }
 
-/// Position of the checksums in the bytes of a footer.
+/// Positions of the checksums in the bytes of a footer.
 struct Digits {
-    /// The words of all row groups.
+    /// Checksums of the row groups.
     parts: Range<usize>,
-    /// The digits of the last checksum.
+    /// Digits of the footer's checksum.
     footer: Range<usize>,
 }
 
@@ -135,22 +135,22 @@ impl Digits {
     }
 }
 
-/// Why the checksums of a file do not match.
+/// Reason why a file fails its checksums.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// The file could not be read.
     Unreadable(String),
-    /// The footer was changed.
+    /// The footer differs from what was written.
     Footer,
 }
 
-/// The checksums in a file.
+/// The checksums found in a file.
 pub(super) enum Found {
-    /// None, because another program wrote the file.
+    /// None: the file comes from another program.
     None,
-    /// None, although the file names ticktax as its writer.
+    /// None, although the file claims to be written by ticktax.
     Missing,
-    /// The checksums of the row groups. That of the footer matched.
+    /// Checksums of the row groups. The footer's own checksum was correct.
     Parts(Checksums),
 }
 
@@ -163,9 +163,9 @@ pub(super) struct Checksums {
 impl Checksums {
     /// Reads the checksums in a footer, and checks the footer.
     ///
-    /// A tool that rewrites a recording may copy the checksums, which then match nothing, and names
-    /// itself as the writer. The name alone must not decide, because changing one byte of it would
-    /// disable the checksums. They are ignored only if the first row group does not match either.
+    /// A tool that rewrites a recording may copy the checksums, which then match nothing. It also
+    /// records its own name as the writer. The name alone cannot decide, because one changed byte
+    /// would then disable the checksums. They are ignored only if the first row group differs too.
     pub(super) fn read(footer: &Footer, fetch: &Fetch) -> Result<Found, Failure> {
         let has = |text: &str| memchr::memmem::find(&footer.bytes, text.as_bytes()).is_some();
         match (has(MAKER), has(KEY)) {
@@ -173,25 +173,25 @@ impl Checksums {
             (true, false) => return Ok(Found::Missing),
             (_, true) => {}
         }
-        let failure = match Self::of_footer(footer, fetch) {
+        let failure = match Self::from_footer(footer, fetch) {
             Ok(checksums) => return Ok(Found::Parts(checksums)),
             Err(failure) => failure,
         };
-        let is_own = has(MAKER) || Self::is_of_first_part(footer, fetch)?;
+        let is_own = has(MAKER) || Self::matches_first_part(footer, fetch)?;
         if is_own || failure != Failure::Footer {
             return Err(failure);
         }
         Ok(Found::None)
     }
 
-    /// The checksums of the row groups, if that of the footer matches.
-    fn of_footer(footer: &Footer, fetch: &Fetch) -> Result<Self, Failure> {
+    /// The checksums of the row groups, provided that the footer's is correct.
+    fn from_footer(footer: &Footer, fetch: &Fetch) -> Result<Self, Failure> {
         let mut bytes = footer.bytes.to_vec();
         let place = Digits::find(&bytes).ok_or(Failure::Footer)?;
         let parts = parts(&bytes[place.parts]).ok_or(Failure::Footer)?;
         let written = bytes[place.footer.clone()].to_vec();
         bytes[place.footer].fill(b'0');
-        // The last part includes the indexes before the footer.
+        // Indexes lie between the last row group and the footer.
         let start = parts.last().map_or(0, |part| part.end);
         let end = footer.begin + bytes.len() as u64;
         let mut hasher = Hasher::new();
@@ -205,7 +205,7 @@ impl Checksums {
     }
 
     /// Whether the first row group matches its checksum in the footer.
-    fn is_of_first_part(footer: &Footer, fetch: &Fetch) -> Result<bool, Failure> {
+    fn matches_first_part(footer: &Footer, fetch: &Fetch) -> Result<bool, Failure> {
         let place = Digits::find(&footer.bytes);
         let parts = place.and_then(|place| parts(&footer.bytes[place.parts]));
         let first = parts.and_then(|parts| parts.first().copied());
@@ -217,7 +217,7 @@ impl Checksums {
         Ok(hasher.finalize() == first.crc)
     }
 
-    /// Whether row group `index` matches its checksum.
+    /// Whether the part of row group `index` matches its checksum.
     pub(super) fn check(&self, index: usize, fetch: &Fetch) -> Result<bool, String> {
         let Some(part) = self.parts.get(index) else {
             return Ok(false);
@@ -241,7 +241,7 @@ fn add(hasher: &mut Hasher, range: Range<u64>, fetch: &Fetch) -> Result<(), Stri
     Ok(())
 }
 
-/// Parses the words of the row groups.
+/// Parses a list of parts.
 fn parts(text: &[u8]) -> Option<Vec<Part>> {
     let text = std::str::from_utf8(text).ok()?;
     let part = |word: &str| {

@@ -1,5 +1,5 @@
-//! Reads one column of a row group in batches. The file may declare any column as optional: tools
-//! that rewrite Parquet files do so for all of them.
+//! Reads one column of a row group in batches. Every column can be required or optional, because
+//! tools that rewrite Parquet files make all columns optional.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
 
 use crate::parquet_file::{Excess, decode};
 
-/// Why a column cannot be read. The reader adds the name of the file.
+/// Reason why a column cannot be used. The reader adds the file's name.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The column is missing or cannot be decoded.
     Damaged { column: &'static str, why: String },
-    /// It holds a word that this version does not know.
+    /// The column contains an unknown word.
     UnknownWord { column: &'static str, word: String },
-    /// A value is outside its limits, or there are too many values.
+    /// A value is out of range, or there are too many values.
     Excess(Excess),
 }
 
@@ -38,7 +38,7 @@ impl Fault {
     }
 }
 
-/// A column of the file.
+/// The position of a column in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     name: &'static str,
@@ -47,8 +47,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Finds the top-level column `name`. Its values must have the type `T`.
-    pub(super) fn of<T: DataType>(
+    /// Finds the top-level column `name`, which must hold values of type `T`.
+    pub(super) fn find<T: DataType>(
         schema: &SchemaDescriptor,
         name: &'static str,
     ) -> Result<Self, Fault> {
@@ -78,12 +78,12 @@ impl Place {
 }
 
 impl Place {
-    /// Its index in the file.
+    /// Index in the file.
     pub(super) fn index(&self) -> usize {
         self.index
     }
 
-    /// Whether any row of `group` may have a value, by the statistics in the file.
+    /// Whether any row of `group` has a value in this column, as far as the file's statistics show.
     pub(super) fn has_values(&self, group: &dyn RowGroupReader) -> bool {
         let column = group.metadata().column(self.index);
         let without = column.statistics().and_then(Statistics::null_count_opt);
@@ -97,16 +97,16 @@ pub(super) struct Column<T: DataType> {
     name: &'static str,
     reader: ColumnReaderImpl<T>,
     optional: bool,
-    /// Number of rows read or skipped so far.
+    /// Rows read or skipped so far.
     position: usize,
-    /// The values of the batch. Empty rows are left out.
+    /// Values of the current batch. Rows without a value have no entry.
     values: Vec<T::T>,
-    /// One per row of an optional column: 0 if the row is empty.
+    /// For an optional column: one level per row, 0 if the row has no value.
     levels: Vec<i16>,
 }
 
 impl<T: DataType> Column<T> {
-    /// Opens a column of `group`. `place` must have been found for the same type `T`.
+    /// Opens the column of `group` at `place`, which was found for the type `T`.
     pub(super) fn open(group: &dyn RowGroupReader, place: &Place) -> Result<Self, Fault> {
         let pages = decode(|| group.get_column_page_reader(place.index))
             .map_err(|why| Fault::damaged(place.name, why))?;
@@ -121,7 +121,7 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    /// Its name in the file.
+    /// Name in the file.
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
@@ -131,7 +131,7 @@ impl<T: DataType> Column<T> {
         Fault::damaged(self.name, why)
     }
 
-    /// Reads the next `rows` rows. Some may be empty.
+    /// Reads the next `rows` rows. Rows may lack a value.
     pub(super) fn read(&mut self, rows: usize) -> Result<Batch<'_, T::T>, Fault> {
         self.values.clear();
         self.levels.clear();
@@ -154,7 +154,7 @@ impl<T: DataType> Column<T> {
         })
     }
 
-    /// Reads the next `rows` rows. None may be empty.
+    /// Reads the next `rows` rows, which must all have a value.
     pub(super) fn read_all(&mut self, rows: usize) -> Result<&[T::T], Fault> {
         self.read(rows)?;
         if self.values.len() != rows {
@@ -183,7 +183,7 @@ pub(super) struct Batch<'a, V> {
 }
 
 impl<'a, V> Batch<'a, V> {
-    /// The values in order, `None` for empty rows.
+    /// Values of the rows, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Option<&'a V>> + use<'a, V> {
         let mut values = self.values.iter();
         let (levels, rows) = (self.levels, self.levels.map_or(self.values.len(), Vec::len));

@@ -12,7 +12,7 @@ use super::column::{Column, Fault, Place};
 use super::limits::{RowLimits, short};
 use super::schema;
 
-/// The columns in the file.
+/// Positions of the edge columns.
 pub(super) struct EdgePlaces {
     kind: Place,
     tid: Place,
@@ -22,39 +22,39 @@ pub(super) struct EdgePlaces {
 impl EdgePlaces {
     /// Finds the columns. Returns `None` if the file does not have them.
     pub(super) fn find(columns: &SchemaDescriptor) -> Result<Option<Self>, Fault> {
-        let there = columns
+        let has_edges = columns
             .columns()
             .iter()
             .any(|column| matches!(column.path().parts(), [only] if only == schema::EDGE));
-        if !there {
+        if !has_edges {
             return Ok(None);
         }
         Ok(Some(Self {
-            kind: Place::of::<ByteArrayType>(columns, schema::EDGE)?,
-            tid: Place::of::<Int32Type>(columns, schema::EDGE_TID)?,
-            to: Place::of::<ByteArrayType>(columns, schema::EDGE_TO)?,
+            kind: Place::find::<ByteArrayType>(columns, schema::EDGE)?,
+            tid: Place::find::<Int32Type>(columns, schema::EDGE_TID)?,
+            to: Place::find::<ByteArrayType>(columns, schema::EDGE_TO)?,
         }))
     }
 }
 
 impl EdgePlaces {
-    /// Their indexes in the file.
+    /// Indices of the columns in the file.
     pub(super) fn indexes(&self) -> [usize; 3] {
         [&self.kind, &self.tid, &self.to].map(Place::index)
     }
 }
 
-/// The columns of a row group.
+/// The edge columns of a row group.
 pub(super) struct EdgeColumns {
     kind: Column<ByteArrayType>,
     tid: Column<Int32Type>,
     to: Column<ByteArrayType>,
-    /// Names seen so far. There are few.
+    /// Names seen so far. There are few distinct ones.
     names: HashMap<Vec<u8>, Arc<str>>,
 }
 
 impl EdgeColumns {
-    /// Opens the columns. Returns `None` if the group has no edge.
+    /// Opens the columns; `None` if the group has no edges.
     pub(super) fn open(
         group: &dyn RowGroupReader,
         places: &EdgePlaces,
@@ -70,7 +70,7 @@ impl EdgeColumns {
         }))
     }
 
-    /// Reads the effects of the next `rows` rows, `None` for rows that are not edges.
+    /// Reads the effects of the next `rows` rows; `None` for rows that are not edges.
     pub(super) fn read(
         &mut self,
         rows: usize,

@@ -1,4 +1,4 @@
-//! Errors of reading and writing recordings.
+//! Errors of reading and writing recordings, in words for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,36 +8,36 @@ use ticktax_model::recording::SCHEMA_VERSION;
 use crate::disk::{creation_words, error_words, is_full};
 use crate::parquet_file::Excess;
 
-/// A recording that could not be written or read.
+/// Reason why a recording could not be written or read.
 ///
-/// Each message is one line: what was tried, on which file, why it failed, and what to do.
+/// Each message is one line: what was attempted, on which file, why it failed, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
     /// The file could not be created.
     #[error("cannot create the recording {}: {why}", path.display())]
     Create {
-        /// The file that was to be written.
+        /// Requested file.
         path: PathBuf,
-        /// Reason and remedy.
+        /// Reason, and what to do.
         why: String,
     },
-    /// The file could not be completed. Nothing of it was kept.
+    /// The file could not be written completely. No part of it was kept.
     #[error("cannot write the recording {}: {why}", path.display())]
     Write {
-        /// The file that was to be written.
+        /// Requested file.
         path: PathBuf,
-        /// Reason and remedy.
+        /// Reason, and what to do.
         why: String,
-        /// Whether the disk is full, or a quota used up.
+        /// Whether the disk or a quota was full.
         full: bool,
     },
     /// The file could not be opened or read.
     #[error("cannot read the recording {}: {why}", path.display())]
     Read {
-        /// The file that was to be written.
+        /// Requested file.
         path: PathBuf,
-        /// Reason and remedy.
+        /// Reason, and what to do.
         why: String,
     },
     /// The file is not a Parquet file.
@@ -46,7 +46,7 @@ pub enum RecordingError {
         path.display()
     )]
     NotParquet {
-        /// The file.
+        /// File.
         path: PathBuf,
     },
     /// The file starts like a Parquet file but does not end like one.
@@ -55,66 +55,63 @@ pub enum RecordingError {
         path.display()
     )]
     Truncated {
-        /// The file.
+        /// File.
         path: PathBuf,
     },
-    /// The file is a Parquet file of another program.
+    /// The file is a Parquet file, but not from ticktax.
     #[error(
         "{} is a Parquet file but not a ticktax recording: name a file that `ticktax audit` wrote",
         path.display()
     )]
     Foreign {
-        /// The file.
+        /// File.
         path: PathBuf,
     },
-    /// The schema of the recording is newer than this program.
+    /// The recording has a newer schema than this program supports.
     #[error(
         "{} was written by a newer ticktax (recording schema {found}, this one reads up to {}); \
          update ticktax",
         path.display(), SCHEMA_VERSION
     )]
     Newer {
-        /// The file.
+        /// File.
         path: PathBuf,
         /// Schema version of the file.
         found: u64,
     },
-    /// The schema of the recording is one that no release wrote.
-    #[error(
-        "{} says recording schema {found}, which no ticktax writes: record anew",
-        path.display()
-    )]
+    /// The recording has a schema version that no ticktax ever wrote.
+    #[error("{} says recording schema {found}, which no ticktax writes: record anew", path.display())]
     UnknownSchema {
-        /// The file.
+        /// File.
         path: PathBuf,
         /// Schema version of the file.
         found: u64,
     },
-    /// A part of the file does not match its checksum.
+    /// Part of the file does not match its checksum.
     #[error(
         "{} is damaged: {what}, by the checksum; copy it again, or record anew",
         path.display()
     )]
     Damaged {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// The damaged part.
+        /// Damaged part.
         what: String,
     },
-    /// Reading the file would take too much memory, or it holds an impossible number.
+    /// Reading the file would take too much memory, or it contains an impossible number.
     #[error("{} is not read: {why}", path.display())]
     Refused {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// Reason and remedy.
+        /// Reason, and what to do.
         why: Excess,
     },
-    /// The header cannot be parsed.
+    /// The header is malformed.
     #[error("the header of {} is damaged ({why}): copy it again, or record anew", path.display())]
     Header {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// The reason.
+        /// Error.
         why: String,
     },
     /// A column is missing or cannot be decoded.
@@ -123,25 +120,25 @@ pub enum RecordingError {
         path.display()
     )]
     Column {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// The column.
+        /// Column.
         column: &'static str,
-        /// The reason.
+        /// Error.
         why: String,
     },
-    /// A row has a kind, an owner or an edge that this version does not know.
+    /// A kind or owner that this version does not know.
     #[error(
         "the column `{column}` of {} says `{word}`, which this ticktax does not know: update \
          ticktax, or record anew",
         path.display()
     )]
     UnknownWord {
-        /// The file.
+        /// File.
         path: PathBuf,
         /// `kind`, `owner` or `edge`.
         column: &'static str,
-        /// The word found.
+        /// Unknown word.
         word: String,
     },
 }
@@ -170,7 +167,7 @@ impl RecordingError {
         }
     }
 
-    /// A file could not be opened or read.
+    /// An error of opening or reading a file.
     pub fn read(path: &Path, error: &io::Error) -> Self {
         Self::Read {
             path: path.to_owned(),

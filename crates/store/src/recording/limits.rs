@@ -1,11 +1,12 @@
-//! Limits on the values of a recording. The header is checked when the file is opened, rows as they
-//! are read.
+//! Limits on the values of a recording. The header is checked when the file is opened, and rows are
+//! checked as they are read.
 //!
-//! A recording may come from anybody, and no analysis checks its numbers again. So all numbers that
-//! an analysis adds, multiplies or allocates by are checked here. `docs/data.md` lists the limits.
+//! A recording can come from an untrusted source. Analyses do not check numbers again, so every
+//! number that they add, multiply or allocate by is checked here. `docs/data.md` lists the limits.
 
 mod json;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ticktax_model::recording::Header;
@@ -15,44 +16,43 @@ use crate::parquet_file::{Bounds, Excess};
 
 pub(super) use json::check as check_json;
 
-/// Points in time, in ns: up to 73 years from 0.
+/// Points in time, in ns: within 73 years of 0.
 const TIME: Limit = Limit::around_zero(61, "within 73 years of 0");
 /// Lengths, in ns: up to 9.1 years.
 const LENGTH: Limit = Limit::from_zero(58, "between 0 and 9 years");
-/// Own times, in ns. They can be negative, because nested spans are measured more exactly than the
-/// span around them.
+/// Own times, in ns. An own time can be negative, because interruptions are measured more precisely
+/// than the interval that contains them.
 const OWN_TIME: Limit = Limit::around_zero(58, "at most 9 years");
 /// Intervals in a sum.
 const INTERVALS: Limit = Limit::from_zero(50, "between 0 and 2^50");
 /// CPU numbers.
 const CPU: Limit = Limit::from_zero(13, "between 0 and 8191");
-/// The sum of all lengths and own times, 146 years of CPU time. Twice as much still fits in 64
-/// bits.
+/// Sum of all lengths and own times: 146 years of CPU time. Twice this still fits into 64 bits.
 const ALL_TIME: u128 = 1 << 62;
-/// All intervals together.
+/// Number of intervals in all rows.
 const ALL_INTERVALS: u128 = 1 << 53;
 /// Bytes of a name in a row.
 const NAME: usize = 4_096;
-/// Bytes of an unknown kind, owner or edge that a message shows.
+/// Bytes of a kind, owner or edge word that a message shows.
 const WORD: usize = 40;
-/// Characters of a library's error that a message shows.
+/// Characters of an error message from a library.
 const LINE: usize = 240;
-/// Tick rates. The fastest of any kernel is 1,200 Hz; the simulator allows more.
+/// Tick frequencies. No kernel exceeds 1,200 Hz, but the model does.
 const HZ: std::ops::RangeInclusive<u32> = 1..=100_000;
-/// Maximum length of a header's list with an entry for each CPU and probe.
+/// Maximum length of header lists with an entry per CPU and probe.
 const PER_CPU: usize = 2 * (CpuList::MAX_CPU as usize + 1);
-/// Maximum length of a header's list with an entry for each thread or process.
+/// Maximum length of header lists with an entry per thread or process.
 const PER_THREAD: usize = 1 << 18;
-const _: () = assert!(CpuList::MAX_CPU == 8_191, "CPU has as many");
-/// Seconds since 1970 until the year 2242.
+const _: () = assert!(CpuList::MAX_CPU == 8_191, "the limit CPU must match");
+/// Seconds from 1970 to the year 2242.
 const LATEST_UNIX: i64 = 1 << 33;
 
-/// Maximum number of sources in a recording of this size.
+/// Maximum number of sources in a recording of `size` bytes.
 const fn sources(size: u64) -> u64 {
     32_768 + size / 64
 }
 
-/// Maximum bytes of all names in a recording of this size.
+/// Maximum total bytes of names in a recording of `size` bytes.
 const fn name_bytes(size: u64) -> u64 {
     (4 << 20) + 2 * size
 }
@@ -99,11 +99,14 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
         soakers,
         policies,
         autogroups,
+        cgroups,
         replayed,
         triggers,
         ..
     } = header;
     let autogroups = autogroups.as_ref().map_or(0, Vec::len);
+    let in_cgroups = cgroups.iter().flat_map(BTreeMap::values);
+    let in_cgroups = in_cgroups.map(BTreeSet::len).sum();
     let replayed = replayed.as_ref().map_or(0, Vec::len);
     for (length, most, of) in [
         (books.len(), PER_CPU, "CPUs with books"),
@@ -115,6 +118,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
         (triggers.len(), PER_CPU, "triggers"),
         (policies.len(), PER_THREAD, "threads with a policy"),
         (autogroups, PER_THREAD, "processes with a session"),
+        (in_cgroups, PER_THREAD, "processes in cgroups"),
         (replayed, PER_THREAD, "replayed threads"),
     ] {
         if length > most {
@@ -125,7 +129,7 @@ fn check_lists(header: &Header) -> Result<(), Excess> {
     Ok(())
 }
 
-/// Checks the ends of an interval, which may be empty.
+/// Checks the ends of an interval, which can be empty.
 fn check_interval(field: &str, begin: Nanos, end: Nanos) -> Result<(), Excess> {
     for at in [begin, end] {
         if !TIME.has(at.0) {
@@ -151,12 +155,12 @@ fn value(field: &str, found: impl fmt::Display, allowed: &'static str) -> Excess
     }
 }
 
-/// The first bytes of a word: enough for all known words and for a message.
+/// The first bytes of a word: enough for every known word and for an error message.
 pub(super) fn short(word: &[u8]) -> &[u8] {
     &word[..word.len().min(WORD)]
 }
 
-/// Shortens an error to one line: serde repeats an unknown word in full.
+/// Shortens an error message to one line. Serde quotes unknown words in full.
 pub(super) fn shortened(words: String) -> String {
     if words.chars().count() <= LINE {
         return words;
@@ -167,7 +171,7 @@ pub(super) fn shortened(words: String) -> String {
     format!("{begin} … {}", end.chars().rev().collect::<String>())
 }
 
-/// The numbers of consecutive rows.
+/// Numeric columns of consecutive rows.
 pub(super) struct Numbers<'a> {
     pub(super) cpus: &'a [i32],
     pub(super) starts: &'a [i64],
@@ -177,7 +181,7 @@ pub(super) struct Numbers<'a> {
     pub(super) maxima: &'a [i64],
 }
 
-/// Checks rows and the totals of all rows so far.
+/// Totals of a recording's rows, checked against their limits.
 pub(super) struct RowLimits {
     time: u128,
     intervals: u128,
@@ -187,7 +191,7 @@ pub(super) struct RowLimits {
 }
 
 impl RowLimits {
-    /// No rows so far, in a file with these bounds.
+    /// Empty totals for a file with these bounds.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             time: 0,
@@ -198,7 +202,8 @@ impl RowLimits {
         }
     }
 
-    /// Checks the numbers of the next rows, column by column, which is fast.
+    /// Checks the numbers of the next rows. Checking whole columns makes the cost per row
+    /// negligible.
     pub(super) fn check(&mut self, rows: &Numbers<'_>) -> Result<(), Excess> {
         CPU.check("a row's CPU", rows.cpus.iter().map(|cpu| i64::from(*cpu)))?;
         for (field, numbers, limit) in [
@@ -239,7 +244,7 @@ impl RowLimits {
         })
     }
 
-    /// Counts a name from the column `column` that the reader keeps.
+    /// Accounts for a name from the column `column` that will be kept in memory.
     pub(super) fn take_name(&mut self, column: &'static str, name: &[u8]) -> Result<(), Excess> {
         if name.len() > NAME {
             return Err(Excess::TooLarge {
@@ -249,7 +254,7 @@ impl RowLimits {
         }
         self.names += 1;
         self.name_bytes += name.len() as u64;
-        // A source has at most three names, and edges have some.
+        // A source has up to three names.
         let most = 4 * sources(self.bounds.size());
         if self.names > most {
             return Err(Excess::TooMany { of: "names", most });
@@ -268,9 +273,10 @@ impl RowLimits {
     }
 }
 
-/// Range of a column: `bits` bits, counted from `-offset`.
+/// Range of a column's values: `bits` bits, starting at `-offset`.
 ///
-/// The sizes are powers of two, so all numbers can be checked at once by OR-ing their bits.
+/// Ranges are powers of two, so OR-ing all values together checks a whole column with one
+/// comparison.
 #[derive(Clone, Copy)]
 struct Limit {
     offset: i64,
@@ -279,7 +285,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// From 0 to 2^bits, exclusive.
+    /// From 0 up to, but not including, 2^bits.
     const fn from_zero(bits: u32, words: &'static str) -> Self {
         Self {
             offset: 0,
@@ -288,7 +294,7 @@ impl Limit {
         }
     }
 
-    /// From -2^bits to 2^bits, exclusive.
+    /// From -2^bits up to, but not including, 2^bits.
     const fn around_zero(bits: u32, words: &'static str) -> Self {
         Self {
             offset: 1 << bits,
@@ -297,8 +303,8 @@ impl Limit {
         }
     }
 
-    /// Distance from the smallest number in the range. Smaller numbers wrap around to large
-    /// distances.
+    /// Distance of a number from the minimum. It wraps around for smaller numbers, far beyond the
+    /// maximum.
     const fn above_least(self, number: i64) -> u64 {
         number.wrapping_add(self.offset).cast_unsigned()
     }
@@ -308,20 +314,25 @@ impl Limit {
     }
 
     fn check(self, field: &str, numbers: impl Iterator<Item = i64> + Clone) -> Result<(), Excess> {
-        let together = |all, number| all | self.above_least(number);
-        if numbers.clone().fold(0, together) >> self.bits == 0 {
+        let merge = |all, number| all | self.above_least(number);
+        if numbers.clone().fold(0, merge) >> self.bits == 0 {
             return Ok(());
         }
-        let wrong = numbers.into_iter().find(|number| !self.has(*number));
-        wrong.map_or(Ok(()), |number| Err(value(field, number, self.words)))
+        let outside = numbers.into_iter().find(|number| !self.has(*number));
+        outside.map_or(Ok(()), |number| Err(value(field, number, self.words)))
     }
 }
 
 fn total(numbers: &[i64]) -> u128 {
-    // Each is below 2^58, so the sum of 16 fits in 64 bits.
-    let few = |few: &[i64]| few.iter().map(|number| number.unsigned_abs()).sum::<u64>();
+    // Each value is below 2^58, so 16 of them fit into 64 bits.
+    let sum = |numbers: &[i64]| {
+        numbers
+            .iter()
+            .map(|number| number.unsigned_abs())
+            .sum::<u64>()
+    };
     numbers
         .chunks(16)
-        .map(|numbers| u128::from(few(numbers)))
+        .map(|numbers| u128::from(sum(numbers)))
         .sum()
 }

@@ -22,13 +22,13 @@ use crate::parquet_file::{Excess, OpenFault, ParquetFile, Unopened};
 /// The first and the last four bytes of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// An open recording. Unknown columns are ignored.
+/// Reads a recording's file. Unknown columns are ignored.
 pub struct RecordingReader {
     path: PathBuf,
     file: ParquetFile,
     header: Header,
     places: Places,
-    /// Checksums of the row groups. `None` if another program wrote the file.
+    /// Checksums of the row groups; `None` for a file from another program.
     checksums: Option<Checksums>,
 }
 
@@ -45,8 +45,8 @@ impl RecordingReader {
     /// Opens the recording at `path` and reads its header.
     ///
     /// # Errors
-    /// The file cannot be opened, is not a Parquet file, is cut short, is not a recording, has a
-    /// schema that this program does not read, or its header is damaged or exceeds a limit.
+    /// Any [`RecordingError`] except those of writing: the file cannot be opened, is not a Parquet
+    /// file, is truncated, is not a recording, or has an unsupported schema.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = path.as_ref();
         let cannot_read = |error: io::Error| RecordingError::read(path, &error);
@@ -61,7 +61,8 @@ impl RecordingReader {
         Self::from_file(path, File::open(path).map_err(cannot_read)?)
     }
 
-    /// Like [`RecordingReader::open`], for an open regular file. Messages call it `name`.
+    /// Like [`RecordingReader::open`], for a regular file that is already open. Messages use `name`
+    /// as its path.
     ///
     /// # Errors
     /// Those of [`RecordingReader::open`].
@@ -86,7 +87,7 @@ impl RecordingReader {
         Self::new(path, file, bytes)
     }
 
-    /// Like [`RecordingReader::open`], for a file in memory. Messages call it `name`.
+    /// Like [`RecordingReader::open`], for a file in memory. Messages use `name` as its path.
     ///
     /// # Errors
     /// Those of [`RecordingReader::open`].
@@ -99,7 +100,7 @@ impl RecordingReader {
         Self::new(name.as_ref(), bytes.clone(), bytes)
     }
 
-    /// Of a file that can be read by `chunks` and by `bytes`.
+    /// Creates a reader. Both `chunks` and `bytes` must give access to the same file.
     fn new<R>(path: &Path, chunks: R, bytes: R) -> Result<Self, RecordingError>
     where
         R: ChunkReader + 'static,
@@ -147,24 +148,24 @@ impl RecordingReader {
         })
     }
 
-    /// The header. If the file has no checksums, it has the limitation
-    /// [`NotVerified`](Limitation::NotVerified).
+    /// The header. It includes the limitation [`NotVerified`](Limitation::NotVerified) if the file
+    /// has no checksums.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The number of rows.
+    /// Number of rows.
     pub fn rows(&self) -> u64 {
         u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
 
-    /// Passes every row to `each` in the order of the file, with a table that contains the row's
-    /// source. Returns the table of all sources. Every call starts at the first row.
+    /// Passes every row to `each`, in the order in which it was written, together with a table that
+    /// contains its source. Returns the table of all sources. Every call starts at the first row.
     ///
     /// # Errors
     /// [`RecordingError::Damaged`], [`RecordingError::Column`] or [`RecordingError::UnknownWord`]
-    /// if rows are damaged, [`RecordingError::Refused`] if they exceed a limit. Rows that `each`
-    /// got before are valid.
+    /// if rows are damaged, [`RecordingError::Refused`] if they exceed a limit. Rows passed before
+    /// the error are correct.
     pub fn replay(
         &mut self,
         each: &mut dyn FnMut(&SourceTable, &Row),
@@ -193,12 +194,12 @@ impl RecordingReader {
         let Some(checksums) = &self.checksums else {
             return Ok(());
         };
-        let right = checksums.check(index, self.file.fetch());
-        let right = right.map_err(|why| RecordingError::Read {
+        let intact = checksums.check(index, self.file.fetch());
+        let intact = intact.map_err(|why| RecordingError::Read {
             path: self.path.clone(),
             why,
         })?;
-        if right {
+        if intact {
             return Ok(());
         }
         let groups = self.file.metadata().row_groups();
@@ -226,7 +227,7 @@ impl RowSource for RecordingReader {
     }
 }
 
-/// Description of a damaged footer.
+/// Message for a damaged footer.
 const FOOTER: &str = "the header and the places of the columns are not what was written";
 
 fn damaged(path: &Path, what: &str) -> RecordingError {
@@ -236,7 +237,7 @@ fn damaged(path: &Path, what: &str) -> RecordingError {
     }
 }
 
-/// Checks the first and the last four bytes of a file for those of a Parquet file.
+/// Checks that a file with these first and last bytes is a Parquet file.
 fn check_magic(path: &Path, ends: &[u8]) -> Result<(), RecordingError> {
     let path = || path.to_owned();
     let (first, last) = ends.split_at(ends.len().min(MAGIC.len()));
@@ -263,7 +264,7 @@ fn name(path: &Path, fault: Fault) -> RecordingError {
 
 /// Finds the checksums of a file and compares the footer with its own.
 fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
-    // Without a footer, the Parquet library reports what is wrong.
+    // Without a footer, the Parquet library reports the error.
     let Some(footer) = file.footer() else {
         return Ok(Found::None);
     };
@@ -276,9 +277,9 @@ fn checksums(path: &Path, file: &Unopened) -> Result<Found, RecordingError> {
     })
 }
 
-/// Parses the header of a file, if it has the schema of this version.
+/// Parses the header of a file if it has the schema of this version.
 fn header(path: &Path, json: &str) -> Result<Header, RecordingError> {
-    /// What the headers of all schemas have in common.
+    /// The only field that headers of all schemas share.
     #[derive(serde::Deserialize)]
     struct Version {
         schema: u64,

@@ -1,4 +1,4 @@
-//! Decodes the rows of a row group.
+//! Finds the columns of rows, and decodes the rows of a row group.
 
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::reader::RowGroupReader;
@@ -14,10 +14,10 @@ use super::limits::{Numbers, RowLimits, short};
 use super::schema;
 use crate::parquet_file::Bounds;
 
-/// Number of rows decoded at once: few enough for the processor's cache.
+/// Rows decoded per batch: few enough to stay in the processor's cache.
 const BATCH_ROWS: usize = 4096;
 
-/// The columns of the file.
+/// Positions of the columns.
 pub(super) struct Places {
     cpu: Place,
     start: Place,
@@ -35,36 +35,36 @@ pub(super) struct Places {
     histogram: Place,
     source_id: Place,
     due: Place,
-    /// Files written before edges existed have none.
+    /// Missing in files from before edges were introduced.
     edges: Option<EdgePlaces>,
 }
 
 impl Places {
     pub(super) fn find(columns: &SchemaDescriptor) -> Result<Self, Fault> {
         Ok(Self {
-            cpu: Place::of::<Int32Type>(columns, schema::CPU)?,
-            start: Place::of::<Int64Type>(columns, schema::START)?,
-            dur: Place::of::<Int64Type>(columns, schema::DUR)?,
-            self_time: Place::of::<Int64Type>(columns, schema::SELF)?,
-            kind: Place::of::<ByteArrayType>(columns, schema::KIND)?,
-            source: Place::of::<ByteArrayType>(columns, schema::SOURCE)?,
-            detail: Place::of::<ByteArrayType>(columns, schema::DETAIL)?,
-            owner: Place::of::<ByteArrayType>(columns, schema::OWNER)?,
-            program: Place::of::<ByteArrayType>(columns, schema::PROGRAM)?,
-            pid: Place::of::<Int32Type>(columns, schema::PID)?,
-            tid: Place::of::<Int32Type>(columns, schema::TID)?,
-            count: Place::of::<Int64Type>(columns, schema::COUNT)?,
-            max: Place::of::<Int64Type>(columns, schema::MAX)?,
-            histogram: Place::of::<ByteArrayType>(columns, schema::HISTOGRAM)?,
-            source_id: Place::of::<Int32Type>(columns, schema::SOURCE_ID)?,
-            due: Place::of::<Int64Type>(columns, schema::DUE)?,
+            cpu: Place::find::<Int32Type>(columns, schema::CPU)?,
+            start: Place::find::<Int64Type>(columns, schema::START)?,
+            dur: Place::find::<Int64Type>(columns, schema::DUR)?,
+            self_time: Place::find::<Int64Type>(columns, schema::SELF)?,
+            kind: Place::find::<ByteArrayType>(columns, schema::KIND)?,
+            source: Place::find::<ByteArrayType>(columns, schema::SOURCE)?,
+            detail: Place::find::<ByteArrayType>(columns, schema::DETAIL)?,
+            owner: Place::find::<ByteArrayType>(columns, schema::OWNER)?,
+            program: Place::find::<ByteArrayType>(columns, schema::PROGRAM)?,
+            pid: Place::find::<Int32Type>(columns, schema::PID)?,
+            tid: Place::find::<Int32Type>(columns, schema::TID)?,
+            count: Place::find::<Int64Type>(columns, schema::COUNT)?,
+            max: Place::find::<Int64Type>(columns, schema::MAX)?,
+            histogram: Place::find::<ByteArrayType>(columns, schema::HISTOGRAM)?,
+            source_id: Place::find::<Int32Type>(columns, schema::SOURCE_ID)?,
+            due: Place::find::<Int64Type>(columns, schema::DUE)?,
             edges: EdgePlaces::find(columns)?,
         })
     }
 }
 
 impl Places {
-    /// Their indexes in the file.
+    /// Indices of all columns in the file.
     pub(super) fn indexes(&self) -> impl Iterator<Item = usize> {
         let always = [
             &self.cpu,
@@ -90,7 +90,8 @@ impl Places {
     }
 }
 
-/// The columns that describe a source. They are decoded only in the first row of each source.
+/// Columns that describe sources. They are decoded only at rows in which a source appears for the
+/// first time.
 struct Words {
     kind: Column<ByteArrayType>,
     source: Column<ByteArrayType>,
@@ -114,7 +115,7 @@ impl Words {
         })
     }
 
-    /// The source of row `row` of the group.
+    /// The source of row `row`, counted from the start of the group.
     fn at(&mut self, row: usize, limits: &mut RowLimits) -> Result<Source, Fault> {
         let kind = word(&mut self.kind, row)?;
         let kind = Kind::from_name(&kind).ok_or(Fault::UnknownWord {
@@ -149,7 +150,7 @@ impl Words {
     }
 }
 
-/// The text in row `row` of the group.
+/// The text in row `row`, counted from the start of the group.
 fn text(
     column: &mut Column<ByteArrayType>,
     row: usize,
@@ -170,24 +171,24 @@ fn text(
     }
 }
 
-/// The word in row `row` of the group, shortened to the length of known words.
+/// Like [`text`], for a column with few distinct words. A longer value is cut off.
 fn word(column: &mut Column<ByteArrayType>, row: usize) -> Result<String, Fault> {
     let bytes = column.at(row)?.map(|bytes| short(bytes.data()));
     let word = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     word.ok_or_else(|| column.fault("a row has no value"))
 }
 
-/// The sources so far, and the limits of the file.
+/// The sources seen so far, and the remaining limits of the file.
 pub(super) struct Known {
-    /// The sources by the id that rows have.
+    /// All sources with the ids that rows use.
     pub(super) table: SourceTable,
-    /// Ids by their number in the file.
+    /// Ids, by number in the file.
     ids: Vec<Option<SourceId>>,
     limits: RowLimits,
 }
 
 impl Known {
-    /// No sources so far, in a file with these bounds.
+    /// An empty table for a file with these bounds.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             table: SourceTable::default(),
@@ -196,7 +197,7 @@ impl Known {
         }
     }
 
-    /// The id of the source with this number in the file, if it appeared before.
+    /// The id of the source with this number in the file, if it has appeared.
     fn get(&self, number: i32) -> Option<SourceId> {
         *self.ids.get(usize::try_from(number).ok()?)?
     }
@@ -218,7 +219,7 @@ impl Known {
     }
 }
 
-/// The columns of a row group that are decoded in every row.
+/// Columns of a row group that are decoded completely.
 struct Columns {
     cpus: Column<Int32Type>,
     starts: Column<Int64Type>,
@@ -330,12 +331,12 @@ pub(super) fn replay_group(
     Ok(())
 }
 
-/// A row with a histogram.
+/// The sum in a row with a histogram.
 fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault> {
-    let wrong = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
+    let damaged = |why: &str| Fault::damaged(schema::HISTOGRAM, why);
     let (buckets, rest) = bytes.data().as_chunks::<4>();
     if !rest.is_empty() || buckets.len() > Histogram::BUCKETS {
-        return Err(wrong(
+        return Err(damaged(
             "a histogram has no whole number of buckets, or too many",
         ));
     }
@@ -349,6 +350,6 @@ fn sum(span: Span, count: i64, max: i64, bytes: &ByteArray) -> Result<Sum, Fault
             .map_err(|_| Fault::damaged(schema::COUNT, "a count is negative"))?,
         max: Nanos(max),
         histogram: Histogram::from_counts(&counts)
-            .ok_or_else(|| wrong("a histogram has too many buckets"))?,
+            .ok_or_else(|| damaged("a histogram has too many buckets"))?,
     })
 }

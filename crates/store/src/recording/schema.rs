@@ -1,4 +1,4 @@
-//! The columns of a recording and their encodings.
+//! The columns of a recording's file and their encoding.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use parquet::schema::types::{ColumnPath, TypePtr};
 
 use super::checksum;
 
-/// Key of the header in the key-value metadata.
+/// Key of the header in the file's key-value metadata.
 pub(super) const HEADER_KEY: &str = "ticktax";
 
-/// Rows in a row group. A writer holds as many in memory.
+/// Rows per row group, which a writer buffers in memory.
 pub(super) const GROUP_ROWS: usize = 64 * 1024;
 
-/// Maximum number of sources in a file, far more than any real machine has. A reader accepts fewer
-/// in a small file.
+/// Limit of `source_id` when writing, exclusive. Recordings of real machines stay far below it. For
+/// a small file, the reader's limit is lower.
 pub(super) const SOURCES_MAX: u32 = 1 << 24;
 
 pub(super) const CPU: &str = "cpu";
@@ -35,20 +35,20 @@ pub(super) const COUNT: &str = "count";
 pub(super) const MAX: &str = "max_ns";
 pub(super) const HISTOGRAM: &str = "histogram";
 pub(super) const SOURCE_ID: &str = "source_id";
-/// Only for frames: the due time.
+/// Frames only: due time.
 pub(super) const DUE: &str = "due_ns";
-/// Only for edges: the kind.
+/// Edges only: kind.
 pub(super) const EDGE: &str = "edge";
-/// Only for edges: the woken thread.
+/// Edges only: woken thread.
 pub(super) const EDGE_TID: &str = "edge_tid";
-/// Only for edges: the queued function or the raised softirq.
+/// Edges only: function of the queued work item, or name of the raised softirq.
 pub(super) const EDGE_TO: &str = "edge_to";
 
-/// The columns in their order in the file, which is also the order in which the writer fills them.
+/// Columns in the order of the file, which is the order in which the writer fills them.
 ///
-/// `source_id` numbers the sources of the file: rows with the same number have the same values in
-/// the columns that describe a source. A reader decodes these once per source, not once per row,
-/// and owes most of its speed to that.
+/// `source_id` numbers the sources within the file. Rows with the same number have the same words,
+/// so a reader decodes the words once per source instead of once per row. Most of its speed comes
+/// from that.
 const MESSAGE: &str = "message ticktax {
     REQUIRED INT32 cpu;
     REQUIRED INT64 start_ns;
@@ -76,14 +76,15 @@ pub(super) fn message() -> Result<TypePtr, ParquetError> {
     parse_message_type(MESSAGE).map(Arc::new)
 }
 
-/// The encodings: times as differences, text by dictionary, everything compressed with Snappy.
+/// Encoding of the columns: times as differences, words by dictionary, everything compressed with
+/// Snappy.
 pub(super) fn properties() -> WriterPropertiesPtr {
     let column = |name: &str| ColumnPath::from(name);
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(checksum::MADE_BY.to_owned());
-    // Nearly all times differ, so a dictionary would only cost space.
+    // A dictionary would not help, because nearly all times are distinct.
     for name in [START, DUR, SELF, MAX, DUE] {
         builder = builder
             .set_column_dictionary_enabled(column(name), false)

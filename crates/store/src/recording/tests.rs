@@ -1,5 +1,5 @@
-//! A recording reads back as written, a damaged one gets a clear message, and an unfinished one
-//! does not appear.
+//! Tests of the recording format: files round-trip, errors are reported in words, and incomplete
+//! files never appear.
 
 mod columns;
 mod damage;

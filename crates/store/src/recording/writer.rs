@@ -22,12 +22,12 @@ use crate::parquet_file::{parquet_words, put_column};
 /// Writes a recording to a file that appears under its name when it is complete.
 ///
 /// Rows arrive through [`RowSink`]. A write error does not interrupt the caller, who still has a
-/// statement to print: later rows are dropped, [`RecordingWriter::error`] reports the error, and
-/// [`RecordingWriter::finish`] returns it. If the process is killed first, a hidden file
-/// `.NAME.PID-N.part` is left.
+/// statement to print. Later rows are dropped, [`RecordingWriter::error`] reports the error, and
+/// [`RecordingWriter::finish`] returns it. Until `finish` succeeds, the disk holds at most a file
+/// with the hidden name `.NAME.PID-N.part`, which remains only if the process is killed.
 pub struct RecordingWriter {
     path: PathBuf,
-    // Dropped before `temporary`, so that it flushes before the file is removed.
+    // Declared before `temporary`, so that everything is flushed before the file is removed.
     file: SerializedFileWriter<SummedOutput>,
     temporary: Temporary,
     buffer: Buffer,
@@ -44,27 +44,27 @@ impl fmt::Debug for RecordingWriter {
 }
 
 impl RecordingWriter {
-    /// Starts a recording that will appear as `path` and replace any file there.
+    /// Starts a recording that will replace any file at `path`.
     ///
     /// # Errors
-    /// [`RecordingError::Create`] if the folder does not exist or may not be written, or if `path`
-    /// is a folder or a device; [`RecordingError::Write`] if the disk is full.
+    /// [`RecordingError::Create`] if the directory does not exist or is not writable, or if `path`
+    /// is a directory or device. [`RecordingError::Write`] if the disk is full.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         Self::create_through(path.as_ref(), |file| Box::new(file))
     }
 
-    /// Starts a recording that only its owner can read and that will appear in `folder` as `name`.
+    /// Starts a recording that will appear in `folder` as `name` and that only its owner can read.
     ///
     /// # Errors
-    /// As [`RecordingWriter::create`].
+    /// As for [`RecordingWriter::create`].
     pub fn create_in_folder(folder: Folder, name: &OsStr) -> Result<Self, RecordingError> {
         let path = folder.path().join(name);
         let temporary = Temporary::in_folder(folder, name, 0o600);
         Self::create_in(&path, temporary, |file| Box::new(file))
     }
 
-    /// Like [`RecordingWriter::create`], but writes through the writer that `wrap` returns. Tests
-    /// use it to simulate a full disk.
+    /// Like [`RecordingWriter::create`], but writes through the result of `wrap`. Tests use it to
+    /// simulate a full disk.
     pub(super) fn create_through(
         path: &Path,
         wrap: impl FnOnce(File) -> Box<dyn Write + Send>,
@@ -93,18 +93,18 @@ impl RecordingWriter {
         })
     }
 
-    /// The first write error, if any.
+    /// The error that stopped the writing, if there was one.
     pub fn error(&self) -> Option<&RecordingError> {
         self.failed.as_ref()
     }
 
-    /// Writes the remaining rows and `header`, syncs the file and gives it its name. The file gets
-    /// the schema version of this program, whatever the header says.
+    /// Writes `header` and the remaining rows, syncs the file to disk and moves it to its final
+    /// name. The schema version written is always this program's.
     ///
     /// # Errors
-    /// The first error since the start: [`RecordingError::Write`], or [`RecordingError::Header`] if
-    /// the header holds a number that is not finite. The file then does not appear, and an older
-    /// one of that name stays.
+    /// The first error since the recording started: [`RecordingError::Write`], or
+    /// [`RecordingError::Header`] if the header contains a number that is not finite. The file then
+    /// does not appear, and any previous file is unchanged.
     pub fn finish(mut self, header: &Header) -> Result<(), RecordingError> {
         self.flush();
         if let Some(error) = self.failed {
@@ -155,7 +155,7 @@ impl RowSink for RecordingWriter {
     }
 }
 
-/// Writes the footer with the header and the checksums.
+/// Writes the footer, which contains the header and the checksums.
 fn finish(file: &mut SerializedFileWriter<SummedOutput>, json: String) -> Result<(), ParquetError> {
     let entry = |key: &str, value| KeyValue::new(key.to_owned(), Some(value));
     let checksums = file.inner_mut().begin_footer();
@@ -178,7 +178,8 @@ fn write_error(path: &Path, error: &ParquetError) -> RecordingError {
     }
 }
 
-/// The header as JSON. It is parsed again at once, because JSON has no numbers that are not finite.
+/// The header as JSON, after checking that a reader can parse it. JSON cannot represent numbers
+/// that are not finite.
 fn header_json(header: &Header) -> Result<String, String> {
     let header = Header {
         schema: SCHEMA_VERSION,
@@ -189,7 +190,7 @@ fn header_json(header: &Header) -> Result<String, String> {
     Ok(json)
 }
 
-/// The values that describe a source.
+/// The words of a source as they are stored in columns.
 struct Words {
     kind: ByteArray,
     source: ByteArray,
@@ -215,21 +216,23 @@ impl From<&Source> for Words {
     }
 }
 
-/// The sources so far, by their number in the file.
+/// Numbers of the sources in the file.
 #[derive(Default)]
 struct Sources {
     table: SourceTable,
     words: Vec<Words>,
-    /// Numbers in the file by the caller's id. Only hints, because a caller may use several tables.
+    /// The file's ids, by the caller's id. These are only hints, because the caller may use several
+    /// tables.
     hints: Vec<Option<SourceId>>,
 }
 
 impl Sources {
-    /// The number in the file of a source of the caller. Returns `None` if there are too many.
+    /// The file's number of the source with the caller's `id`; `None` if there are too many
+    /// sources.
     fn number(&mut self, sources: &SourceTable, id: SourceId) -> Option<i32> {
         let source = sources.get(id);
         let place = id.0 as usize;
-        // Comparing is cheap: equal names mostly share their memory.
+        // The comparison is cheap, because equal names usually share memory.
         if let Some(&Some(known)) = self.hints.get(place)
             && self.table.get(known) == source
         {
@@ -250,7 +253,7 @@ impl Sources {
     }
 }
 
-/// The rows of the next row group, by column.
+/// Rows of the next row group, by column.
 #[derive(Default)]
 struct Buffer {
     sources: Sources,
@@ -262,18 +265,18 @@ struct Buffer {
     max: Vec<i64>,
     source: Vec<i32>,
     histograms: Vec<ByteArray>,
-    /// One per row: 1 if the row has a histogram.
+    /// One level per row: 1 if the row has a histogram.
     histogram_levels: Vec<i16>,
-    /// Due times of frames.
+    /// Due times of the frames.
     due: Vec<i64>,
-    /// One per row: 1 if the row is a frame.
+    /// One level per row: 1 if the row is a frame.
     due_levels: Vec<i16>,
     edges: Edges,
 }
 
 impl Buffer {
-    /// Maximum number of histograms in a row group. It bounds the memory for recordings of sums to
-    /// a few MiB.
+    /// Maximum number of histograms per row group, which bounds the memory of long recordings of
+    /// sums to a few MiB.
     const HISTOGRAMS: usize = 8 * 1024;
 
     fn is_empty(&self) -> bool {
@@ -284,7 +287,7 @@ impl Buffer {
         self.cpu.len() >= schema::GROUP_ROWS || self.histograms.len() >= Self::HISTOGRAMS
     }
 
-    /// Adds a row. Returns `false` if there are too many sources.
+    /// Adds a row; `false` if there are too many sources.
     fn push(&mut self, sources: &SourceTable, row: &Row) -> bool {
         let Some(number) = self.sources.number(sources, row.source()) else {
             return false;
@@ -335,7 +338,7 @@ impl Buffer {
                 .filter_map(|&id| all.get(usize::try_from(id).ok()?))
         };
         let text = |pick: fn(&Words) -> &ByteArray| words().map(pick).cloned().collect::<Vec<_>>();
-        // The three columns of a thread have the same empty rows.
+        // A row has a value in all three thread columns or in none.
         let levels: Vec<i16> = words()
             .map(|words| i16::from(words.tid.is_some()))
             .collect();
@@ -388,7 +391,7 @@ impl Buffer {
     }
 }
 
-/// The columns of edges. Each has a level per row: 1 if the row has a value.
+/// Columns of edges. Each has one level per row: 1 if the row has a value.
 #[derive(Default)]
 struct Edges {
     kinds: Vec<ByteArray>,
@@ -400,7 +403,7 @@ struct Edges {
 }
 
 impl Edges {
-    /// Adds the next row; `effect` is `None` if it is not an edge.
+    /// Adds the effect of the next row, if it is an edge.
     fn push(&mut self, effect: Option<&Effect>) {
         let (mut tid, mut name) = (None, None);
         match effect {
@@ -439,8 +442,8 @@ impl Edges {
     }
 }
 
-/// The counts as little-endian 32-bit numbers without trailing zeros. A window of a second never
-/// needs more bits.
+/// Counts as little-endian 32-bit numbers, without trailing zeros. The counts of a one-second
+/// window fit into 32 bits.
 fn histogram_bytes(histogram: &Histogram) -> ByteArray {
     let counts = histogram.counts();
     let used = counts

@@ -1,4 +1,4 @@
-//! `--html FILE`: a page that appears under its name once it is complete.
+//! The output file of `--html FILE`. It appears under its name only once it is complete.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use ticktax_store::disk::{Temporary, creation_words, error_words};
 
 use super::{FileFormat, Finished, RowFile, RowFileError};
 
-/// What the option does.
+/// The help text of the option.
 const ABOUT: &str = "Write the page as one HTML file as well, for a browser: with every section, every figure and \
     the document itself, and a timeline where there are rows; nothing is fetched";
 
-/// A page for a browser, in the making. Where it is dropped before it is finished, nothing of it is left and what was
-/// there before is as it was.
+/// An HTML page under construction. If it is dropped unfinished, it leaves nothing behind, and an
+/// existing file stays unchanged.
 #[derive(Debug)]
 pub(crate) struct HtmlFile {
     path: PathBuf,
@@ -25,16 +25,16 @@ pub(crate) struct HtmlFile {
 }
 
 impl HtmlFile {
-    /// Its option on the command line, without the dashes.
+    /// The option on the command line, without the dashes.
     pub(crate) const OPTION: &str = "html";
-    /// What the option does, for the help.
+    /// The help text of the option.
     pub(crate) const ABOUT: &str = ABOUT;
 
-    /// Begins a file that will appear as `path` once it is finished.
+    /// Starts a file that will appear as `path` once it is finished.
     ///
     /// # Errors
-    /// `path` is `-`, the folder of `path` does not exist or may not be written, `path` is a folder or a device, or the
-    /// disk is full.
+    /// Fails if `path` is `-`, a directory or a device, or if the disk is full. Also fails if the
+    /// directory of `path` does not exist or is not writable.
     pub(crate) fn create(path: &Path) -> Result<Self, RowFileError> {
         if path == Path::new("-") {
             return Err(RowFileError::no_output(Self::OPTION));
@@ -53,18 +53,19 @@ impl HtmlFile {
         })
     }
 
-    /// Writes the page of a document, and puts the file under its name.
+    /// Writes the page of a document and moves the file to its final path.
     ///
     /// # Errors
-    /// The disk is full, or does not work.
+    /// Fails if the disk is full or broken.
     pub(crate) fn finish(self, document: &Document) -> Result<Finished, RowFileError> {
         self.write(&HtmlPage::default().finish(document))
     }
 
-    /// The same of a document that was made of rows, with a timeline of those that came.
+    /// Like [`finish`](Self::finish), for a document made from rows. The page has a timeline of the
+    /// rows that were received.
     ///
     /// # Errors
-    /// The disk is full, or does not work.
+    /// Fails if the disk is full or broken.
     pub(crate) fn finish_with_rows(
         mut self,
         ended: &RowsEnded<'_>,
@@ -95,7 +96,7 @@ impl HtmlFile {
     }
 }
 
-/// Pages for a browser, beside other files of rows.
+/// HTML pages as a file format for rows.
 pub(crate) struct HtmlFormat;
 
 impl FileFormat for HtmlFormat {
@@ -136,7 +137,7 @@ mod tests {
     use super::HtmlFile;
 
     #[test]
-    fn a_page_appears_when_it_is_complete() {
+    fn a_page_appears_only_when_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("it.html");
         fs::write(&path, "what was there").unwrap();
@@ -153,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_given_up_leaves_nothing() {
+    fn an_unfinished_page_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         drop(HtmlFile::create(&folder.path().join("it.html")).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn what_is_no_file_is_refused_in_a_line() {
+    fn paths_that_cannot_be_files_are_refused_in_one_line() {
         for (path, why) in [
             ("-", "standard output"),
             ("/", "folder"),

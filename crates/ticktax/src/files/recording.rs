@@ -1,4 +1,4 @@
-//! `--save FILE`: the recording itself.
+//! The output file of `--save FILE`: the recording itself.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,6 @@ use ticktax_store::recording::RecordingWriter;
 
 use super::{FileFormat, Finished, RowFile, RowFileError};
 
-/// Recordings, as Parquet files.
 pub(super) struct RecordingFormat;
 
 impl FileFormat for RecordingFormat {

@@ -1,4 +1,4 @@
-//! `--perfetto FILE`: a trace that appears under its name once it is complete.
+//! The output file of `--perfetto FILE`. It appears under its name only once it is complete.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +11,7 @@ use ticktax_store::disk::{Temporary, creation_words, error_words};
 
 use super::{FileFormat, Finished, RowFile, RowFileError};
 
-/// Traces for Perfetto.
-pub(super) struct TraceFormat;
+pub(crate) struct TraceFormat;
 
 impl FileFormat for TraceFormat {
     fn option(&self) -> &'static str {

@@ -18,6 +18,7 @@ use crate::arguments::{FileArguments, GuestArguments, GuestVerb, RunArguments};
 use crate::failure::{Failure, UNBALANCED};
 use crate::interrupt::Interrupt;
 use crate::output;
+use crate::part::Selection;
 use crate::progress::{Extent, Progress};
 use crate::report::{self, Showing};
 use crate::terminal::{Terminal, require_writable};
@@ -161,11 +162,11 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
         output: typed.output.as_deref(),
         files: &FileArguments::of_page(typed.html.as_deref()),
         threads: crate::beats::threads(),
-        part: None,
+        selection: Selection::default(),
     };
     report::show(
         outcome.recording()?,
-        &showing,
+        showing,
         &terminal.grouping(&typed.print.view),
     )
 }

@@ -1,17 +1,16 @@
-//! The kernel's names of its reasons to drop a packet, which have other numbers in every version: the members of
-//! `enum skb_drop_reason` in its description of its types (BTF, `Documentation/bpf/btf.rst`).
+//! The kernel's names for packet drop reasons, whose numbers differ between versions. They are read
+//! from `enum skb_drop_reason` in the kernel's BTF (`Documentation/bpf/btf.rst`).
 //!
-//! aya reads that description as well, and keeps it to itself. btf-rs, which does not, is under the LGPL, and ticktax is
-//! linked statically; the other crates know no `BTF_KIND_ENUM64`.
+//! aya parses BTF too but does not expose it. btf-rs exposes it but is under the LGPL, and ticktax
+//! is linked statically. Other crates do not know `BTF_KIND_ENUM64`.
 
 use std::collections::BTreeMap;
 
 const MAGIC: u16 = 0xeb9f;
 const ENUM: &str = "skb_drop_reason";
-/// What members begin with.
+/// Prefix of the members' names.
 const PREFIX: &str = "SKB_DROP_REASON_";
 
-/// `BTF_KIND_ENUM`.
 const KIND_ENUM: u32 = 6;
 
 /// Names by number.
@@ -19,9 +18,9 @@ const KIND_ENUM: u32 = 6;
 pub(super) struct Reasons(BTreeMap<u32, String>);
 
 impl Reasons {
-    /// Those of a kernel; `None` where its description has none, or is none.
+    /// Reads the reasons from a kernel's BTF. `None` if it has none or is invalid.
     pub(super) fn read(btf: &[u8]) -> Option<Self> {
-        let sections = Sections::of(btf)?;
+        let sections = Sections::parse(btf)?;
         let mut types = sections.types;
         while !types.is_empty() {
             let [name, info, _] = [word(types, 0)?, word(types, 4)?, word(types, 8)?];
@@ -40,7 +39,7 @@ impl Reasons {
         None
     }
 
-    /// The name of a reason. A subsystem's own are in no enum of the kernel's core.
+    /// The name of a reason. Reasons of subsystems are not in the core kernel's enum.
     pub(super) fn name(&self, reason: u32) -> String {
         if let Some(name) = self.0.get(&reason) {
             return name.clone();
@@ -52,14 +51,14 @@ impl Reasons {
     }
 }
 
-/// The two parts of a description.
+/// The two sections of BTF data.
 struct Sections<'a> {
     types: &'a [u8],
     strings: &'a [u8],
 }
 
 impl<'a> Sections<'a> {
-    fn of(btf: &'a [u8]) -> Option<Self> {
+    fn parse(btf: &'a [u8]) -> Option<Self> {
         let magic = u16::from_ne_bytes(btf.get(..2)?.try_into().ok()?);
         let header = word(btf, 4)?;
         let part = |offset: usize| {
@@ -81,7 +80,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Bytes behind the three words that each type begins with; `None` of a kind that is not known.
+/// Number of bytes after the three words that start each type. `None` for an unknown kind.
 fn length(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         // INT, VAR, DECL_TAG
@@ -109,7 +108,7 @@ mod tests {
 
     use super::{KIND_ENUM, MAGIC, Reasons};
 
-    /// A description with a struct of one member before an enum of these names and values.
+    /// BTF with a struct of one member, followed by an enum with these names and values.
     fn btf(name: &str, members: &[(&str, u32)]) -> Vec<u8> {
         let mut strings = vec![0];
         let mut string = |text: &str| {
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_have_the_names_of_their_members() {
+    fn reasons_are_named_after_their_members() {
         let members = [
             ("SKB_NOT_DROPPED_YET", 0),
             ("SKB_DROP_REASON_NOT_SPECIFIED", 2),
@@ -150,23 +149,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_no_description_has_none() {
-        let whole = btf("skb_drop_reason", &[("SKB_DROP_REASON_NO_SOCKET", 3)]);
-        assert!(Reasons::read(&whole).is_some());
-        for end in 0..whole.len() {
-            assert_eq!(Reasons::read(&whole[..end]), None, "{end}");
+    fn truncated_or_invalid_btf_has_no_reasons() {
+        let btf = btf("skb_drop_reason", &[("SKB_DROP_REASON_NO_SOCKET", 3)]);
+        assert!(Reasons::read(&btf).is_some());
+        for end in 0..btf.len() {
+            assert_eq!(Reasons::read(&btf[..end]), None, "{end}");
         }
-        let mut strange = whole.clone();
-        strange[24 + 7] = 0x1f;
-        assert_eq!(Reasons::read(&strange), None);
+        let mut unknown_kind = btf.clone();
+        unknown_kind[24 + 7] = 0x1f;
+        assert_eq!(Reasons::read(&unknown_kind), None);
     }
 
     #[test]
-    fn this_kernel_has_some() {
+    fn the_running_kernel_has_reasons() {
         let Ok(btf) = fs::read("/sys/kernel/btf/vmlinux") else {
             return;
         };
-        // Since 5.17, with this one from the beginning.
+        // All kernels with the enum, since 5.17, have this member.
         let member = b"SKB_DROP_REASON_NO_SOCKET\0";
         if btf.windows(member.len()).any(|bytes| bytes == member) {
             let reasons = Reasons::read(&btf).unwrap();

@@ -1,40 +1,40 @@
-//! Cutting a window out of what a CPU recorded, so that its books balance.
+//! Cuts a window out of a CPU's events so that its accounts balance.
 //!
-//! Stretches of threads and of idling tile a CPU's time, and everything else lies within one of them. So a
-//! window is cut by shortening what reaches over its borders: the stretch, and the interrupts that were
-//! open in it. Each keeps its own time on this side of the border, which is what is left of its length
-//! there once all that lies within it has its own.
+//! Thread runs and idle periods (stretches) tile a CPU's time, and all other events lie within one
+//! of them. A window is therefore cut by shortening the events that cross its borders: the stretch
+//! and the interrupts open within it. Each keeps its own time on this side of the border, which is
+//! its length there minus the own time of everything inside it.
 //!
-//! A window may have millions of events, so none are kept here: they are gone through several times.
+//! A window may have millions of events, so the code makes several passes instead of storing them.
 
 use std::collections::VecDeque;
 
 use crate::flight::event::Event;
 use crate::record::kind;
 
-/// Borders that are tried at either end where the books do not balance at one.
+/// Number of alternative borders to try at each end if the accounts do not balance.
 const TRIES: usize = 16;
 
-/// A part of a CPU's time, from border to border.
+/// A part of a CPU's time between two borders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cut {
     /// ns.
     pub(super) begin: u64,
     /// ns.
     pub(super) end: u64,
-    /// Time in it that no event explains, ns; 0 unless events are missing.
+    /// Time that no event explains, ns. 0 unless events are missing.
     pub(super) missing: i64,
-    /// What reaches over the end, outermost first.
+    /// The events that cross the end, outermost first.
     over: Vec<Over>,
 }
 
-/// An event that reaches over the end of a window.
+/// An event that crosses the end of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Over {
-    /// Which one, of those after the window's beginning.
+    /// Index among the events after the window's start.
     place: usize,
     start: u64,
-    /// What is left of its own time, ns.
+    /// Its own time inside the window, ns.
     self_ns: i64,
 }
 
@@ -42,20 +42,20 @@ fn between(from: u64, to: u64) -> i64 {
     to.wrapping_sub(from).cast_signed()
 }
 
-/// The window from `begin` to `end`, or the largest part of it within which the events balance. `events` goes
-/// through them in the order in which they were recorded; they reach over both borders or are all that there
-/// is. Where some are `missing` among them nothing can balance, and the window stays as it is.
+/// Cuts the window from `begin` to `end`, or the largest part of it that balances. `events`
+/// iterates over the events in recording order. They must cover both borders or be all that exist.
+/// If events are `missing`, no window balances, so the borders are not moved.
 pub(super) fn cut<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
     missing: bool,
 ) -> Option<Cut> {
-    let whole = whole(events, (begin, end))?;
-    if missing || whole.missing == 0 {
-        return Some(whole);
+    let as_asked = cut_as_asked(events, (begin, end))?;
+    if missing || as_asked.missing == 0 {
+        return Some(as_asked);
     }
-    // An interrupt came while a stretch that ends at the border was being handed out.
-    let (begin, end) = (whole.begin, whole.end);
+    // An interrupt arrived while a stretch that ends at the border was being emitted.
+    let (begin, end) = (as_asked.begin, as_asked.end);
     let (first, last) = borders(events, (begin, end));
     let later = first.iter().map(|&begin| (begin, end));
     let begins = std::iter::once(begin).chain(first.iter().copied().take(4));
@@ -64,11 +64,12 @@ pub(super) fn cut<I: Iterator<Item = Event>>(
         .chain(earlier)
         .filter(|(begin, end)| begin < end)
         .map(|(begin, end)| cut_at(events, begin, end));
-    Some(tried.find(|cut| cut.missing == 0).unwrap_or(whole))
+    Some(tried.find(|cut| cut.missing == 0).unwrap_or(as_asked))
 }
 
-/// The window from `begin` to `end`, as far as there are stretches, whether it balances or not.
-pub(super) fn whole<I: Iterator<Item = Event>>(
+/// Cuts the window from `begin` to `end`, limited to the time covered by stretches, whether it
+/// balances or not.
+pub(super) fn cut_as_asked<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
 ) -> Option<Cut> {
@@ -81,7 +82,7 @@ pub(super) fn whole<I: Iterator<Item = Event>>(
     (begin < end).then(|| cut_at(events, begin, end))
 }
 
-/// The ends of the first stretches and of the last ones within a window, from its borders on.
+/// Ends of the first and of the last stretches within a window, ordered from its borders inwards.
 fn borders<I: Iterator<Item = Event>>(
     events: &impl Fn() -> I,
     (begin, end): (u64, u64),
@@ -113,9 +114,9 @@ fn cut_at<I: Iterator<Item = Event>>(events: &impl Fn() -> I, begin: u64, end: u
             self_ns: 0,
         })
         .collect();
-    // The last one to end is the outermost.
+    // The event that ends last is the outermost.
     over.reverse();
-    // What each of them has in it, that of the next one left out.
+    // Own time of the events inside each crossing event, excluding those inside the next one.
     let mut within = vec![0i64; over.len()];
     let mut own = 0i64;
     for event in after().filter(|event| event.takes_time() && event.end() <= end) {
@@ -142,20 +143,21 @@ fn cut_at<I: Iterator<Item = Event>>(events: &impl Fn() -> I, begin: u64, end: u
 }
 
 impl Cut {
-    /// What lies within it of the events that it was made of, in their order.
+    /// The parts of `events` inside the window, in their order. They must be the events it was cut
+    /// from.
     pub(super) fn apply<I: Iterator<Item = Event>>(
         &self,
         events: I,
     ) -> impl Iterator<Item = Event> {
         let end = self.end;
-        // The last of them is the first to come.
+        // Iterate from the innermost, which was recorded first.
         let mut over = self.over.iter().rev().peekable();
         let after = AfterBorder::new(events, self.begin).enumerate();
         after.filter_map(move |(place, mut event)| {
             if let Some(at_end) = over.next_if(|over| over.place == place) {
                 event.self_ns = at_end.self_ns;
                 event.dur = end - event.start;
-                // The thread is there still.
+                // The thread has not left the CPU yet.
                 event.left = 0;
             } else if event.kind == kind::WAIT && !event.is_edge() && event.start < end {
                 event.dur = event.dur.min(end - event.start);
@@ -166,13 +168,13 @@ impl Cut {
     }
 }
 
-/// What of some events lies after a border.
+/// Iterator over the parts of events that lie after a border.
 struct AfterBorder<I> {
     events: I,
     border: u64,
-    /// From where on the next one that reaches over the border has own time.
+    /// Where the own time of the next crossing event starts.
     at: u64,
-    /// How much of that is others'.
+    /// The part of the time since `at` that belongs to other events.
     within: i64,
 }
 

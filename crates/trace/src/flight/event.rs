@@ -1,40 +1,41 @@
-//! A span or an edge, as the ring holds it.
+//! A span or an edge, as stored in the ring.
 
 use crate::record::{LEFT_SHIFT, RING_TIME_BITS, RingEntry, SpanRecord, flag, kind};
 
 /// The flags of edges.
 pub(super) const EDGES: u8 = flag::WOKE | flag::QUEUED | flag::RAISED;
 
-/// What the ring holds of a span or an edge. Of kernel functions' addresses it has the low 32 bits, and of
-/// threads their numbers.
+/// The ring's version of a span or an edge. It holds only the low 32 bits of kernel functions'
+/// addresses, and thread IDs without names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
     /// ns.
     pub(super) start: u64,
-    /// ns on the wall; of an edge, what it leads to.
+    /// Length in ns; the effect if it is an edge.
     pub(super) dur: u64,
-    /// ns: `dur` without what interrupted it; of an edge 0.
+    /// `dur` minus interruptions, ns; 0 for an edge.
     pub(super) self_ns: i64,
-    /// The CPU's tracepoint hits when it was written; the low 16 bits of them at least.
+    /// The CPU's tracepoint hits when the record was written; at least the low 16 bits are valid.
     pub(super) hits: u64,
     /// A kernel function's address, or one of `detail`.
     pub(super) detail: u32,
     /// As in [`SpanRecord`].
     pub(super) tid: u32,
-    /// Which of a CPU's [`Common`]s it has, where it comes from `Packed`.
+    /// Number of its [`Common`], if it comes from `Packed`.
     ///
     /// [`Common`]: super::packed::Common
     pub(super) common: u32,
     /// One of `kind`.
     pub(super) kind: u8,
-    /// Why the thread left its CPU at the end of its stretch, one of `detail`; 0 where it did not.
+    /// Why the thread left its CPU at the end of the stretch, one of `detail`; 0 if it did not
+    /// leave.
     pub(super) left: u8,
     /// Some of `flag`.
     pub(super) flags: u8,
 }
 
 impl Event {
-    /// When it ended; an edge is a moment.
+    /// When it ended. An edge has no length.
     pub(super) fn end(&self) -> u64 {
         if self.is_edge() {
             self.start
@@ -47,18 +48,18 @@ impl Event {
         self.flags & EDGES != 0
     }
 
-    /// Whether its own time is a part of the CPU's.
+    /// Whether its own time is part of the CPU's time.
     pub(super) fn takes_time(&self) -> bool {
         !self.is_edge() && self.kind != kind::WAIT
     }
 
-    /// Whether it is a stretch, which stands on nothing.
+    /// Whether it is a stretch: a thread run or an idle period, at the bottom of the stack.
     pub(super) fn is_stretch(&self) -> bool {
         self.takes_time() && matches!(self.kind, kind::TASK | kind::IDLE)
     }
 }
 
-/// A number of `RING_TIME_BITS` bits with its sign.
+/// Sign-extends a number of `RING_TIME_BITS` bits.
 fn signed(low: u32, high: u8) -> i64 {
     let unused = u64::BITS as usize - RING_TIME_BITS;
     let bits = u64::from(high) << u32::BITS | u64::from(low);
@@ -95,7 +96,7 @@ impl From<&SpanRecord> for Event {
             start: span.start,
             dur: span.dur,
             self_ns: span.self_ns,
-            // The low bits tell functions apart.
+            // The low bits are enough to distinguish functions.
             detail: u32::try_from(span.detail & u64::from(u32::MAX)).unwrap_or_default(),
             tid: span.tid,
             kind: span.kind,
@@ -111,7 +112,7 @@ mod tests {
     use crate::record::{LEFT_SHIFT, RingEntry, detail, flag, kind};
 
     #[test]
-    fn times_of_minutes_and_below_zero_are_read() {
+    fn long_times_and_negative_times_are_decoded() {
         let entry = RingEntry {
             start: 5,
             dur: 1,
@@ -124,14 +125,14 @@ mod tests {
         };
         let event = Event::from(&entry);
         assert_eq!(event.dur, (0x7f << 32) + 1);
-        // An interrupt's time that was taken off the stretch after its own.
+        // The time of an interrupt that was subtracted from the following stretch.
         assert_eq!(event.self_ns, (0x7f << 32) + 3);
         assert_eq!((event.kind, event.hits), (kind::TASK, 0xabcd));
         assert_eq!(u64::from(event.left), detail::SLEEPING);
     }
 
     #[test]
-    fn an_edge_is_a_moment_and_leads_to_what_it_names() {
+    fn an_edge_has_no_length_and_keeps_its_effect() {
         let entry = RingEntry {
             start: 7,
             dur: 4711,

@@ -1,4 +1,4 @@
-//! From the rings to the rows of a window.
+//! Turns the rings' contents into the rows of a window.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use ticktax_model::recording::{Books, Loss};
 use ticktax_model::{Cpu, Nanos, SourceTable};
 
 use crate::close::{monotonic, open_frames};
-use crate::flight::cut::{Cut, cut, whole};
+use crate::flight::cut::{Cut, cut, cut_as_asked};
 use crate::flight::event::Event;
 use crate::flight::naming::Threads;
 use crate::flight::ring::Pool;
@@ -18,42 +18,43 @@ use crate::flight::waits::{Waits, waits_of};
 use crate::record::{CpuState, kind};
 use crate::tracer::Tracer;
 
-/// How often a CPU that is at work is looked at again, until its state stands still for a moment.
+/// Maximum number of reads of a busy CPU's state, until it does not change for a moment.
 const TRIES: u32 = 200;
 
-/// How often what a CPU is in the middle of is put beside its records, until they agree.
+/// Maximum number of comparisons of a CPU's open intervals with its records, until they agree.
 const AGREEMENTS: u32 = 20;
 
-/// From one look to the next.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// What has been read from the rings around something that happened. Events go on being recorded.
+/// Events read from the rings around an incident. Recording continues.
 #[derive(Debug)]
 pub struct Capture {
     pools: Vec<Pool>,
     begin: u64,
-    /// Bytes that all of them may take.
+    /// Memory limit of all pools together, in bytes.
     max: usize,
 }
 
 impl Capture {
-    /// Whether there is no more room, so that the window has to end with what was read.
+    /// Whether the memory limit was reached, so that the window must end with the events read so
+    /// far.
     pub fn is_full(&self) -> bool {
         self.pools.iter().any(|pool| pool.is_full)
     }
 
-    /// Records read so far.
+    /// Number of records read so far.
     pub fn records(&self) -> usize {
         self.pools.iter().map(|pool| pool.events.len()).sum()
     }
 
-    /// The memory that they take, in bytes.
+    /// Memory used by the records, in bytes.
     pub fn bytes(&self) -> usize {
         self.pools.iter().map(|pool| pool.events.bytes()).sum()
     }
 
-    /// The bytes that one of the pools may come to: what the others leave, of which each has a part of one half
-    /// for itself.
+    /// Memory limit for one pool, in bytes. It is what the other pools leave; each has an equal
+    /// share of one half reserved.
     fn room(&self, cpu: usize) -> usize {
         let own = self.max / 2 / self.pools.len().max(1);
         let others = self
@@ -65,7 +66,7 @@ impl Capture {
         self.max.saturating_sub(taken)
     }
 
-    /// When the window ends: earlier than asked where there was no room for more.
+    /// The end of the window: earlier than asked if the memory limit was reached.
     fn end(&self, end: Nanos) -> u64 {
         let full = self.pools.iter().filter(|pool| pool.is_full);
         let last = full.map(|pool| pool.events.last_end()).min();
@@ -74,20 +75,20 @@ impl Capture {
     }
 }
 
-/// A window of everything that was recorded.
+/// A window of all recorded events.
 #[derive(Clone, Debug, Default)]
 pub struct Frozen {
-    /// What was recorded.
+    /// The rows.
     pub rows: FrozenRows,
     /// The part of the window that each CPU's ring still held.
     pub books: Vec<Books>,
-    /// Records that were overwritten before they were read.
+    /// Records overwritten before they were read.
     pub lost: Vec<Loss>,
-    /// Tracepoint hits from the first row on each CPU to its last.
+    /// Tracepoint hits between the first and the last row, summed over CPUs.
     pub hits: u64,
-    /// When the window ended because there was no room for more of it.
+    /// When the window ended early because of the memory limit.
     pub full: Option<Nanos>,
-    /// Threads of the process that it is about whose waits there was no room for.
+    /// Threads of the process in question whose waits were dropped for lack of room.
     pub threads_left_out: u64,
 }
 
@@ -96,7 +97,7 @@ fn time(ns: u64) -> Nanos {
 }
 
 impl Tracer {
-    /// Begins to read what was recorded from `begin` on, into so many bytes at most.
+    /// Starts reading the records from `begin` on, using at most `max_bytes`.
     pub fn capture(&mut self, begin: Nanos, max_bytes: usize) -> Capture {
         let begin = begin.0.max(0).cast_unsigned();
         let cpus = 0..self.sizes.cpus;
@@ -109,7 +110,7 @@ impl Tracer {
         capture
     }
 
-    /// Reads what was recorded since. To be called before a ring comes round: see
+    /// Reads the records written since the last call. Call it before a ring wraps around: see
     /// [`Tracer::ring_reach`].
     pub fn fill_capture(&mut self, capture: &mut Capture) {
         for cpu in 0..capture.pools.len() {
@@ -118,7 +119,7 @@ impl Tracer {
         }
     }
 
-    /// For how long the ring that comes round soonest reaches back; `None` where none has yet.
+    /// Reach of the ring that will wrap first, back from now. `None` if no ring has wrapped yet.
     pub fn ring_reach(&self) -> Option<Nanos> {
         let now = monotonic().0.cast_unsigned();
         let cpus = 0..self.sizes.cpus;
@@ -126,8 +127,8 @@ impl Tracer {
         Some(Nanos(reach.cast_signed()))
     }
 
-    /// The window from the beginning of the capture to `end`, which is past. Where `about` is a process,
-    /// what became of its threads while they were off their CPUs is among the rows.
+    /// Returns the window from the start of the capture to `end`, which must be in the past. If
+    /// `about` is a process, the rows include the waits of its threads.
     pub fn freeze(
         &mut self,
         mut capture: Capture,
@@ -141,8 +142,8 @@ impl Tracer {
         frozen
     }
 
-    /// The same of a capture that goes on. It shares the memory of what it has read; where that goes on while what is
-    /// returned is still there, it is copied.
+    /// Like [`Tracer::freeze`], but the capture continues. The result shares the capture's memory.
+    /// If the capture grows while the result exists, the shared part is copied.
     pub fn look(
         &mut self,
         capture: &mut Capture,
@@ -185,7 +186,7 @@ impl Tracer {
         frozen
     }
 
-    /// The waits of a process' threads within a window.
+    /// The waits of a process's threads within a window.
     fn waits(
         &mut self,
         parts: &[CpuRows],
@@ -207,12 +208,12 @@ impl Tracer {
                 (cpu, move || part.events())
             })
             .collect();
-        waits_of(&mut |tid| its.contains(&tid), &cpus, window, &mut |of| {
-            self.source_of_wait(of, threads, sources)
+        waits_of(&mut |tid| its.contains(&tid), &cpus, window, &mut |wait| {
+            self.source_of_wait(wait, threads, sources)
         })
     }
 
-    /// What one CPU recorded of the window, with what it is in the middle of still.
+    /// One CPU's part of the window, and the intervals still open on it.
     fn cut_out(
         &self,
         cpu: usize,
@@ -226,7 +227,7 @@ impl Tracer {
         for _ in 0..TRIES {
             open.clear();
             let complete = self.fill(cpu, pool, room);
-            let (state, now) = self.standing(cpu)?;
+            let (state, now) = self.stable_state(cpu)?;
             from = match pool.events.iter().next() {
                 Some(first) if pool.first > 0 => begin.max(first.end()),
                 _ => begin.max(state.opened).max(self.since.0.cast_unsigned()),
@@ -238,11 +239,12 @@ impl Tracer {
                 thread::sleep(PAUSE);
                 continue;
             }
-            open = still_open(&state, cpu, now, pool.events.last_hits());
+            open = open_events(&state, cpu, now, pool.events.last_hits());
             let all = || pool.events.iter().chain(open.iter().copied());
             let balances = |cut: &Cut| cut.missing == 0 || pool.missed > 0;
             disagreed += 1;
-            if whole(&all, (from, end)).is_none_or(|cut| balances(&cut)) || disagreed == AGREEMENTS
+            if cut_as_asked(&all, (from, end)).is_none_or(|cut| balances(&cut))
+                || disagreed == AGREEMENTS
             {
                 break;
             }
@@ -253,9 +255,9 @@ impl Tracer {
         Some((cut, open))
     }
 
-    /// The state of a CPU that does nothing of interest just then, and when that was; `None` where its
-    /// books were never opened.
-    fn standing(&self, cpu: usize) -> Option<(CpuState, u64)> {
+    /// The state of a CPU at a moment when it does not change, and the time of that moment. `None`
+    /// if its accounting never started.
+    fn stable_state(&self, cpu: usize) -> Option<(CpuState, u64)> {
         let mut state = self.states.read(cpu);
         for _ in 0..TRIES {
             let now = monotonic().0.cast_unsigned();
@@ -269,8 +271,8 @@ impl Tracer {
     }
 }
 
-/// What a CPU is in the middle of, as if it ended `now`.
-fn still_open(state: &CpuState, cpu: usize, now: u64, hits: u64) -> Vec<Event> {
+/// The intervals open on a CPU, as if they ended `now`.
+fn open_events(state: &CpuState, cpu: usize, now: u64, hits: u64) -> Vec<Event> {
     let cpu = Cpu(u32::try_from(cpu).unwrap_or(u32::MAX));
     let state = CpuState {
         last: state.last.max(now),

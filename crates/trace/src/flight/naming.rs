@@ -1,4 +1,4 @@
-//! From the numbers in the ring's events to sources: whose they are is looked up once a window.
+//! Resolves the numbers in ring events to sources. Each thread is looked up once per window.
 
 use std::collections::HashMap;
 
@@ -11,28 +11,28 @@ use crate::flight::waits::WaitOf;
 use crate::record::{NAME_SLOTS, SpanRecord, ThreadName, flag, kind};
 use crate::tracer::Tracer;
 
-/// Below it a detail is no function's address.
+/// Details below this value are not function addresses.
 const FUNCTIONS: u32 = 4096;
 
-/// What events with something in common mean.
+/// The meaning of a [`Common`].
 #[derive(Clone, Debug)]
 pub(super) struct Meaning {
     pub(super) source: SourceId,
-    /// Of an edge. Which thread was woken each event says for itself.
+    /// Effect of an edge. For a wake-up, the woken thread is in the event itself.
     pub(super) effect: Option<Effect>,
 }
 
-/// The threads that were looked up for a window.
+/// Threads already looked up for a window.
 #[derive(Debug, Default)]
 pub(super) struct Threads(HashMap<u32, ThreadName>);
 
 impl Tracer {
-    /// Who a thread is: as it was when it last left a CPU, or else as `/proc` knows it.
+    /// Name and process of a thread, as of its last switch away from a CPU or else from `/proc`.
     pub(super) fn thread(&self, tid: u32, threads: &mut Threads) -> ThreadName {
-        let look = || {
+        let look_up = || {
             let place = tid as usize & (NAME_SLOTS - 1);
-            let noted = self.thread_names.of(place, tid);
-            noted.unwrap_or_else(|| {
+            let recorded = self.thread_names.find(place, tid);
+            recorded.unwrap_or_else(|| {
                 let unknown = SpanRecord {
                     tid,
                     kind: kind::TASK,
@@ -46,10 +46,10 @@ impl Tracer {
                 }
             })
         };
-        *threads.0.entry(tid).or_insert_with(look)
+        *threads.0.entry(tid).or_insert_with(look_up)
     }
 
-    /// The same of what only threads have: nobody's otherwise.
+    /// Like [`Tracer::thread`], but empty unless the time belongs to a thread.
     fn owner(&self, kind: u8, flags: u8, tid: u32, threads: &mut Threads) -> ThreadName {
         let is_thread = matches!(kind, kind::TASK | kind::WAIT) && flags & flag::UNREPORTED == 0;
         if is_thread {
@@ -59,7 +59,7 @@ impl Tracer {
         }
     }
 
-    /// What events on a CPU mean that have this in common.
+    /// Resolves the shared fields of events on a CPU.
     pub(super) fn meaning(
         &mut self,
         cpu: Cpu,
@@ -67,7 +67,7 @@ impl Tracer {
         threads: &mut Threads,
         sources: &mut SourceTable,
     ) -> Meaning {
-        let whose = self.owner(common.kind, common.flags, common.tid, threads);
+        let thread = self.owner(common.kind, common.flags, common.tid, threads);
         let effect = if common.flags & flag::QUEUED == 0 {
             common.effect.into()
         } else {
@@ -80,11 +80,11 @@ impl Tracer {
                 low => self.decoder.names().address(low),
             },
             tid: common.tid,
-            tgid: whose.tgid,
+            tgid: thread.tgid,
             kind: common.kind,
             flags: common.flags,
             cpu: u16::try_from(cpu.0).unwrap_or(u16::MAX),
-            comm: whose.comm,
+            comm: thread.comm,
             ..SpanRecord::default()
         };
         let row = self.decoder.row(sources, &record);
@@ -100,18 +100,18 @@ impl Tracer {
     /// The source of a wait.
     pub(super) fn source_of_wait(
         &mut self,
-        of: WaitOf,
+        wait: WaitOf,
         threads: &mut Threads,
         sources: &mut SourceTable,
     ) -> SourceId {
-        let whose = self.thread(of.tid, threads);
+        let thread = self.thread(wait.tid, threads);
         let identity = Identity {
             kind: kind::WAIT,
-            flags: of.flags,
-            tid: of.tid,
-            tgid: whose.tgid,
-            detail: of.detail,
-            comm: whose.comm,
+            flags: wait.flags,
+            tid: wait.tid,
+            tgid: thread.tgid,
+            detail: wait.detail,
+            comm: thread.comm,
         };
         self.decoder.source(sources, &identity)
     }

@@ -1,36 +1,38 @@
-//! Events in few bytes: the seconds around a trigger, at half a million events a second, are millions.
+//! Compact storage of events. At half a million events a second, the seconds around a trigger hold
+//! millions.
 //!
-//! What many events have in common, a [`Common`], is kept once, and they have its number. What is left is
-//! numbers, in as many bytes as each needs: how much later than the one before the event ended, how long
-//! it lasted, how much of that was not its own, and how many tracepoint hits later it was. That makes 8 to
-//! 12 bytes of the ring's 32.
+//! The fields that many events share, a [`Common`], are stored once and referred to by number. The
+//! rest of an event is a few numbers, each in as many bytes as it needs. Two are relative to the
+//! previous event: the end and the tracepoint hits. The others are the length and the part of it
+//! that is not own time. An event takes 8 to 12 bytes instead of the ring's 32.
 
 use std::collections::HashMap;
 
 use crate::flight::event::Event;
 use crate::record::flag;
 
-/// Bytes that are asked for at a time.
+/// Bytes allocated at a time.
 const CHUNK: usize = 1 << 14;
 
-/// More bytes than any event has: five numbers.
+/// Upper limit for the size of one event, which is five numbers.
 const LONGEST: usize = 64;
 
-/// Bytes that a [`Common`] takes: in its list, and in the table that finds it there.
+/// Memory per [`Common`], in bytes: its list entry and its hash table entry.
 const COMMON: usize = 96;
 
-/// Places in which a [`Common`] is looked for first, a power of two.
+/// Size of the cache of recent [`Common`]s; a power of two.
 const RECENT: usize = 256;
 
-/// What counts of hits begin at, so that the first difference, which may be below 0, ends above it.
+/// Start value of hit counts. The first difference can be negative, and this keeps the count
+/// positive.
 const HITS: u64 = 1 << 32;
 
-/// What many events have in common.
+/// The fields shared by many events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Common {
     pub(super) detail: u32,
     pub(super) tid: u32,
-    /// What an edge leads to, unless that is a thread.
+    /// The effect of an edge, unless it is a thread.
     pub(super) effect: u32,
     pub(super) kind: u8,
     pub(super) left: u8,
@@ -39,13 +41,13 @@ pub(super) struct Common {
 
 impl From<&Event> for Common {
     fn from(event: &Event) -> Self {
-        let leads = event.flags & (flag::QUEUED | flag::RAISED) != 0;
+        let has_effect = event.flags & (flag::QUEUED | flag::RAISED) != 0;
         Self {
             detail: event.detail,
             tid: event.tid,
             effect: u32::try_from(event.dur)
                 .ok()
-                .filter(|_| leads)
+                .filter(|_| has_effect)
                 .unwrap_or_default(),
             kind: event.kind,
             left: event.left,
@@ -55,7 +57,7 @@ impl From<&Event> for Common {
 }
 
 impl Common {
-    /// Where in the list of recent ones it is looked for.
+    /// Its index in the cache of recent ones.
     fn place(&self) -> usize {
         let kind = u32::from(self.kind) << 4 ^ u32::from(self.left) ^ u32::from(self.flags) << 2;
         let mixed =
@@ -64,14 +66,14 @@ impl Common {
     }
 }
 
-/// Events of one CPU, in the order in which they were added.
+/// The events of one CPU, in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packed {
-    /// Each as large as [`CHUNK`]; no event lies in two.
+    /// Chunks of [`CHUNK`] bytes. An event never spans two chunks.
     chunks: Vec<Vec<u8>>,
     commons: Vec<Common>,
     numbers: HashMap<Common, u32>,
-    /// Numbers of those that came lately, by [`Common::place`]: most events have one of them.
+    /// Cache of the numbers of recent [`Common`]s, by [`Common::place`]. Most events hit it.
     recent: Vec<u32>,
     len: usize,
     last_end: u64,
@@ -87,22 +89,22 @@ impl Packed {
         self.len == 0
     }
 
-    /// The memory that it takes.
+    /// Memory use in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.chunks.len() * CHUNK + self.commons.len() * COMMON
     }
 
-    /// What events have in common, by `Event::common`.
+    /// The shared fields, by `Event::common`.
     pub(super) fn commons(&self) -> &[Common] {
         &self.commons
     }
 
-    /// When the last one ended.
+    /// When the last event ended.
     pub(super) fn last_end(&self) -> u64 {
         self.last_end
     }
 
-    /// The tracepoint hits that the last one tells.
+    /// The count of tracepoint hits at the last event.
     pub(super) fn last_hits(&self) -> u64 {
         self.last_hits.wrapping_add(HITS)
     }
@@ -111,7 +113,8 @@ impl Packed {
         let common = self.number_of(Common::from(event));
         let end = event.end();
         let later = end.wrapping_sub(self.last_end).cast_signed();
-        // The low 16 bits are told; one that was interrupted is written later than it was numbered.
+        // Only the low 16 bits are known. The difference can be negative: if the writing of a
+        // record is interrupted, its count is higher than the next record's.
         let hits = hits_between(self.last_hits, event.hits);
         let mut chunk = match self.chunks.pop() {
             Some(chunk) if chunk.len() + LONGEST <= CHUNK => chunk,
@@ -153,7 +156,7 @@ impl Packed {
         number
     }
 
-    /// All of them; their `hits` are whole from the first on.
+    /// All events, with full hit counts from the first on.
     pub(super) fn iter(&self) -> Iter<'_> {
         Iter {
             packed: self,
@@ -164,21 +167,24 @@ impl Packed {
         }
     }
 
-    /// Gives back what is only needed to add more.
+    /// Frees what is only needed to add more events.
     pub(super) fn finish(&mut self) {
         self.numbers = HashMap::new();
         self.recent = Vec::new();
     }
 }
 
-/// From one count of hits to another of which the low 16 bits are known.
+/// The difference between two hit counts, if only the low 16 bits of the second are known.
 fn hits_between(from: u64, to: u64) -> i64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "only the low bits are compared"
+    )]
     let low = (to as u16).wrapping_sub(from as u16).cast_signed();
     low.into()
 }
 
-/// The events of a [`Packed`].
+/// Iterator over the events of a [`Packed`].
 #[derive(Clone, Debug)]
 pub(super) struct Iter<'a> {
     packed: &'a Packed,
@@ -223,7 +229,7 @@ impl Iterator for Iter<'_> {
     }
 }
 
-/// Small numbers on either side of 0 as small ones.
+/// Zigzag encoding: maps numbers near 0 of either sign to small unsigned ones.
 fn unsigned(number: i64) -> u64 {
     (number << 1 ^ number >> 63).cast_unsigned()
 }
@@ -233,7 +239,7 @@ fn signed(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+/// LEB128 encoding: seven bits per byte, lowest first. The top bit marks that more bytes follow.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number.to_le_bytes()[0] | 0x80);
@@ -288,31 +294,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_events_come_back(mut events in prop::collection::vec(event(), 0..200)) {
+        fn any_events_survive_packing(mut events in prop::collection::vec(event(), 0..200)) {
             let mut packed = Packed::default();
-            // Hits go up, and of each the low bits are told.
-            let mut all = 65_000;
+            // Hits increase, and only the low bits are recorded.
+            let mut hits = 65_000;
             for event in &mut events {
-                all += event.hits * 10_000 % 30_000;
-                event.hits = all & 0xffff;
+                hits += event.hits * 10_000 % 30_000;
+                event.hits = hits & 0xffff;
                 packed.push(event);
             }
             prop_assert_eq!(packed.len(), events.len());
-            let back: Vec<Event> = packed.iter().collect();
-            prop_assert_eq!(back.len(), events.len());
-            for (back, event) in back.iter().zip(&events) {
-                prop_assert_eq!(back.hits & 0xffff, event.hits);
-                let same = Event { common: 0, hits: event.hits, ..*back };
+            let unpacked: Vec<Event> = packed.iter().collect();
+            prop_assert_eq!(unpacked.len(), events.len());
+            for (unpacked, event) in unpacked.iter().zip(&events) {
+                prop_assert_eq!(unpacked.hits & 0xffff, event.hits);
+                let same = Event { common: 0, hits: event.hits, ..*unpacked };
                 prop_assert_eq!(&same, event);
             }
-            for pair in back.windows(2) {
+            for pair in unpacked.windows(2) {
                 prop_assert!(pair[0].hits <= pair[1].hits);
             }
         }
     }
 
     #[test]
-    fn a_million_events_a_second_take_a_dozen_bytes_each() {
+    fn an_event_takes_at_most_a_dozen_bytes() {
         let mut packed = Packed::default();
         for number in 0..100_000u64 {
             packed.push(&Event {

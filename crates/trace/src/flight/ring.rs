@@ -1,4 +1,4 @@
-//! Reading a ring while it is being overwritten.
+//! Reads a ring while the kernel is overwriting it.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -7,41 +7,42 @@ use crate::flight::event::Event;
 use crate::flight::packed::Packed;
 use crate::tracer::Tracer;
 
-/// Records copied from one look at the writer to the next.
+/// Records to copy between two checks of the writer's position.
 const BATCH: usize = 256;
 
-/// Records before the first that is wanted which are read too: one that was claimed before it may have
-/// ended later, by interrupts in between.
+/// Extra records to read before the first wanted one. A record claimed before it may have ended
+/// later, because of interrupts in between.
 const BEFORE: u64 = 64;
 
-/// Records of a ring that are about to be overwritten, and not worth reading.
+/// Records at the tail of a ring that are about to be overwritten and not worth reading.
 const ABOUT_TO_GO: u64 = 64;
 
-/// What was read from one CPU's ring.
+/// The events read from one CPU's ring.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    /// In the order of their numbers. Others may look at them meanwhile: see [`Tracer::look`].
+    /// In the order of their numbers. Results of [`Tracer::look`] share them.
     pub(super) events: Arc<Packed>,
-    /// The number of the first one.
+    /// Number of the first record.
     pub(super) first: u64,
-    /// The number of the next one to be read.
+    /// Number of the next record to read.
     pub(super) next: u64,
-    /// Those that were overwritten before they were read, since the first one.
+    /// Records overwritten before they were read, since the first one.
     pub(super) missed: u64,
-    /// When the latest of the stretches that were read ended, ns.
+    /// Latest end of all stretches read so far, ns.
     pub(super) stretched: u64,
-    /// Whether there was no memory for more.
+    /// Whether the memory limit was reached.
     pub(super) is_full: bool,
 }
 
 impl Tracer {
-    /// The oldest record that is worth reading, where `head` have been claimed.
+    /// The oldest record worth reading, when `head` records have been claimed.
     fn oldest(&self, head: u64) -> u64 {
         let len = self.sizes.ring_len() as u64;
         head.saturating_sub(len - ABOUT_TO_GO)
     }
 
-    /// Record `number` of a CPU's ring, whole; `None` where it is not written yet, or not there any more.
+    /// Record `number` of a CPU's ring. `None` if it is not completely written yet, or is
+    /// overwritten.
     fn take(&self, cpu: usize, number: u64) -> Option<Event> {
         let len = self.sizes.ring_len();
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
@@ -55,7 +56,7 @@ impl Tracer {
         Some(Event::from(&entry))
     }
 
-    /// The same, where it was not being overwritten meanwhile.
+    /// Like [`Tracer::take`], but also `None` if the record was being overwritten at the same time.
     fn take_whole(&self, cpu: usize, number: u64) -> Option<Event> {
         let event = self.take(cpu, number)?;
         fence(Ordering::Acquire);
@@ -63,7 +64,7 @@ impl Tracer {
         (!gone).then_some(event)
     }
 
-    /// For how long a CPU's ring reaches back from `now`, in ns; `None` where it has never been full.
+    /// Reach of a CPU's ring back from `now`, in ns. `None` if the ring has never been full.
     pub(super) fn reach(&self, cpu: usize, now: u64) -> Option<u64> {
         let head = self.states.head(cpu);
         if head < self.sizes.ring_len() as u64 {
@@ -73,7 +74,7 @@ impl Tracer {
         Some(now.saturating_sub(oldest.end()))
     }
 
-    /// A pool that begins before the first record of a CPU which ended after `time`.
+    /// Creates a pool that starts before the CPU's first record which ended after `time`.
     pub(super) fn pool_from(&self, cpu: usize, time: u64) -> Pool {
         let head = self.states.head(cpu);
         let oldest = self.oldest(head);
@@ -82,7 +83,7 @@ impl Tracer {
             let middle = low + (high - low) / 2;
             match self.take_whole(cpu, middle) {
                 Some(event) if event.end() > time => high = middle,
-                // One that is gone, or not written yet, says nothing: those behind it are as good.
+                // A record that is gone or unwritten gives no hint; continue with later ones.
                 _ => low = middle + 1,
             }
         }
@@ -94,11 +95,11 @@ impl Tracer {
         }
     }
 
-    /// Adds what was written since to a pool, until it takes so many bytes. Returns whether it has come to
-    /// the end of the ring.
+    /// Adds the records written since the last call to a pool, until it takes `bytes`. Returns
+    /// whether it reached the end of the ring.
     ///
-    /// The writer claims a number before it writes the record. So a record that was copied, and whose
-    /// place nobody had claimed again by then, is whole.
+    /// The writer claims a number before it writes the record. A copied record is therefore intact
+    /// if its slot had not been claimed again after the copy.
     pub(super) fn fill(&self, cpu: usize, pool: &mut Pool, bytes: usize) -> bool {
         let len = self.sizes.ring_len() as u64;
         let head = self.states.head(cpu);
@@ -142,7 +143,7 @@ impl Tracer {
         true
     }
 
-    /// Goes on with the oldest record that is still there.
+    /// Skips to the oldest record that still exists.
     fn skip_gone(&self, pool: &mut Pool, head: u64) {
         let oldest = self.oldest(head);
         if pool.next < oldest {
@@ -153,7 +154,7 @@ impl Tracer {
     }
 }
 
-/// Before the first record nothing is missed: the ring reaches back less far.
+/// Records lost before the first one do not count as missed: the ring just reaches back less far.
 fn count_gone(pool: &mut Pool, gone: u64) {
     if pool.events.is_empty() {
         pool.first += gone;

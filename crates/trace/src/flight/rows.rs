@@ -1,4 +1,4 @@
-//! The rows of a window, made when they are asked for.
+//! The rows of a window, created on demand.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,16 +13,18 @@ use crate::flight::naming::Meaning;
 use crate::flight::packed::{Common, Packed};
 use crate::flight::waits::Wait;
 
-/// Events that are looked ahead for one that ended before: interrupts while a record was being written.
+/// Number of events to look ahead for one that ended earlier. Interrupts during the writing of a
+/// record can reorder them.
 const AHEAD: usize = 64;
 
-/// The rows of a window. They take some ten bytes each, and can be gone through again and again.
+/// The rows of a window. A row takes about ten bytes, and the rows can be iterated any number of
+/// times.
 ///
-/// Rows of one CPU come in the order in which they ended, one CPU after the other.
+/// The rows are grouped by CPU, and those of one CPU are ordered by their end.
 #[derive(Clone, Debug, Default)]
 pub struct FrozenRows {
     cpus: Vec<CpuRows>,
-    /// By CPU and end.
+    /// Sorted by CPU and end.
     waits: Vec<Wait>,
 }
 
@@ -37,17 +39,17 @@ impl FrozenRows {
         Self { cpus, waits }
     }
 
-    /// Gives back what is only needed to read on from the rings, where nobody does.
+    /// Frees what is only needed to keep reading from the rings, unless a capture still shares it.
     pub(super) fn finish(&mut self) {
         self.cpus.iter_mut().for_each(CpuRows::finish);
     }
 
-    /// All of them.
+    /// All rows.
     pub fn iter(&self) -> Box<dyn Iterator<Item = Row> + '_> {
         Box::new(self.cpus.iter().flat_map(move |cpu| cpu.rows(&self.waits)))
     }
 
-    /// The memory that they take, in bytes.
+    /// Memory used, in bytes.
     pub fn bytes(&self) -> usize {
         let events: usize = self.cpus.iter().map(|cpu| cpu.events.bytes()).sum();
         events + self.waits.len() * size_of::<Wait>()
@@ -63,19 +65,19 @@ impl<'a> IntoIterator for &'a FrozenRows {
     }
 }
 
-/// Those of one CPU.
+/// The rows of one CPU.
 #[derive(Clone, Debug)]
 pub(super) struct CpuRows {
     cpu: Cpu,
     events: Arc<Packed>,
-    /// What the CPU is in the middle of still, as if it ended: behind the others.
+    /// Intervals still open on the CPU, as if they had ended. They follow `events`.
     open: Vec<Event>,
-    /// What each of these has, behind what the others have in common.
+    /// A [`Common`] for each open interval, numbered after those of `events`.
     open_commons: Vec<Common>,
     cut: Cut,
-    /// By `Event::common`.
+    /// Indexed by `Event::common`.
     meanings: Vec<Meaning>,
-    /// Which of the waits are on this CPU.
+    /// The range of `FrozenRows::waits` on this CPU.
     waits: Range<usize>,
 }
 
@@ -104,30 +106,32 @@ impl CpuRows {
         self.events.commons().iter().chain(&self.open_commons)
     }
 
-    /// Gives back what is only needed to read on, where nobody does.
+    /// Frees what is only needed to keep reading, unless a capture still shares it.
     pub(super) fn finish(&mut self) {
         if let Some(events) = Arc::get_mut(&mut self.events) {
             events.finish();
         }
     }
 
-    /// Says what its events mean, by what they have in common.
+    /// Resolves the shared fields of its events.
     pub(super) fn name(&mut self, mut meaning: impl FnMut(Cpu, &Common) -> Meaning) {
         let commons = self.commons();
         self.meanings = commons.map(|common| meaning(self.cpu, common)).collect();
     }
 
-    /// What of its events lies in the window, in the order in which they were recorded.
+    /// The parts of its events inside the window, in recording order.
     pub(super) fn events(&self) -> impl Iterator<Item = Event> {
         let open = self.open.iter().copied();
         self.cut.apply(self.events.iter().chain(open))
     }
 
-    /// Tracepoint hits from the first to the last of them.
+    /// Tracepoint hits between its first and last event.
     pub(super) fn hits(&self) -> u64 {
         let mut hits = self.events().map(|event| event.hits);
         let first = hits.next().unwrap_or(0);
-        let (min, max) = hits.fold((first, first), |(min, max), it| (min.min(it), max.max(it)));
+        let (min, max) = hits.fold((first, first), |(min, max), hits| {
+            (min.min(hits), max.max(hits))
+        });
         max - min
     }
 
@@ -171,10 +175,10 @@ impl CpuRows {
     }
 }
 
-/// Events in the order of their ends, from an order that is nearly that.
+/// Puts nearly ordered events into the order of their ends.
 struct InOrder<I> {
     events: I,
-    /// By end, and of those that ended together as they came.
+    /// Sorted by end, then by arrival.
     ahead: BTreeMap<(u64, u64), Event>,
     number: u64,
 }
@@ -230,7 +234,7 @@ mod tests {
         }
     }
 
-    /// A CPU whose sources have the numbers of its threads.
+    /// A CPU whose sources have the IDs of its threads.
     fn cpu(number: u32, events: &[Event], window: (u64, u64)) -> CpuRows {
         let mut packed = Packed::default();
         for event in events {
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_by_their_ends_with_the_waits_among_them() {
+    fn rows_are_ordered_by_end_including_waits() {
         let woke = Event {
             start: 120,
             dur: 8,
@@ -256,7 +260,7 @@ mod tests {
             hits: 101,
             ..Event::default()
         };
-        // The edge was written before the stretch that ended at 100.
+        // The edge was recorded before the stretch that ended at 100.
         let first = cpu(0, &[woke, ran(1, 0, 100), ran(2, 100, 200)], (50, 150));
         let second = cpu(1, &[ran(8, 0, 130), ran(3, 130, 300)], (50, 150));
         assert_eq!(first.hits(), 100);
@@ -268,12 +272,12 @@ mod tests {
         };
         let waits = vec![wait(1, 60, 140), wait(0, 60, 110), wait(1, 50, 130)];
         let rows = FrozenRows::new(vec![first, second], waits);
-        let told: Vec<(u32, u32, i64)> = rows
+        let ends: Vec<(u32, u32, i64)> = rows
             .iter()
             .map(|row| (row.cpu().0, row.source().0, row.span().end().0))
             .collect();
         assert_eq!(
-            told,
+            ends,
             [
                 (0, 1, 100),
                 (0, 9, 110),

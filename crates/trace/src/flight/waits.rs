@@ -1,6 +1,8 @@
-//! What became of a process' threads while they were off their CPUs, from the stretches that they ran
-//! for and the edges that woke them. The flight recorder follows nobody: whom somebody will ask for is
-//! not known before.
+//! Reconstructs what a process's threads waited for while off CPU, from their runs and from the
+//! edges that woke them.
+//!
+//! The flight recorder cannot follow threads in the kernel, because the process of interest is only
+//! known afterwards.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +11,11 @@ use ticktax_model::SourceId;
 use crate::flight::event::Event;
 use crate::record::{detail, flag, kind};
 
-/// Stretches and wake-ups that are kept, of all threads together: 3 MiB, and waits are two each at most, of
-/// 24 bytes. Where they are more, the thread that has most of them is left out.
+/// Maximum number of runs and wake-ups kept for all threads: 3 MiB. Each results in at most two
+/// waits of 24 bytes. Beyond this limit the thread with the most of them is dropped.
 const MAX: usize = 1 << 17;
 
-/// A wait, as it will be a row.
+/// A wait that becomes a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) start: u64,
@@ -22,7 +24,7 @@ pub(super) struct Wait {
     pub(super) cpu: u16,
 }
 
-/// What names a wait's source.
+/// The fields that identify a wait's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WaitOf {
     pub(super) tid: u32,
@@ -30,15 +32,15 @@ pub(super) struct WaitOf {
     pub(super) flags: u8,
 }
 
-/// The waits of a process' threads.
+/// The waits of a process's threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waits {
     pub(super) all: Vec<Wait>,
-    /// Threads of it that there was no room for.
+    /// Threads of the process that were dropped for lack of room.
     pub(super) left_out: u64,
 }
 
-/// A stretch of a thread on a CPU.
+/// A run of a thread on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Stretch {
     start: u64,
@@ -48,11 +50,11 @@ struct Stretch {
     flags: u8,
 }
 
-/// What is known of one thread, in the order of time.
+/// Runs and wake-ups of one thread, in time order.
 #[derive(Debug, Default)]
 struct Thread {
     stretches: Vec<Stretch>,
-    /// When it was woken.
+    /// Times of its wake-ups.
     woken: Vec<u64>,
     is_left_out: bool,
 }
@@ -63,8 +65,9 @@ impl Thread {
     }
 }
 
-/// The waits of the threads that are `its`, within the window. `cpus` has what each CPU recorded in it; `name`
-/// says which source a wait is of. A thread that never ran meanwhile is not known.
+/// Returns the waits of the threads selected by `its`, within the window. `cpus` has the events of
+/// each CPU in the window, and `name` returns the source of a wait. A thread that did not run in
+/// the window is unknown.
 pub(super) fn waits_of<I: Iterator<Item = Event>>(
     its: &mut impl FnMut(u32) -> bool,
     cpus: &[(u16, impl Fn() -> I)],
@@ -74,7 +77,7 @@ pub(super) fn waits_of<I: Iterator<Item = Event>>(
     let mut known = Known::default();
     for (cpu, events) in cpus {
         for event in events() {
-            // Time of a thread that the kernel did not report is no thread's.
+            // Time that the kernel did not report belongs to no thread.
             let is_known = event.flags & flag::UNREPORTED == 0;
             let is_stretch = event.kind == kind::TASK && !event.is_edge();
             if is_stretch && is_known && its(event.tid) {
@@ -101,11 +104,11 @@ pub(super) fn waits_of<I: Iterator<Item = Event>>(
     known.waits(window, name)
 }
 
-/// The threads that are looked at.
+/// The threads of interest.
 #[derive(Debug, Default)]
 struct Known {
     threads: BTreeMap<u32, Thread>,
-    /// Of all of them, what is kept.
+    /// Number of runs and wake-ups kept for all threads.
     kept: usize,
 }
 
@@ -158,7 +161,7 @@ impl Known {
     }
 }
 
-/// A wait of a thread, before its source has a number.
+/// A wait before its source has an ID.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     start: u64,
@@ -173,7 +176,7 @@ impl Thread {
         let (Some(first), Some(last)) = (self.stretches.first(), self.stretches.last()) else {
             return;
         };
-        // Why it had left before the window is not known: whoever is woken was asleep.
+        // Why the thread left before the window is unknown, but a thread that is woken was asleep.
         let before = match self.woken(begin, first.start) {
             Some(_) => detail::SLEEPING,
             None => detail::MISSED,
@@ -193,13 +196,14 @@ impl Thread {
         }
     }
 
-    /// When it was first woken in a time.
+    /// The first wake-up between two times.
     fn woken(&self, from: u64, to: u64) -> Option<u64> {
         let after = self.woken.partition_point(|&time| time < from);
         self.woken.get(after).copied().filter(|&time| time <= to)
     }
 
-    /// The wait, or the two, of a time off its CPU, at the end of which it comes to that of `like`.
+    /// Adds the one or two waits of an off-CPU period. `like` is the run that follows, or the last
+    /// run if none follows.
     fn add(
         &self,
         add: &mut impl FnMut(Wanted),
@@ -208,7 +212,7 @@ impl Thread {
         (from, to): (u64, u64),
         left: u16,
     ) {
-        // What is throttled is handed out by the programs.
+        // The BPF programs report throttled waits.
         if from >= to || why == detail::THROTTLED {
             return;
         }

@@ -1,4 +1,4 @@
-//! The flight recorder's ring, its two tables of sums, and what triggers.
+//! Tests of the flight recorder's ring, its two tables of sums, and its triggers.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -17,10 +17,10 @@ use ticktax_trace::{Delay, Frozen, Noticed, Output, Rule, TraceSettings, Tracer,
 
 use super::{load, now};
 
-/// Bytes that a window may take.
+/// Memory limit of a window, in bytes.
 const ROOM: usize = 32 << 20;
 
-/// A recorder with a ring of so many records a CPU.
+/// A recorder with `per_cpu` records in each CPU's ring.
 fn recorder(per_cpu: u32) -> Result<Tracer, Failed> {
     let mut tracer = load(&TraceSettings {
         output: Output::Flight {
@@ -34,7 +34,7 @@ fn recorder(per_cpu: u32) -> Result<Tracer, Failed> {
     Ok(tracer)
 }
 
-/// Threads that hand a token round, which switches threads all the time, until they are dropped.
+/// Pairs of threads that pass a token, and so switch all the time, until they are dropped.
 struct Busy {
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -69,7 +69,7 @@ impl Drop for Busy {
     }
 }
 
-/// Each CPU's own times, and those that its rows make, by the books.
+/// Checks that the rows' own times sum to each CPU's accounting interval and that no row is torn.
 fn balances(frozen: &Frozen, sources: &SourceTable) -> Result<(), Failed> {
     let mut own: BTreeMap<Cpu, i64> = BTreeMap::new();
     for row in &frozen.rows {
@@ -79,24 +79,26 @@ fn balances(frozen: &Frozen, sources: &SourceTable) -> Result<(), Failed> {
         }
         let books = frozen.books.iter().find(|books| books.cpu == row.cpu());
         let books = books.ok_or_else(|| format!("CPU {} has rows and no books", row.cpu()))?;
-        let whole = span.self_time.0 >= 0 && span.self_time <= span.dur;
+        let is_intact = span.self_time.0 >= 0 && span.self_time <= span.dur;
         let is_edge = matches!(row, Row::Edge(_));
-        if span.start < books.begin || span.end() > books.end || !(whole || is_edge) {
+        if span.start < books.begin || span.end() > books.end || !(is_intact || is_edge) {
             return Err(format!("a torn row: {row:?} in {books:?}").into());
         }
     }
     for books in &frozen.books {
         let lost = frozen.lost.iter().filter(|loss| loss.cpu == books.cpu);
         let lost: i64 = lost.map(|loss| loss.self_time.0).sum();
-        let told = own.get(&books.cpu).copied().unwrap_or(0) + lost;
-        if told != books.elapsed().0 {
-            return Err(format!("CPU {}: {told} of {} ns", books.cpu, books.elapsed().0).into());
+        let accounted = own.get(&books.cpu).copied().unwrap_or(0) + lost;
+        if accounted != books.elapsed().0 {
+            return Err(
+                format!("CPU {}: {accounted} of {} ns", books.cpu, books.elapsed().0).into(),
+            );
         }
     }
     Ok(())
 }
 
-pub(super) fn a_ring_that_comes_round_hands_out_whole_rows() -> Result<(), Failed> {
+pub(super) fn a_ring_that_wraps_yields_only_complete_rows() -> Result<(), Failed> {
     let mut tracer = recorder(1 << 10)?;
     let busy = Busy::pairs(2);
     let mut windows = 0;
@@ -125,7 +127,8 @@ pub(super) fn a_ring_that_comes_round_hands_out_whole_rows() -> Result<(), Faile
 pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
     let mut tracer = recorder(1 << 20)?;
     let busy = Busy::pairs(2);
-    // What a recorder asks for whose ring comes round while it waits for a CPU.
+    // A recorder asks for this priority, because its ring could wrap around while it waits for a
+    // CPU.
     let nice = Tracer::own_nice();
     Tracer::set_own_nice(-20);
     thread::sleep(Duration::from_millis(300));
@@ -147,15 +150,16 @@ pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
     if lost > 0 {
         return Err(format!("{lost} records were lost").into());
     }
-    // The kernel counts every hit, and not each is a record's.
+    // The kernel counts every hit, but not every hit creates a record.
     let (rows, bytes) = (frozen.rows.iter().count() as u64, frozen.rows.bytes());
     if bytes as u64 > rows * 16 + (2 << 20) || frozen.hits == 0 || frozen.hits > tracer.events() {
         return Err(format!("{rows} rows take {bytes} bytes; {} hits", frozen.hits).into());
     }
-    let whole = |books: &&ticktax_model::recording::Books| (books.begin, books.end) == (begin, end);
-    // A border moves by a stretch where an interrupt came while a stretch was handed out.
-    let off = frozen.books.iter().filter(|books| !whole(books));
-    for books in off {
+    let is_complete =
+        |books: &&ticktax_model::recording::Books| (books.begin, books.end) == (begin, end);
+    // A border moves by one stretch if an interrupt arrived while a stretch was being emitted.
+    let shifted = frozen.books.iter().filter(|books| !is_complete(books));
+    for books in shifted {
         let moved = (books.begin - begin).max(end - books.end);
         if moved > Nanos::from_millis(100) {
             return Err(format!("{books:?} of {begin} to {end}").into());
@@ -164,7 +168,7 @@ pub(super) fn a_window_at_a_high_rate_loses_nothing() -> Result<(), Failed> {
     Ok(())
 }
 
-pub(super) fn tables_of_sums_take_turns_and_lose_nothing() -> Result<(), Failed> {
+pub(super) fn alternating_tables_of_sums_lose_nothing() -> Result<(), Failed> {
     let mut tracer = recorder(1 << 10)?;
     let busy = Busy::pairs(2);
     let mut own: i64 = 0;
@@ -183,13 +187,13 @@ pub(super) fn tables_of_sums_take_turns_and_lose_nothing() -> Result<(), Failed>
                 .take_sums(&mut SourceTable::default(), &mut |_, _| {})
                 .is_some()
         {
-            return Err("a table is handed out once".into());
+            return Err("a table must be returned exactly once".into());
         }
     }
     drop(busy);
     let online = Proc::default().online().unwrap_or_default().len();
     let elapsed = (now() - begin).0 * i64::try_from(online)?;
-    // What goes on at either end is not among the sums; a CPU may idle for long.
+    // Open intervals at either end are not among the sums, and a CPU may idle for long.
     let share = own as f64 / elapsed as f64;
     if !(0.4..1.5).contains(&share) {
         return Err(format!("sums of {own} ns in {elapsed} ns").into());
@@ -197,22 +201,22 @@ pub(super) fn tables_of_sums_take_turns_and_lose_nothing() -> Result<(), Failed>
     Ok(())
 }
 
-/// What was noticed until something was.
+/// Waits for the first triggers and returns them.
 fn noticed(tracer: &mut Tracer, triggers: &mut Triggers) -> Result<Vec<Noticed>, Failed> {
     let (_writer, reader) = std::os::unix::net::UnixStream::pair()?;
     let begin = now();
     let mut all = Vec::new();
-    // On a busy machine a thread of the lowest priority may have to wait for as long.
+    // On a busy machine a thread of the lowest priority may wait this long.
     while all.is_empty() && now() - begin < Nanos::from_secs(60) {
         triggers.wait(reader.as_fd(), Duration::from_secs(1));
-        while let Some(one) = tracer.next_trigger(triggers) {
-            all.push(one);
+        while let Some(trigger) = tracer.next_trigger(triggers) {
+            all.push(trigger);
         }
     }
     Ok(all)
 }
 
-/// A loop in another process, on CPU 0, which ends with this.
+/// A busy loop in another process on CPU 0, which ends with this value.
 struct Spinning(std::process::Child);
 
 impl Spinning {
@@ -234,31 +238,33 @@ impl Drop for Spinning {
     }
 }
 
-pub(super) fn a_wait_that_is_too_long_is_noticed() -> Result<(), Failed> {
+pub(super) fn a_wait_beyond_the_limit_is_noticed() -> Result<(), Failed> {
     let mut tracer = recorder(1 << 16)?;
     let mut triggers = tracer.triggers()?;
     let (held, _holds) = (Spinning::start("19")?, Spinning::start("0")?);
     let over = Nanos::from_millis(20);
-    let of = |delay, pid| Rule {
+    let rule = |delay, pid| Rule {
         delay,
         whose: Whose::Process(pid),
         over,
         counted: false,
         paced: None,
     };
-    // It has no quota. The recorder's own process is left out whatever the rule.
+    // The process has no quota, and the recorder's own process never triggers. Only the third rule
+    // can fire.
     let (pid, own) = (held.0.id(), std::process::id());
     tracer.set_rules(&[
-        of(Delay::Throttled, pid),
-        of(Delay::Waiting, own),
-        of(Delay::Waiting, pid),
+        rule(Delay::Throttled, pid),
+        rule(Delay::Waiting, own),
+        rule(Delay::Waiting, pid),
     ])?;
     let all = noticed(&mut tracer, &mut triggers)?;
     let Some(last) = all.last() else {
         return Err("nothing was noticed".into());
     };
-    let wrong =
-        |one: &&Noticed| one.rule != 2 || one.pid.cast_unsigned() != pid || one.lasted < over;
+    let wrong = |trigger: &&Noticed| {
+        trigger.rule != 2 || trigger.pid.cast_unsigned() != pid || trigger.lasted < over
+    };
     if let Some(wrong) = all.iter().find(wrong) {
         return Err(format!("{wrong:?}").into());
     }
@@ -267,12 +273,13 @@ pub(super) fn a_wait_that_is_too_long_is_noticed() -> Result<(), Failed> {
     let (end, mut sources) = (last.time + Nanos(1), SourceTable::default());
     let frozen = tracer.freeze(capture, end, Some(last.pid), &mut sources);
     balances(&frozen, &sources)?;
-    // The rows say that it waited, and for as long. It may have had another name then.
+    // The rows contain the wait with its exact length. The thread may have had another name then.
     let is_its = |row: &Row| {
         let source = sources.get(row.source());
         let thread = source.thread.as_ref();
-        let is_its = thread.is_some_and(|it| (it.tid, it.pid) == (last.tid, last.pid));
-        is_its && source.kind == Kind::Wait
+        let same_thread =
+            thread.is_some_and(|thread| (thread.tid, thread.pid) == (last.tid, last.pid));
+        same_thread && source.kind == Kind::Wait
     };
     let waits: Vec<Row> = frozen.rows.iter().filter(is_its).collect();
     if waits.iter().any(|row| row.span().dur == last.lasted) {

@@ -1,4 +1,4 @@
-//! The tracer on this machine's kernel, with something missing or too small.
+//! Tests the tracer on the running kernel, with parts missing or too small.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -23,64 +23,67 @@ use ticktax_trace::{Closing, Output, Programs, TraceError, TraceSettings, Tracer
 mod flight;
 mod recycle;
 
-/// How long a thread sleeps that is there to be one more.
+/// Sleep time of an extra thread.
 const MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
 
 type Test = fn() -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     (
-        "a_full_buffer_is_counted_to_the_ns",
-        a_full_buffer_is_counted_to_the_ns,
+        "a_full_buffer_loses_exactly_the_counted_time",
+        a_full_buffer_loses_exactly_the_counted_time,
     ),
     (
-        "a_full_table_of_sums_is_counted_to_the_ns",
-        a_full_table_of_sums_is_counted_to_the_ns,
+        "a_full_table_of_sums_loses_no_time",
+        a_full_table_of_sums_loses_no_time,
     ),
     (
-        "sums_leave_what_is_long_its_time",
-        sums_leave_what_is_long_its_time,
+        "long_intervals_keep_their_times_when_summing",
+        long_intervals_keep_their_times_when_summing,
     ),
     (
-        "a_missing_hook_loses_its_account_and_not_the_run",
+        "a_missing_hook_loses_its_account_but_not_the_run",
         a_missing_hook_loses_its_account,
     ),
     (
-        "recording_ends_when_it_is_to_end_whenever_it_is_closed",
-        recording_ends_when_it_is_to_end,
-    ),
-    ("all_books_open_at_one_moment", all_books_open_at_one_moment),
-    (
-        "a_switch_that_is_not_reported_before_the_end_is_noticed",
-        unreported_switch_at_the_end_is_noticed,
+        "recording_ends_on_time_however_late_it_is_closed",
+        recording_ends_on_time,
     ),
     (
-        "switches_that_are_not_reported_are_nobodys_time",
-        unreported_switches_are_nobodys_time,
+        "all_cpus_start_accounting_at_once",
+        all_cpus_start_accounting_at_once,
     ),
     (
-        "a_kernel_without_type_description_is_named",
-        a_kernel_without_btf_is_named,
+        "an_unreported_switch_before_the_end_is_noticed",
+        unreported_switch_before_the_end_is_noticed,
     ),
     (
-        "a_ring_that_comes_round_hands_out_whole_rows",
-        flight::a_ring_that_comes_round_hands_out_whole_rows,
+        "time_after_an_unreported_switch_belongs_to_no_thread",
+        unreported_time_belongs_to_no_thread,
+    ),
+    (
+        "a_kernel_without_btf_is_reported",
+        a_kernel_without_btf_is_reported,
+    ),
+    (
+        "a_ring_that_wraps_yields_only_complete_rows",
+        flight::a_ring_that_wraps_yields_only_complete_rows,
     ),
     (
         "a_window_at_a_high_rate_loses_nothing",
         flight::a_window_at_a_high_rate_loses_nothing,
     ),
     (
-        "tables_of_sums_take_turns_and_lose_nothing",
-        flight::tables_of_sums_take_turns_and_lose_nothing,
+        "alternating_tables_of_sums_lose_nothing",
+        flight::alternating_tables_of_sums_lose_nothing,
     ),
     (
-        "entries_of_threads_that_ended_are_given_back",
-        recycle::entries_of_threads_that_ended_are_given_back,
+        "entries_of_exited_threads_are_freed",
+        recycle::entries_of_exited_threads_are_freed,
     ),
     (
-        "a_wait_that_is_too_long_is_noticed",
-        flight::a_wait_that_is_too_long_is_noticed,
+        "a_wait_beyond_the_limit_is_noticed",
+        flight::a_wait_beyond_the_limit_is_noticed,
     ),
 ];
 
@@ -104,14 +107,14 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// How a test loads the tracer.
+/// A way to load the tracer.
 #[derive(Clone, Copy)]
 struct Way {
     prefix: &'static str,
     programs: Programs,
-    /// Whether it is as where CPUs see stores in any order, whatever this machine's do.
+    /// Whether to behave like a machine whose CPUs see stores in any order.
     sealed: bool,
-    /// Whether all tests are run; else those about records.
+    /// Whether all tests are run, or only those about records.
     has_all: bool,
 }
 
@@ -142,10 +145,10 @@ const WAYS: [Way; 4] = [
     },
 ];
 
-/// Tests in which many records are handed out.
+/// Tests that emit many records.
 const ABOUT_RECORDS: [&str; 2] = [
-    "a_full_buffer_is_counted_to_the_ns",
-    "a_ring_that_comes_round_hands_out_whole_rows",
+    "a_full_buffer_loses_exactly_the_counted_time",
+    "a_ring_that_wraps_yields_only_complete_rows",
 ];
 
 thread_local! {
@@ -160,13 +163,13 @@ fn load(settings: &TraceSettings) -> Result<Tracer, TraceError> {
         ..settings.clone()
     };
     let tracer = Tracer::load(&settings, Proc::default().room_for_cpus())?;
-    // A kernel that takes atomic instructions gets the programs that are made of them.
+    // A kernel that accepts atomic instructions gets the programs that use them.
     let is_old = way.programs == Programs::Before5_12 || release() < (5, 12);
     assert_eq!(tracer.is_before_5_12(), is_old);
     Ok(tracer)
 }
 
-/// Of the running kernel, the first two numbers.
+/// The first two numbers of the running kernel's version.
 fn release() -> (u32, u32) {
     let name = nix::sys::utsname::uname().expect("a kernel has a name");
     let name = name.release().to_string_lossy();
@@ -177,17 +180,17 @@ fn release() -> (u32, u32) {
     )
 }
 
-/// Runs a tracer for `turns` busy ms; nothing is drained meanwhile. Returns the sum of own times
-/// by CPU number.
-fn run(tracer: Tracer, turns: u64) -> (Closing, Vec<i64>) {
-    run_and(tracer, turns, &mut |_| {})
+/// Runs a tracer for `millis` busy ms without draining it. Returns the sum of own times by CPU
+/// number.
+fn run(tracer: Tracer, millis: u64) -> (Closing, Vec<i64>) {
+    run_and(tracer, millis, &mut |_| {})
 }
 
-/// The same, and shows the source of each row to `each`.
-fn run_and(mut tracer: Tracer, turns: u64, each: &mut dyn FnMut(&Source)) -> (Closing, Vec<i64>) {
+/// Like [`run`], and passes the source of each row to `each`.
+fn run_and(mut tracer: Tracer, millis: u64, each: &mut dyn FnMut(&Source)) -> (Closing, Vec<i64>) {
     let online = Proc::default().online().unwrap_or_default();
     tracer.start(&online, &online);
-    for _ in 0..turns {
+    for _ in 0..millis {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let mut times = vec![0; CpuList::MAX_CPU as usize];
@@ -206,15 +209,17 @@ fn balances(closing: &Closing, times: &[i64]) -> Result<(), Failed> {
     for books in &closing.books {
         let lost = closing.lost.iter().filter(|loss| loss.cpu == books.cpu);
         let lost: Nanos = lost.map(|loss| loss.self_time).sum();
-        let told = times[books.cpu.index()] + lost.0;
-        if told != books.elapsed().0 {
-            return Err(format!("CPU {}: {told} of {} ns", books.cpu, books.elapsed().0).into());
+        let accounted = times[books.cpu.index()] + lost.0;
+        if accounted != books.elapsed().0 {
+            return Err(
+                format!("CPU {}: {accounted} of {} ns", books.cpu, books.elapsed().0).into(),
+            );
         }
     }
     Ok(())
 }
 
-fn a_full_buffer_is_counted_to_the_ns() -> Result<(), Failed> {
+fn a_full_buffer_loses_exactly_the_counted_time() -> Result<(), Failed> {
     let output = Output::Spans { per_cpu: 1 };
     let (closing, times) = run(
         load(&TraceSettings {
@@ -230,13 +235,13 @@ fn a_full_buffer_is_counted_to_the_ns() -> Result<(), Failed> {
     balances(&closing, &times)
 }
 
-fn a_full_table_of_sums_is_counted_to_the_ns() -> Result<(), Failed> {
+fn a_full_table_of_sums_loses_no_time() -> Result<(), Failed> {
     let output = Output::Sums { entries: 1 };
     let tracer = load(&TraceSettings {
         output,
         ..TraceSettings::default()
     })?;
-    // More sources than the smallest table has room for: a thread each.
+    // One thread each for more sources than the smallest table has entries.
     let threads: Vec<_> = (0..400)
         .map(|_| std::thread::spawn(|| std::thread::sleep(MOMENT)))
         .collect();
@@ -250,7 +255,7 @@ fn a_full_table_of_sums_is_counted_to_the_ns() -> Result<(), Failed> {
     balances(&closing, &times)
 }
 
-fn sums_leave_what_is_long_its_time() -> Result<(), Failed> {
+fn long_intervals_keep_their_times_when_summing() -> Result<(), Failed> {
     assert_eq!(Sum::TIMED_FROM, Nanos(i64::try_from(LONG_NS)?));
     let mut tracer = load(&TraceSettings {
         output: Output::Sums { entries: 1 << 12 },
@@ -272,7 +277,7 @@ fn sums_leave_what_is_long_its_time() -> Result<(), Failed> {
         match row {
             Row::Span(span) if span.dur >= Sum::TIMED_FROM => long += 1,
             Row::Sum(sum) if !sum.has_long() || source.kind == ticktax_model::Kind::Idle => {}
-            // What is open as the books are closed is a row, however long it is.
+            // An interval that is still open at the end is a row, however short.
             Row::Span(_) if is_open => {}
             _ => wrong.push(format!("{row:?} of {source:?}")),
         }
@@ -295,8 +300,9 @@ fn sums_leave_what_is_long_its_time() -> Result<(), Failed> {
     balances(&closing, &times)
 }
 
-/// However long the thread that visits the CPUs takes. What runs there at that moment has its time from then on.
-fn all_books_open_at_one_moment() -> Result<(), Failed> {
+/// All CPUs start at once even though the thread that visits them takes a while. A span in progress
+/// at that moment starts then.
+fn all_cpus_start_accounting_at_once() -> Result<(), Failed> {
     let mut tracer = load(&TraceSettings::default())?;
     let online = Proc::default().online().unwrap_or_default();
     let late = tracer.start(&online, &online);
@@ -324,8 +330,8 @@ fn all_books_open_at_one_moment() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A thread comes to a CPU on which nothing is seen any more, and is there after the end.
-fn unreported_switch_at_the_end_is_noticed() -> Result<(), Failed> {
+/// A thread starts on a CPU after observation there has stopped, and is still there after the end.
+fn unreported_switch_before_the_end_is_noticed() -> Result<(), Failed> {
     const INTRUSION: Nanos = Nanos::from_millis(400);
     let mut tracer = load(&TraceSettings::default())?;
     let online = Proc::default().online().unwrap_or_default();
@@ -334,8 +340,8 @@ fn unreported_switch_at_the_end_is_noticed() -> Result<(), Failed> {
     tracer.start(&online, &online);
     std::thread::sleep(MOMENT / 20);
     tracer.pause(cpu);
-    // It preempts whoever ran there, so that the one who ran before cannot be the one who runs after. It may run only
-    // where this thread may.
+    // It preempts the running thread, so a different thread runs before and after. It may use only
+    // the CPUs allowed for this thread.
     run_on(online.iter());
     let intruder = ticktax_inject::spawn(
         &ticktax_inject::Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -344,7 +350,7 @@ fn unreported_switch_at_the_end_is_noticed() -> Result<(), Failed> {
     )?;
     run_on(online.iter().filter(|&other| other != cpu));
     std::thread::sleep(MOMENT / 20);
-    // As an event after the end finds it: the programs go on with an end that has passed.
+    // Simulates an event after the end: the programs continue with an end that has passed.
     tracer.end_at(now());
     tracer.resume(cpu);
     std::thread::sleep(MOMENT / 20);
@@ -368,8 +374,9 @@ fn unreported_switch_at_the_end_is_noticed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Nobody closes the books for a while after their end, and nothing of that while is in them.
-fn recording_ends_when_it_is_to_end() -> Result<(), Failed> {
+/// Accounting is closed some time after recording ended, and the rows contain nothing from that
+/// time.
+fn recording_ends_on_time() -> Result<(), Failed> {
     const LENGTH: Nanos = Nanos::from_millis(50);
     for output in [
         TraceSettings::default().output,
@@ -400,12 +407,13 @@ fn recording_ends_when_it_is_to_end() -> Result<(), Failed> {
         };
         let closing = tracer.close(&online, now(), &mut SourceTable::default(), &mut sink);
         balances(&closing, &times)?;
-        // A program that read its clock just before may end a moment later.
+        // A program that read its clock just before the end may finish a moment later.
         let latest = end + Nanos::from_millis(5);
         let on_time = |at: Nanos| (end..latest).contains(&at);
         let books = &closing.books;
-        let all = books.len() == online.len() && books.iter().all(|books| on_time(books.end));
-        if !all || !(on_time(last) || summing && last < latest) {
+        let all_on_time =
+            books.len() == online.len() && books.iter().all(|books| on_time(books.end));
+        if !all_on_time || !(on_time(last) || summing && last < latest) {
             return Err(format!("{end}, {last}: {books:?}").into());
         }
     }
@@ -428,7 +436,7 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     if !tracer.limitations().contains(&missing) {
         return Err(format!("{:?}", tracer.limitations()).into());
     }
-    // The ticks come all the same: in an interrupt that nobody sees.
+    // The ticks still happen, but in an interrupt without a hook.
     let mut names = BTreeSet::new();
     let (closing, times) = run_and(tracer, 100, &mut |source| {
         if &*source.name == UNTRACED_TIMER {
@@ -441,7 +449,8 @@ fn a_missing_hook_loses_its_account() -> Result<(), Failed> {
     balances(&closing, &times)
 }
 
-/// A thread on one CPU that spins for 2 ms and sleeps for 2 ms until `stop`. Its CPU time.
+/// Pins the calling thread to one CPU, then alternates 2 ms of spinning and 2 ms of sleep until
+/// `stop`. Returns its CPU time.
 fn spin_and_sleep(cpu: usize, stop: &AtomicBool) -> Nanos {
     let mut set = CpuSet::new();
     set.set(cpu).unwrap_or_default();
@@ -454,12 +463,11 @@ fn spin_and_sleep(cpu: usize, stop: &AtomicBool) -> Nanos {
     own_cpu_time()
 }
 
-/// CPU time of the calling thread so far.
 fn own_cpu_time() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Now, on the clock of the records.
+/// The current time on the clock of the records.
 fn now() -> Nanos {
     read(ClockId::CLOCK_MONOTONIC)
 }
@@ -470,29 +478,29 @@ fn read(clock: ClockId) -> Nanos {
     })
 }
 
-/// Has the calling thread run on these CPUs, where there are any.
+/// Restricts the calling thread to these CPUs, if there are any.
 fn run_on(cpus: impl Iterator<Item = Cpu>) {
     let mut set = CpuSet::new();
     for cpu in cpus {
         set.set(cpu.index()).unwrap_or_default();
     }
-    // Of none it is refused, and nothing changes.
+    // An empty set is rejected and changes nothing.
     sched_setaffinity(Pid::from_raw(0), &set).unwrap_or_default();
 }
 
-/// Recording is switched off on one CPU, ten times for 10 ms, while a thread comes and goes there.
-fn unreported_switches_are_nobodys_time() -> Result<(), Failed> {
+/// Recording is paused on one CPU, ten times for 10 ms, while a thread comes and goes there.
+fn unreported_time_belongs_to_no_thread() -> Result<(), Failed> {
     const PAUSES: u32 = 10;
     const NAME: &str = "comes-and-goes";
     let mut tracer = load(&TraceSettings::default())?;
     let online = Proc::default().online().unwrap_or_default();
     let cpu = online.iter().last().ok_or("no CPU is online")?;
     let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
+    let thread_stop = Arc::clone(&stop);
     let thread = std::thread::Builder::new()
         .name(NAME.to_owned())
-        .spawn(move || spin_and_sleep(cpu.index(), &told))?;
-    // Were this thread there at both ends of each pause, nobody else would be found.
+        .spawn(move || spin_and_sleep(cpu.index(), &thread_stop))?;
+    // If this thread ran there at both ends of each pause, no other thread would be found.
     run_on(online.iter().filter(|&other| other != cpu));
     tracer.start(&online, &online);
     for _ in 0..PAUSES {
@@ -521,19 +529,20 @@ fn unreported_switches_are_nobodys_time() -> Result<(), Failed> {
     if closing.missed == 0 || lost == 0 {
         return Err(format!("{} missed, {lost} ns", closing.missed).into());
     }
-    // It ran on after the end. What it did in the pauses may be its own where nobody else was found.
+    // It ran on after the end. Time in a pause counts as its own if no other thread was found.
     if own > used.0 {
         return Err(format!("{own} ns of a thread that used {} ns", used.0).into());
     }
-    // At most the pauses, and from the interrupt before each to the one after: two ticks of 10 ms.
-    let most = i64::from(PAUSES) * 30_000_000;
-    if lost > most {
-        return Err(format!("{lost} ns unexplained, of {most} ns at most").into());
+    // At most the pauses, plus the time from the interrupt before each to the one after: two ticks
+    // of 10 ms.
+    let limit = i64::from(PAUSES) * 30_000_000;
+    if lost > limit {
+        return Err(format!("{lost} ns unexplained, limit {limit} ns").into());
     }
     Ok(())
 }
 
-fn a_kernel_without_btf_is_named() -> Result<(), Failed> {
+fn a_kernel_without_btf_is_reported() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let missing = folder.path().join("vmlinux");
     let damaged = folder.path().join("damaged");

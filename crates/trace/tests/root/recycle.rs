@@ -1,4 +1,4 @@
-//! A table of sums, and many more threads than it has room for.
+//! A table of sums with many more threads than entries.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -12,16 +12,16 @@ use ticktax_trace::{Output, TraceSettings};
 
 use super::{balances, load, now};
 
-/// Entries of the table.
+/// Number of entries in the table.
 const ENTRIES: u32 = 1 << 11;
 
-/// Threads that come and go at a time, and how often.
-const AT_ONCE: usize = 100;
-const TIMES: usize = 50;
+/// Number of short-lived threads per round, and number of rounds.
+const THREADS: usize = 100;
+const ROUNDS: usize = 50;
 
-/// Threads that end give their entries back, so that five thousand of them are told apart by a table of two
-/// thousand, and no time is lost in it.
-pub(super) fn entries_of_threads_that_ended_are_given_back() -> Result<(), Failed> {
+/// Exited threads give their entries back. A table of two thousand entries can therefore
+/// distinguish five thousand threads and loses no time.
+pub(super) fn entries_of_exited_threads_are_freed() -> Result<(), Failed> {
     let mut tracer = load(&TraceSettings {
         output: Output::Sums { entries: ENTRIES },
         window: Nanos(1),
@@ -40,12 +40,12 @@ pub(super) fn entries_of_threads_that_ended_are_given_back() -> Result<(), Faile
         let own = source.thread.as_ref().filter(|thread| thread.pid == pid);
         seen.extend(own.map(|thread| thread.tid));
     };
-    for _ in 0..TIMES {
-        let threads: Vec<_> = (0..AT_ONCE).map(|_| thread::spawn(|| {})).collect();
+    for _ in 0..ROUNDS {
+        let threads: Vec<_> = (0..THREADS).map(|_| thread::spawn(|| {})).collect();
         for thread in threads {
             thread.join().unwrap_or_default();
         }
-        // Whoever is joined still has its last moments on a CPU before it.
+        // A joined thread still spends its last moments on a CPU.
         thread::sleep(Duration::from_millis(5));
         tracer.drain(now(), &mut sources, &mut sink);
         freed += tracer.recycle();
@@ -55,7 +55,7 @@ pub(super) fn entries_of_threads_that_ended_are_given_back() -> Result<(), Faile
     let (seen, room) = (seen.len(), ENTRIES as usize);
     if seen <= room || freed < room / 2 {
         return Err(
-            format!("{seen} threads were told apart in {room} entries, {freed} freed").into(),
+            format!("{seen} threads were distinguished in {room} entries, {freed} freed").into(),
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What makes a CPU's columns differ, and what does not.
+//! Which causes are named for a CPU's columns, and which are not.
 
 use ticktax_fixture::{process, row};
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind};
@@ -13,8 +13,8 @@ fn cause(check: &AccountingStatement, kind: BiasKind) -> Option<&Bias> {
 }
 
 #[test]
-fn ticks_that_do_not_come_are_no_programs_doing() {
-    // Half of the time on the CPU in 100 bursts; every fifth tick is swallowed.
+fn lost_ticks_are_not_blamed_on_a_program() {
+    // Busy half of the time, in 100 bursts. Every fifth tick is swallowed.
     let burst = |i: i64| {
         let begin = i * 25 * TICK + (i * 37 % 100) * TICK / 100 + 2 * HANDLER;
         (begin, begin + 50_000_000)
@@ -31,7 +31,8 @@ fn ticks_that_do_not_come_are_no_programs_doing() {
     };
     let missed = (0..TICKS).filter(|&tick| swallowed(tick) && due(tick * TICK));
     let missed = Nanos(TICK * i64::try_from(missed.count()).unwrap());
-    // Columns that have all of the time were charged by ticks of which no interrupt was reported.
+    // If the columns contain all of the time, the kernel charged these ticks without reporting an
+    // interrupt.
     let charged = world.check(&OneCpu::header());
     assert_eq!(cause(&charged, BiasKind::TicksLost), None);
     let short_of = |time: Nanos| {
@@ -39,9 +40,9 @@ fn ticks_that_do_not_come_are_no_programs_doing() {
         header.after.cpu_times.get_mut(&0).unwrap().idle.0 -= time.0;
         world.check(&header)
     };
-    let some = Nanos(missed.0 / 2);
-    let in_part = short_of(some);
-    assert_eq!(cause(&in_part, BiasKind::TicksLost).unwrap().ran, some);
+    let half = Nanos(missed.0 / 2);
+    let in_part = short_of(half);
+    assert_eq!(cause(&in_part, BiasKind::TicksLost).unwrap().ran, half);
     let check = short_of(missed);
     assert_eq!(phase(&check), None);
     let found = check.programs[0].sampled.unwrap();
@@ -53,7 +54,7 @@ fn ticks_that_do_not_come_are_no_programs_doing() {
 
 #[test]
 fn threads_that_are_not_reported_do_not_make_top_wrong() {
-    // Columns say that the CPU was busy all the time, and 40 % of it were threads that nobody knows.
+    // The columns show a fully busy CPU. 40 % of that time belongs to unknown threads.
     let mut world = OneCpu::new(&aligned(20, 80));
     world.occupy(Source::kernel(Kind::Task, UNREPORTED, ""));
     let mut header = OneCpu::header();
@@ -65,21 +66,21 @@ fn threads_that_are_not_reported_do_not_make_top_wrong() {
     assert_eq!(cpu.surely_off(), Some(0.0));
     let unexplained = cause(&check, BiasKind::NotReported).unwrap();
     assert_eq!(unexplained.time, cpu.unexplained);
-    // Idle by the columns: wrong by what programs had at least.
+    // The columns show only idle time: wrong at least by the programs' time.
     let check = world.check(&OneCpu::header());
     assert!((check.cpus[0].surely_off().unwrap() + 0.6).abs() < 0.003);
 }
 
 #[test]
-fn a_program_between_ticks_is_found_where_ticks_are_lost_too() {
+fn a_program_between_ticks_is_found_even_if_ticks_are_lost() {
     let world = OneCpu::new(&aligned(20, 80)).without_ticks(|tick| tick % 5 == 2);
     let cause = world.check(&OneCpu::header());
     assert_eq!(phase(&cause).unwrap().pid, Some(PID));
 }
 
 #[test]
-fn where_the_cpu_is_always_busy_a_phase_is_a_programs_and_not_the_cpus() {
-    // What is left by the one that runs between ticks, another has.
+fn on_a_busy_cpu_a_tick_phase_shifts_time_between_programs_only() {
+    // Another program uses all of the time between the bursts.
     let mut world = OneCpu::new(&aligned(20, 80));
     world.occupy(process(Owner::Program, "compiler", 43));
     let check = world.check(&OneCpu::header());
@@ -102,7 +103,7 @@ fn where_the_cpu_is_always_busy_a_phase_is_a_programs_and_not_the_cpus() {
 }
 
 #[test]
-fn what_sampling_and_idle_interrupts_make_is_what_a_cpu_is_off_by() {
+fn sampling_and_interrupts_in_idle_time_explain_the_cpus_whole_error() {
     let check = OneCpu::new(&aligned(20, 80)).check(&OneCpu::header());
     let sampling = cause(&check, BiasKind::Sampling).unwrap();
     assert_eq!(
@@ -118,17 +119,17 @@ fn what_sampling_and_idle_interrupts_make_is_what_a_cpu_is_off_by() {
 
 #[test]
 fn interrupts_within_programs_are_not_missing_from_busy() {
-    // On the CPU from just before each tick: all interrupts are in its time.
+    // It is on the CPU from just before each tick, so all interrupts are in its time.
     let check = OneCpu::new(&aligned(97, 103)).check(&OneCpu::header());
     let interrupts = cause(&check, BiasKind::InterruptsNotMeasured).unwrap();
     assert_eq!(interrupts.ran, Nanos(HANDLER * TICKS));
-    // But for the very first, which came before it.
+    // The very first tick is the exception, because it came before the first burst.
     assert_eq!(interrupts.time, -Nanos(HANDLER));
 }
 
 #[test]
-fn a_phase_is_told_wherever_a_cpu_is_sampled() {
-    let of = |change: &dyn Fn(&mut Header)| {
+fn a_tick_phase_is_reported_only_on_sampled_cpus() {
+    let reported = |change: &dyn Fn(&mut Header)| {
         let mut header = OneCpu::header();
         change(&mut header);
         let check = OneCpu::new(&aligned(20, 80)).check(&header);
@@ -137,16 +138,16 @@ fn a_phase_is_told_wherever_a_cpu_is_sampled() {
     let full = |header: &mut Header| {
         header.machine.accounting = vec!["VIRT_CPU_ACCOUNTING_GEN".to_owned()];
     };
-    assert_eq!(of(&full), (true, true));
+    assert_eq!(reported(&full), (true, true));
     let without_tick = |header: &mut Header| {
         full(header);
         header.machine.cmdline = Some("nohz_full=0".to_owned());
     };
-    assert_eq!(of(&without_tick), (false, false));
+    assert_eq!(reported(&without_tick), (false, false));
     let measured = |header: &mut Header| {
         header.machine.accounting = vec!["VIRT_CPU_ACCOUNTING_NATIVE".to_owned()];
     };
-    assert_eq!(of(&measured), (false, false));
+    assert_eq!(reported(&measured), (false, false));
 }
 
 #[test]
@@ -165,8 +166,8 @@ fn a_steal_column_that_shows_more_than_was_outside_is_not_silent() {
 }
 
 #[test]
-fn entry_and_exit_are_part_of_the_interrupts_that_nobody_measures() {
-    // 2500 ns around each tick, which a probe sees and the tracer does not.
+fn entry_and_exit_count_as_unmeasured_interrupt_time() {
+    // 2500 ns around each tick that a probe sees but the tracer does not.
     let (before, after) = (1_000, 1_500);
     let mut world = OneCpu::new(&[]).with_probe();
     let gap = world.sources.intern(Source::kernel(Kind::Gap, "spin", ""));
@@ -185,7 +186,7 @@ fn entry_and_exit_are_part_of_the_interrupts_that_nobody_measures() {
 }
 
 #[test]
-fn a_lost_tick_is_told_however_few_there_are() {
+fn even_a_single_lost_tick_is_reported() {
     let world = OneCpu::new(&aligned(97, 103)).without_ticks(|tick| tick == 7);
     let check = world.check(&OneCpu::header());
     let lost = cause(&check, BiasKind::TicksLost).unwrap();

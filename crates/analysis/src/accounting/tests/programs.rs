@@ -1,4 +1,4 @@
-//! Programs that change their names, and those that run elsewhere.
+//! Programs that change their names, and programs that run on other CPUs.
 
 use ticktax_fixture::process;
 use ticktax_model::machine::ProgramTime;
@@ -15,8 +15,8 @@ fn at_the_end(name: &str, ms: i64) -> ProgramTime {
 }
 
 #[test]
-fn a_process_that_takes_another_name_is_one() {
-    // Its first bursts are `cargo`, which comes before all other names.
+fn a_process_that_changes_its_name_is_one_program() {
+    // The first bursts are named `cargo`, which sorts before all other names.
     let mut world = OneCpu::new(&aligned(20, 80));
     let program = world.program;
     let before = world.sources.intern(process(Owner::Program, "cargo", PID));
@@ -44,7 +44,7 @@ fn a_process_that_takes_another_name_is_one() {
 }
 
 #[test]
-fn a_program_that_has_gone_has_the_name_that_was_seen_last() {
+fn an_exited_program_keeps_its_last_seen_name() {
     let mut world = OneCpu::new(&aligned(20, 80));
     let program = world.program;
     let after = world.sources.intern(process(Owner::Program, "rustc", PID));
@@ -59,7 +59,7 @@ fn a_program_that_has_gone_has_the_name_that_was_seen_last() {
 }
 
 #[test]
-fn times_of_all_cpus_are_not_put_beside_those_of_some() {
+fn times_of_all_cpus_are_not_compared_with_those_of_watched_cpus() {
     let world = OneCpu::new(&aligned(20, 80));
     let mut header = OneCpu::header();
     let elsewhere = PID + 1;

@@ -1,4 +1,4 @@
-//! What a witness got, and what the kernel's columns hold of it and of others that are nice.
+//! Time that a probe or soaker got, and the niced time in the kernel's columns.
 
 use ticktax_model::accounting::{CpuCheck, Witness};
 use ticktax_model::machine::{CpuTimes, ProgramTime};
@@ -14,7 +14,7 @@ use crate::Auditor;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// A spinning probe on the only CPU, and a kernel that counted this time as nice.
+/// A spinning probe on the only CPU, with `nice` time counted by the kernel.
 fn spun(nice: Nanos) -> Header {
     let mut header = OneCpu::header();
     let end = header.after.at;
@@ -38,11 +38,11 @@ fn spun(nice: Nanos) -> Header {
     header
 }
 
-/// All ticks found a nice task: a program, or the probe.
+/// Every tick hit a niced task: a program or the probe.
 const ALL: Nanos = Nanos(TICK * TICKS);
 
 #[test]
-fn a_nice_program_beside_a_probe_is_shown_as_busy() {
+fn a_niced_program_that_shares_a_cpu_with_a_probe_is_shown_as_busy() {
     let bursts = scattered(9_000_000, 7_000_000, 1);
     let truth: i64 = bursts.iter().map(|(begin, end)| end - begin).sum();
     let check = OneCpu::new(&bursts).with_probe().check(&spun(ALL));
@@ -54,8 +54,8 @@ fn a_nice_program_beside_a_probe_is_shown_as_busy() {
 }
 
 #[test]
-fn what_a_probe_got_before_it_measured_is_a_part_of_the_whole() {
-    // Others kept it from beginning until just before the end.
+fn time_of_a_probe_before_it_measured_counts_as_watched() {
+    // Other tasks delayed the start of the measurement until just before the end.
     let mut header = spun(ALL);
     header.probes[0].begin = header.probes[0].end - Nanos::from_millis(1);
     let check = OneCpu::new(&aligned(20, 80)).with_probe().check(&header);
@@ -65,18 +65,18 @@ fn what_a_probe_got_before_it_measured_is_a_part_of_the_whole() {
 }
 
 #[test]
-fn samples_that_a_probe_has_in_place_of_a_program_are_no_programs() {
-    // The probe had 40 % of the time and all of the samples.
+fn samples_of_a_probe_are_not_charged_to_a_program() {
+    // The probe had 40 % of the time but all of the samples.
     let check = OneCpu::new(&aligned(20, 80)).with_probe().check(&spun(ALL));
     let cpu = &check.cpus[0];
     assert_eq!(cpu.shown_busy, Nanos::ZERO);
     assert!((cpu.off().unwrap() + 0.6).abs() < 0.003, "{cpu:?}");
-    // The ticks' interrupts were all within the probe's time.
+    // All tick interrupts were within the probe's time.
     assert_eq!(cpu.interrupts, Some(Nanos(HANDLER * TICKS)));
 }
 
-/// A CPU without a tracer, soaked for a second: it got 37 % of it, and the kernel saw it, or somebody
-/// nice, for 99 %.
+/// A CPU without a tracer, soaked for a second. The soaker got 37 % of it. The kernel counted 99 %
+/// as niced time.
 fn soaked() -> Header {
     let mut header = OneCpu::header();
     header.level = Level::Proc;
@@ -122,7 +122,7 @@ fn close(header: &Header) -> (Statement, CpuCheck) {
 }
 
 #[test]
-fn at_level_proc_the_soaker_bears_witness() {
+fn at_level_proc_the_soaker_is_the_witness() {
     let (statement, cpu) = close(&soaked());
     assert!((cpu.shown_share - 0.01).abs() < 1e-9, "{cpu:?}");
     assert!((cpu.busy_share.unwrap() - 0.63).abs() < 1e-6, "{cpu:?}");
@@ -135,18 +135,19 @@ fn at_level_proc_the_soaker_bears_witness() {
 }
 
 #[test]
-fn a_cpu_that_was_faster_meanwhile_left_the_soaker_less() {
+fn a_cpu_that_ran_faster_than_calibrated_left_the_soaker_less_time() {
     let mut header = soaked();
-    // What was timed before and after was slow; so much work in that time would be more than there was.
+    // The calibrations before and after were slow. At that speed, so much work would take longer
+    // than the recording.
     header.soakers[0].blocks = 44_400;
     header.soakers[0].block.block_fast_ns = Some(12_500.0);
     let (_, cpu) = close(&header);
     assert_eq!(cpu.left.unwrap().time, Nanos::from_millis(555));
     assert!((cpu.busy_share.unwrap() - 0.445).abs() < 1e-6, "{cpu:?}");
-    // The slowest of the three beside the fastest: 31 µs and 12.5 µs.
+    // Ratio of the slowest to the fastest of the three calibrations: 31 µs to 12.5 µs.
     let drift = header.soakers[0].block.drift().unwrap();
     assert!((drift - 1.48).abs() < 1e-9, "{drift}");
-    // A recording of old has the two at its ends.
+    // Old recordings have only the calibrations at both ends.
     header.soakers[0].block.block_fast_ns = None;
     assert_eq!(
         close(&header).1.left.unwrap().time,
@@ -155,7 +156,7 @@ fn a_cpu_that_was_faster_meanwhile_left_the_soaker_less() {
 }
 
 #[test]
-fn at_level_proc_nice_programs_have_what_they_can_have() {
+fn at_level_proc_niced_programs_are_limited_by_their_own_times() {
     let shown = |change: &dyn Fn(&mut ProgramTime)| {
         let mut header = soaked();
         change(header.after.programs.get_mut(&PID).unwrap());
@@ -164,7 +165,7 @@ fn at_level_proc_nice_programs_have_what_they_can_have() {
     let ms = Nanos::from_millis;
     assert_eq!(shown(&|_| ()), ms(10));
     assert_eq!(shown(&|program| program.nice = true), ms(610));
-    // Its children's time is nice as well; more than the soaker left it cannot be.
+    // Its children's time is niced too. The soaker's share limits the total.
     assert_eq!(
         shown(&|program| {
             program.nice = true;
@@ -181,8 +182,8 @@ fn a_soaker_that_failed_is_no_witness() {
     let (statement, cpu) = close(&header);
     assert_eq!((cpu.left, cpu.busy), (None, None));
     assert_eq!(cpu.shown_busy, Nanos::from_millis(10));
-    // Whether the nice column is the soaker's is not known.
-    let of = |class| statement.cpus[0].of(class);
-    assert_eq!(of(Class::Program), Nanos::from_millis(10));
-    assert_eq!(of(Class::Unexplained), Nanos::from_millis(990));
+    // It is unknown whether the nice column is the soaker's.
+    let time = |class| statement.cpus[0].of(class);
+    assert_eq!(time(Class::Program), Nanos::from_millis(10));
+    assert_eq!(time(Class::Unexplained), Nanos::from_millis(990));
 }

@@ -1,4 +1,4 @@
-//! The rules for a machine as a whole.
+//! Advice for the machine as a whole.
 
 use ticktax_model::advice::Advice;
 use ticktax_model::autogroup::{Autogroup, ProcessAutogroup};
@@ -16,7 +16,7 @@ use super::{advise, in_groups, machine};
 use crate::ran::Ran;
 
 #[test]
-fn a_machine_is_told_of_theft_of_kernel_work_and_of_full_cpus() {
+fn steal_kernel_work_and_full_cpus_are_reported() {
     let advice = advise(&machine(&[
         (Class::Program, "rustc", 8_000),
         (Class::Softirq, "NET_RX", 1_200),
@@ -36,9 +36,9 @@ fn a_machine_is_told_of_theft_of_kernel_work_and_of_full_cpus() {
     );
 }
 
-/// Without a probe what the hypervisor took is in no account of its own.
+/// Without a probe, stolen time has no account.
 #[test]
-fn theft_is_told_by_the_hypervisors_clock_as_well() {
+fn the_hypervisors_clock_also_shows_steal() {
     let mut quiet = machine(&[
         (Class::Program, "rustc", 5_000),
         (Class::Idle, "idle", 5_000),
@@ -46,15 +46,15 @@ fn theft_is_told_by_the_hypervisors_clock_as_well() {
     quiet.stolen = Some(Nanos::from_millis(99));
     assert_eq!(advise(&quiet), []);
     quiet.stolen = Some(Nanos::from_millis(400));
-    let told = advise(&quiet);
-    let [Advice::Stolen { time, share }] = *told else {
-        panic!("{told:?}");
+    let advice = advise(&quiet);
+    let [Advice::Stolen { time, share }] = *advice else {
+        panic!("{advice:?}");
     };
     assert_eq!(time, Nanos::from_millis(400));
     assert!((share - 0.04).abs() < 1e-9, "{share}");
 }
 
-/// A machine of one CPU whose compiler had all of it, and whose threads waited for so long.
+/// A machine with one CPU that its compiler used fully, and on which threads waited this long.
 fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
     let mut statement = machine(&[
         (Class::Program, "rustc", 7_000),
@@ -82,8 +82,8 @@ fn crowded(waits: &[(&str, i32, i64)]) -> Statement {
     statement
 }
 
-/// The machine of [`crowded`], on which programs waited for a backup that the kernel kept from its CPU in turn.
-fn thieving() -> Statement {
+/// The machine of [`crowded`], with programs that waited for a backup, which was itself throttled.
+fn with_real_time_backup() -> Statement {
     let mut statement = crowded(&[("rustc", 7, 3_000), ("sshd", 9, 900)]);
     let backup = |ms| WaitedFor {
         name: "backupd".to_owned(),
@@ -116,14 +116,14 @@ fn thieving() -> Statement {
     statement
 }
 
-/// The machine is overbooked besides.
+/// The machine is overbooked as well.
 #[test]
-fn whoever_goes_first_is_named_and_its_limit_is_not_lifted() {
-    let mut statement = thieving();
+fn a_real_time_process_is_named_and_lifting_its_limit_is_costly() {
+    let mut statement = with_real_time_backup();
     let mut ran = Ran::default();
     let source = ticktax_fixture::thread(Owner::Program, "backupd", "backupd", (8, 8));
     ran.add(&source, Nanos::from_millis(1_000));
-    // One that started it is ordinary.
+    // The thread that started it has an ordinary policy.
     let source = ticktax_fixture::thread(Owner::Program, "backupd", "backupd", (8, 9));
     ran.add(&source, Nanos::from_millis(10));
     let policies = [ThreadPolicy {
@@ -136,9 +136,9 @@ fn whoever_goes_first_is_named_and_its_limit_is_not_lifted() {
         ran: Some(&ran),
         ..Processes::default()
     };
-    let told = |statement: &Statement| {
-        let of = advise_with(statement, &known);
-        of.into_iter()
+    let summary = |statement: &Statement| {
+        let all = advise_with(statement, &known);
+        all.into_iter()
             .filter_map(|advice| match advice {
                 Advice::RealTimeFirst {
                     waiter,
@@ -154,31 +154,31 @@ fn whoever_goes_first_is_named_and_its_limit_is_not_lifted() {
     };
     // Threads waited for 3.9 s in all.
     assert_eq!(
-        told(&statement),
+        summary(&statement),
         [
             "overbooked",
             "sshd timerfd_tmrproc 1.20 s",
             "held, costly true"
         ]
     );
-    // It was kept from its CPU for longer than others waited for it.
+    // It was throttled for longer than others waited for it.
     let waits = statement.waits.as_mut().expect("it has waits");
     waits.real_time[0].time = Nanos::from_millis(1_300);
     assert_eq!(
-        told(&statement),
+        summary(&statement),
         [
             "overbooked",
             "held, costly false",
             "sshd timerfd_tmrproc 1.20 s"
         ]
     );
-    // Of an ordinary program it is no news that others wait while it runs.
+    // For an ordinary program it is not news that others wait while it runs.
     let ordinary = advise_with(&statement, &Processes::default());
-    let first = |it: &Advice| matches!(it, Advice::RealTimeFirst { .. });
-    assert!(!ordinary.iter().any(first));
+    let is_real_time_first = |advice: &Advice| matches!(advice, Advice::RealTimeFirst { .. });
+    assert!(!ordinary.iter().any(is_real_time_first));
 }
 
-/// The CPUs that were wanted, by whom most and for how long, and its groups.
+/// CPUs needed, the program that needed most with its time in ms, and its autogroups.
 fn overbooked(
     statement: &Statement,
     groups: &[(i32, u32)],
@@ -206,45 +206,45 @@ fn overbooked(
 }
 
 #[test]
-fn a_machine_is_overbooked_by_what_ran_and_what_waited() {
+fn running_and_waiting_threads_overbook_a_machine() {
     let statement = crowded(&[("rustc", 7, 30_000), ("sshd", 9, 900)]);
-    let told = |pids: &[i32]| Some((3.8, "rustc".to_owned(), 37_000, pids.to_vec()));
-    assert_eq!(overbooked(&statement, &[]), told(&[]));
-    // Between sessions, groups are lowered, and within one, processes.
-    assert_eq!(overbooked(&statement, &[(7, 1), (9, 2)]), told(&[7]));
-    assert_eq!(overbooked(&statement, &[(7, 1), (9, 1)]), told(&[]));
-    assert_eq!(overbooked(&statement, &[(7, 1)]), told(&[7]));
-    // Who hardly ran may want most.
+    let expected = |pids: &[i32]| Some((3.8, "rustc".to_owned(), 37_000, pids.to_vec()));
+    assert_eq!(overbooked(&statement, &[]), expected(&[]));
+    // Between sessions groups are lowered, within one session processes.
+    assert_eq!(overbooked(&statement, &[(7, 1), (9, 2)]), expected(&[7]));
+    assert_eq!(overbooked(&statement, &[(7, 1), (9, 1)]), expected(&[]));
+    assert_eq!(overbooked(&statement, &[(7, 1)]), expected(&[7]));
+    // A program that hardly ran may need most.
     let statement = crowded(&[("sshd", 9, 30_000), ("rustc", 7, 900)]);
     let most = overbooked(&statement, &[]).map(|(_, program, time, _)| (program, time));
     assert_eq!(most, Some(("sshd".to_owned(), 30_100)));
 }
 
 #[test]
-fn a_machine_that_has_what_is_wanted_is_not_overbooked() {
+fn a_machine_with_enough_cpus_is_not_overbooked() {
     assert_eq!(overbooked(&crowded(&[("rustc", 7, 3_500)]), &[]), None);
     let mut sums = crowded(&[]);
     sums.waits = None;
     assert_eq!(overbooked(&sums, &[]), None);
-    // Without waits, the run queue says how many wanted a CPU.
+    // Without waits, the run queue shows how many threads needed a CPU.
     sums.run_queue = Some(RunQueue {
         samples: 40,
         threads: 120,
         max: 5,
     });
-    let told = Some((3.0, "rustc".to_owned(), 7_000, Vec::new()));
-    assert_eq!(overbooked(&sums, &[]), told);
+    let expected = Some((3.0, "rustc".to_owned(), 7_000, Vec::new()));
+    assert_eq!(overbooked(&sums, &[]), expected);
     let sampled = |statement: &Statement| match advise(statement).pop() {
         Some(Advice::Overbooked { sampled, share, .. }) => (sampled, share),
         other => panic!("{other:?}"),
     };
-    // Of what all had, because it is not known what they wanted.
+    // A share of the time that all used, since the time they needed is unknown.
     assert_eq!(sampled(&sums), (true, 7.0 / 7.1));
-    // It is of all CPUs, whichever were watched.
+    // The run queue covers all CPUs, not just those watched.
     sums.machine.online = "0-1".parse().unwrap();
     assert_eq!(overbooked(&sums, &[]), None);
     sums.machine.online = "0".parse().unwrap();
-    assert_eq!(overbooked(&sums, &[]), told);
+    assert_eq!(overbooked(&sums, &[]), expected);
     sums.run_queue.as_mut().unwrap().samples = 3;
     assert_eq!(overbooked(&sums, &[]), None);
 }
@@ -260,7 +260,7 @@ fn a_machine_with_an_idle_cpu_is_not_overbooked() {
             time: Nanos::from_millis(millis),
         }],
     };
-    // A probe that shares its CPU with another session has half of it.
+    // A probe that shares its CPU with another session gets half of it.
     statement.cpus[0] = with_spare(5_000);
     assert!(overbooked(&statement, &[]).is_some());
     statement.cpus[0] = with_spare(7_000);
@@ -268,7 +268,7 @@ fn a_machine_with_an_idle_cpu_is_not_overbooked() {
 }
 
 #[test]
-fn the_largest_part_of_the_kernels_work_has_its_share() {
+fn the_largest_part_of_kernel_work_is_named_with_its_share() {
     let mut statement = machine(&[
         (Class::KernelThread, "kworker", 5_000),
         (Class::Idle, "idle", 5_000),

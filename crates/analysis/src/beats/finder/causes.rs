@@ -1,14 +1,14 @@
-//! What makes a source run: the wake-up edges that led to its onsets.
+//! Finds what makes a source run: the wake-up edges that led to its onsets.
 //!
-//! An onset is the moment at which a thread, a work item or a softirq begins to run. The last edge
-//! that leads to it, since it ran last, is what made it run; an onset without one is a thread that
-//! goes on after others had its CPU, or one whose waking was not seen. Edges come from other CPUs and
-//! therefore late, so an onset waits for [`SETTLED`] before it is looked at.
+//! An onset is the moment at which a thread, a work item or a softirq starts to run. The latest
+//! edge to it since its previous run caused the onset. An onset without an edge is a thread that
+//! continues after being preempted, or one whose wake-up was not seen. Edges arrive late from other
+//! CPUs, so an onset is held back for [`SETTLED`].
 //!
 //! # Memory
-//! At most [`MAX_PAIRS`] onsets of a source are kept, and of most sources [`FEW_PAIRS`]. Beyond, the
-//! kept ones are halved, by slices of time that are the same for all sources: an onset and those of
-//! what caused it stay or go together.
+//! At most [`MAX_PAIRS`] onsets of a source are kept, and [`FEW_PAIRS`] of most sources. Beyond
+//! that, the kept ones are halved by time slices that are the same for all sources. So an onset and
+//! the onsets of its cause are kept or dropped together.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,33 +18,33 @@ use ticktax_model::{Cpu, Kind, Nanos, Source, SourceId};
 
 use super::MAX_GROWN;
 use super::routes::is_work_item;
-use super::stream::{Key, What};
+use super::stream::{Identity, Key};
 use super::streams::StreamId;
 
 /// Rows of different CPUs are in order to within this time.
 const SETTLED: Nanos = Nanos::from_secs(1);
-/// A thread can be woken, for its next run, so long before the switch that ends this one.
+/// A thread can be woken for its next run this long before the switch that ends the current one.
 const LEAVING: Nanos = Nanos(10_000);
-/// Edges to one target that are kept whatever their age.
+/// Edges to one target that are kept regardless of age.
 const FEW_EDGES: usize = 256;
-/// Onsets that wait at most.
+/// Maximum number of onsets held back per source.
 const MAX_WAITING: usize = 1 << 15;
-/// Onsets of a source that are kept at first.
+/// Onsets of a source that are kept initially.
 const FEW_PAIRS: usize = 512;
-/// Onsets of a source that are kept at most.
+/// Maximum number of kept onsets of a source.
 const MAX_PAIRS: usize = 4_096;
-/// The share of onsets that must have one cause for it to be named.
+/// The share of onsets that must have the same cause for it to be named.
 const REGULAR: f64 = 0.8;
-/// Fewer onsets prove nothing.
+/// A cause needs at least this many onsets.
 const FEWEST: usize = 5;
-/// The most steps of a chain of causes.
+/// Maximum length of a chain of causes.
 const STEPS: usize = 4;
 
-/// What edges lead to.
+/// The target of an edge.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Target {
     Thread(i32),
-    /// A work item by its function: where it will run is not known when it is queued.
+    /// A work item, by function: the CPU it will run on is not known when it is queued.
     Work(Arc<str>),
     Softirq(Cpu, Arc<str>),
 }
@@ -58,15 +58,14 @@ impl Target {
         }
     }
 
-    /// What leads to the events of the source with this key; `None` where nothing does that is
-    /// known.
+    /// The target of edges that make this source run; `None` if no edges do.
     fn of_source(key: &Key) -> Option<Self> {
-        match (&key.what, key.cpu) {
-            (What::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
-            (What::Work { function, .. }, _) => Some(Self::Work(Arc::clone(function))),
+        match (&key.identity, key.cpu) {
+            (Identity::Thread { tid, why, .. }, _) if why.is_empty() => Some(Self::Thread(*tid)),
+            (Identity::Work { function, .. }, _) => Some(Self::Work(Arc::clone(function))),
             // A function within a softirq runs because the softirq does.
             (
-                What::Frame {
+                Identity::Frame {
                     kind: Kind::Softirq,
                     name,
                     ..
@@ -78,12 +77,12 @@ impl Target {
     }
 }
 
-/// Whether wake-ups, or work items queued, or softirqs raised make the events of this source.
+/// Whether wake-ups, queued work items or raised softirqs make this source run.
 pub(super) fn has_cause(key: &Key) -> bool {
     Target::of_source(key).is_some()
 }
 
-/// When and where something acted, and what it was, by its place among the actors.
+/// When, where and by which actor (an index) a target was woken, queued or raised.
 #[derive(Clone, Copy, Debug)]
 struct Act {
     at: Nanos,
@@ -91,7 +90,7 @@ struct Act {
     actor: u32,
 }
 
-/// An onset, until when it ran, and what led to it.
+/// An onset, the end of its run, and the act that caused it.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     start: Nanos,
@@ -103,17 +102,17 @@ struct Pair {
 #[derive(Debug, Default)]
 struct Onsets {
     target: Option<Target>,
-    /// By start.
+    /// Onsets held back, by start: CPU, start and end.
     waiting: VecDeque<(Cpu, Nanos, Nanos)>,
-    /// The last that does not wait any more.
+    /// Start and end of the last onset that is not held back any more.
     last: Option<(Nanos, Nanos)>,
     pairs: Vec<Pair>,
-    /// One in so many slices of time is kept, as a power of two.
+    /// Base-2 logarithm of the thinning: onsets in one of 2^`thinned` time slices are kept.
     thinned: u32,
     may_grow: bool,
 }
 
-/// The cause of a beat, and when and where it acted.
+/// The cause of a beat, and all of its acts.
 struct Cause {
     actor: u32,
     acts: Vec<Act>,
@@ -126,32 +125,31 @@ pub(super) struct Causes {
     edges: HashMap<Target, VecDeque<Act>>,
     /// By stream.
     onsets: Vec<Onsets>,
-    actors: Vec<What>,
-    by_what: HashMap<What, u32>,
-    /// What each source is that had an edge; `None` where it causes nothing.
+    actors: Vec<Identity>,
+    by_identity: HashMap<Identity, u32>,
+    /// The actor of each source that made an edge; `None` for a source that causes nothing.
     by_source: HashMap<SourceId, Option<u32>>,
     newest: Nanos,
     grown: usize,
 }
 
-/// What a source is as the cause of something. Idling causes nothing: an interrupt came that no hook
-/// watches.
-fn actor(source: &Source) -> Option<What> {
+/// A source as the cause of an edge. Idling causes nothing: the actual cause is an interrupt that
+/// no hook watches.
+fn actor(source: &Source) -> Option<Identity> {
     match source.kind {
         Kind::Idle => None,
-        Kind::Task if is_work_item(source) => Some(What::of_work(source)),
-        Kind::Task => Some(What::of_thread(source)),
-        _ => Some(What::of_frame(source)),
+        Kind::Task if is_work_item(source) => Some(Identity::of_work(source)),
+        Kind::Task => Some(Identity::of_thread(source)),
+        _ => Some(Identity::of_frame(source)),
     }
 }
 
 impl Causes {
-    /// Whether there was any edge.
     pub(super) fn has_edges(&self) -> bool {
         !self.edges.is_empty()
     }
 
-    /// Takes an edge, which `source` made.
+    /// Adds an edge made by `source`.
     pub(super) fn edge(&mut self, edge: &Edge, source: &Source) {
         self.newest = self.newest.max(edge.span.start);
         let Some(actor) = self.actor(edge.span.source, source) else {
@@ -175,22 +173,22 @@ impl Causes {
         if let Some(&known) = self.by_source.get(&id) {
             return known;
         }
-        let known = actor(source).map(|what| self.place_of(what));
+        let known = actor(source).map(|identity| self.index_of(identity));
         self.by_source.insert(id, known);
         known
     }
 
-    fn place_of(&mut self, what: What) -> u32 {
-        if let Some(&place) = self.by_what.get(&what) {
+    fn index_of(&mut self, identity: Identity) -> u32 {
+        if let Some(&place) = self.by_identity.get(&identity) {
             return place;
         }
         let place = u32::try_from(self.actors.len()).unwrap_or(u32::MAX);
-        self.actors.push(what.clone());
-        self.by_what.insert(what, place);
+        self.actors.push(identity.clone());
+        self.by_identity.insert(identity, place);
         place
     }
 
-    /// Takes an onset of the stream at place `stream`, which has this `key`.
+    /// Adds an onset of a stream, which has this `key`.
     pub(super) fn onset(
         &mut self,
         stream: StreamId,
@@ -220,14 +218,14 @@ impl Causes {
         }
     }
 
-    /// Looks at all onsets that wait.
+    /// Finds the causes of all onsets held back.
     pub(super) fn settle_all(&mut self) {
         for stream in (0u32..).take(self.onsets.len()) {
             self.settle(stream, Nanos::MAX);
         }
     }
 
-    /// Looks at the onsets of a stream that began before `until`.
+    /// Finds the causes of a stream's onsets before `until`.
     fn settle(&mut self, stream: StreamId, until: Nanos) {
         let Self {
             edges,
@@ -244,7 +242,7 @@ impl Causes {
             }
             onsets.waiting.pop_front();
             let since = onsets.since();
-            // A work item's edge comes from the CPU that it ran on rather than from any other.
+            // A work item was more likely queued on the CPU it ran on than on another.
             let here = matches!(onsets.target, Some(Target::Work(_))).then_some(cpu);
             let by = last_edge(edges.unwrap_or(&none), here, since, start);
             onsets.last = Some((start, end));
@@ -252,24 +250,24 @@ impl Causes {
         }
     }
 
-    /// What made the events of a stream run, the nearest cause first, judged by the onsets that are
-    /// `member`s of a beat with this `period`.
+    /// The causes of a stream's runs, nearest first. Only onsets that are a `member` of a beat with
+    /// this `period` count.
     pub(super) fn chain(
         &self,
-        (stream, own): (StreamId, &What),
+        (stream, own): (StreamId, &Identity),
         period: f64,
         member: impl Fn(Nanos) -> bool,
         stream_of: impl Fn(&Key) -> Option<StreamId>,
-    ) -> Vec<&What> {
-        let mut chain: Vec<&What> = Vec::new();
+    ) -> Vec<&Identity> {
+        let mut chain: Vec<&Identity> = Vec::new();
         let mut next = self.cause_of_beat(stream, period, member);
         while let Some(cause) = next {
-            let what = &self.actors[cause.actor as usize];
-            if what == own || chain.contains(&what) || chain.len() == STEPS {
+            let identity = &self.actors[cause.actor as usize];
+            if identity == own || chain.contains(&identity) || chain.len() == STEPS {
                 break;
             }
-            chain.push(what);
-            next = self.cause_of_acts(what, &cause.acts, &stream_of);
+            chain.push(identity);
+            next = self.cause_of_acts(identity, &cause.acts, &stream_of);
         }
         chain
     }
@@ -284,7 +282,7 @@ impl Causes {
         let mut votes = Vec::new();
         let mut counted = Nanos(i64::MIN / 2);
         for pair in pairs.iter().filter(|pair| member(pair.start)) {
-            // It goes on with what it was woken for, or with its start, which no edge leads to.
+            // Skip a continuation of a run that was already counted.
             let goes_on = ((pair.start - counted).0 as f64) < period / 2.0;
             if pair.by.is_none() && goes_on {
                 continue;
@@ -295,16 +293,16 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// What made `what` run when it acted.
+    /// The cause of the runs in which the source `identity` acted.
     fn cause_of_acts(
         &self,
-        what: &What,
+        identity: &Identity,
         acts: &[Act],
         stream_of: &impl Fn(&Key) -> Option<StreamId>,
     ) -> Option<Cause> {
         let pair_at = |act: &Act| -> Option<&Pair> {
             let key = |cpu| Key {
-                what: what.clone(),
+                identity: identity.clone(),
                 cpu,
             };
             let stream = stream_of(&key(None)).or_else(|| stream_of(&key(Some(act.cpu))))?;
@@ -321,7 +319,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// The actor that nearly all votes are for.
+    /// The actor that nearly all votes agree on.
     fn majority(&self, votes: &[Option<Act>]) -> Option<Cause> {
         let mut counts = vec![0_usize; self.actors.len()];
         for act in votes.iter().flatten() {
@@ -340,7 +338,7 @@ impl Causes {
     }
 }
 
-/// The last of `edges` in the time after `since` up to `start`; of those from the CPU `here` first.
+/// The last of `edges` after `since` and up to `start`, preferably from the CPU `here`.
 fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nanos) -> Option<Act> {
     let until = edges.partition_point(|edge| edge.at <= start);
     let from = edges.partition_point(|edge| edge.at <= since).min(until);
@@ -350,12 +348,12 @@ fn last_edge(edges: &VecDeque<Act>, here: Option<Cpu>, since: Nanos, start: Nano
 }
 
 impl Onsets {
-    /// From when on an edge may have led to the next onset.
+    /// The time after which an edge can lead to the next onset.
     fn since(&self) -> Nanos {
         match (&self.target, self.last) {
             (_, None) => Nanos(i64::MIN),
             (Some(Target::Thread(_)), Some((start, end))) => start.max(end - LEAVING),
-            // It can be queued or raised again as soon as it has begun.
+            // It can be queued or raised again as soon as it has started.
             (_, Some((start, _))) => start,
         }
     }
@@ -378,7 +376,7 @@ impl Onsets {
     }
 }
 
-/// Whether the slice of time (17 ms) that this one lies in is kept.
+/// Whether the time slice (17 ms) that contains `time` is kept.
 fn is_kept(time: Nanos, thinned: u32) -> bool {
     let slice = (time.0 >> 24).cast_unsigned();
     let mixed = slice.wrapping_mul(0x9e37_79b9_7f4a_7c15);

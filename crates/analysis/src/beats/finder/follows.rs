@@ -1,18 +1,18 @@
-//! Whether a beat follows the kernel's tick, in recordings that have no wake-ups.
+//! Tests whether a beat follows the kernel's tick, in recordings without wake-ups.
 //!
-//! Without edges nothing says what made a thread run, but whether it begins after ticks more often than
-//! at other moments can be tested. A moment is a tick, or the ticks of several CPUs that come together;
-//! beside each is a control, half a tick later. A beat follows the tick where
+//! Without edges the cause of a run is unknown, but one can test whether a thread starts after
+//! ticks more often than at other times. A moment is a tick, or ticks of several CPUs that
+//! coincide. Each moment has a control half a tick later. A beat follows the tick if
 //!
-//! 1. at least four of five of its events, those aside that go on with what began just before, begin
-//!    within [`within`] of a tick,
-//! 2. Fisher's exact test of ticks and controls with and without such an event leaves chance less than
-//!    [`super::lines::FAMILY`], divided by the number of beats that are tested,
-//! 3. nothing else may be the cause: no other interrupt or softirq in most of the moments, and nothing
-//!    that runs at these ticks rather than at others ([`ASSOCIATED`]).
+//! 1. at least four of five of its events start within [`within`] of a tick, not counting events
+//!    that continue a run that started just before;
+//! 2. Fisher's exact test of ticks and controls, with and without such an event, gives a
+//!    probability below [`super::lines::FAMILY`] divided by the number of beats tested; and
+//! 3. no other cause is possible: no other interrupt or softirq occurs in most of the moments, and
+//!    nothing runs at these ticks rather than at others ([`ASSOCIATED`]).
 //!
-//! Softirqs that the tick raises are the tick's. What no row shows cannot be told from the tick: a
-//! waker on a CPU that is not watched, at the tick's phase.
+//! Softirqs that the tick raises count as the tick. A waker that no row shows, for example on a CPU
+//! that is not watched, cannot be distinguished from a tick at the same phase.
 
 use ticktax_model::beats::FollowsTick;
 use ticktax_model::kernel_words::LOCAL_TIMER;
@@ -23,47 +23,48 @@ use super::super::{Events, FEWEST};
 use super::Finder;
 use super::causes::has_cause;
 use super::search::{Found, events};
-use super::stream::What;
+use super::stream::Identity;
 use super::ticks::is_tick;
 use super::tie::members;
 
-/// The share of a beat's events that must begin after a tick.
+/// The share of a beat's events that must start after a tick.
 const REGULAR: f64 = 0.8;
-/// The share of moments, from which on another interrupt may be the cause.
+/// An interrupt in at least this share of the moments may be the cause.
 const MANY: f64 = 0.5;
-/// Below this probability of chance something runs at ticks that the beat follows rather than at others.
+/// A source whose association with the followed ticks has a lower probability than this may be the
+/// cause.
 const ASSOCIATED: f64 = 0.01;
 /// Moments of either kind in which other sources are looked for.
 const SAMPLE: usize = 2_048;
 /// Softirqs that the tick raises.
 const OF_TICK: [&str; 3] = ["TIMER", "SCHED", "RCU"];
 
-/// How soon after a tick of this length something begins that follows it.
+/// How soon after a tick an event must start to follow it.
 fn within(tick: Nanos) -> Nanos {
     Nanos(tick.0 / 20).min(Nanos::from_micros(200))
 }
 
-/// The ticks of all CPUs, those that come together as one.
+/// The ticks of all CPUs; ticks that coincide are one moment.
 pub(super) struct Moments {
-    /// The first and the last tick of each.
+    /// The first and the last tick of each moment.
     ticks: Vec<(Nanos, Nanos)>,
-    /// When the ticks of all CPUs are known.
+    /// Intervals in which the ticks of all CPUs are known.
     observed: Vec<(Nanos, Nanos)>,
     length: Nanos,
     within: Nanos,
 }
 
-/// What a beat's events are to the ticks.
+/// Ticks with and without an event of the beat.
 struct Table {
-    /// Ticks that an event follows: when the tick came, and when the event began.
+    /// Ticks followed by an event: time of the tick, start of the event.
     followed: Vec<(Nanos, Nanos)>,
-    /// Ticks that none follows: when it came, and until when one would.
+    /// Other ticks: time of the tick, latest start of an event that would follow it.
     others: Vec<(Nanos, Nanos)>,
 }
 
 impl Moments {
-    /// The ticks of a recording; `None` where wake-ups say what caused what, or where ticks are not known.
-    pub(super) fn of(finder: &Finder) -> Option<Self> {
+    /// The ticks of a recording; `None` if wake-ups show the causes, or if ticks are not known.
+    pub(super) fn new(finder: &Finder) -> Option<Self> {
         if finder.causes.has_edges() || finder.sums > 0 {
             return None;
         }
@@ -71,9 +72,13 @@ impl Moments {
         let within = within(length);
         let mut starts = Vec::new();
         let mut observed = vec![(Nanos(i64::MIN), Nanos::MAX)];
-        for stream in finder.streams.iter().filter(|it| is_tick(&it.key.what)) {
+        for stream in finder
+            .streams
+            .iter()
+            .filter(|stream| is_tick(&stream.key.identity))
+        {
             let ticks = stream.collector.events(finder.last);
-            observed = both(&observed, &ticks.observed);
+            observed = intersection(&observed, &ticks.observed);
             starts.extend(ticks.starts);
         }
         starts.sort_unstable();
@@ -93,7 +98,7 @@ impl Moments {
         })
     }
 
-    /// Whether and how surely a beat follows the tick; one of `tried`.
+    /// Whether a beat, one of `tried`, follows the tick, and how certain that is.
     pub(super) fn followed_by(
         &self,
         finder: &Finder,
@@ -105,7 +110,7 @@ impl Moments {
             return None;
         }
         let all = members(&events(finder, found.stream), &found.beat);
-        let observed = both(&self.observed, &all.observed);
+        let observed = intersection(&self.observed, &all.observed);
         let seen = |at: Nanos| observed.iter().any(|part| (part.0..=part.1).contains(&at));
         let starts = beginnings(&all.starts, found.beat.period.value);
         let starts: Vec<Nanos> = starts.into_iter().filter(|&at| seen(at)).collect();
@@ -119,7 +124,7 @@ impl Moments {
             return None;
         }
         let ticks: Vec<(Nanos, Nanos)> = self.ticks.iter().copied().filter(|t| seen(t.0)).collect();
-        let table = Table::of(&ticks, &starts, self.within);
+        let table = Table::new(&ticks, &starts, self.within);
         let chance = table.chance(&self.controls(&ticks, &starts)) * tried.max(1) as f64;
         let is_sure = chance <= super::lines::FAMILY;
         (is_sure && !self.may_be_another(finder, found.stream, &table)).then_some(FollowsTick {
@@ -130,7 +135,7 @@ impl Moments {
         })
     }
 
-    /// Of controls that are not near a tick, whether an event begins in each.
+    /// For each control that is not near a tick, whether an event starts in it.
     fn controls(&self, ticks: &[(Nanos, Nanos)], starts: &[Nanos]) -> Vec<bool> {
         let half = Nanos(self.length.0 / 2);
         let shifted = ticks
@@ -147,20 +152,20 @@ impl Moments {
             .collect()
     }
 
-    /// Whether something else than the tick may make these events.
+    /// Whether something other than the tick may cause these events.
     fn may_be_another(&self, finder: &Finder, own: u32, table: &Table) -> bool {
         let followed = sample(&table.followed);
         let others = sample(&table.others);
-        // An interrupt may have woken somebody who worked for a while before it woke this.
+        // An interrupt may have woken a thread that worked for a while before it woke this one.
         let back = Nanos(self.length.0 / 4);
         let mut covered = vec![false; followed.len()];
         for (id, stream) in (0u32..).zip(finder.streams.iter()) {
-            let what = &stream.key.what;
-            let same = *what == finder.streams[own as usize].key.what;
-            if id == own || same || stream.key.what.is_own() || is_of_tick(what) {
+            let identity = &stream.key.identity;
+            let is_same_source = *identity == finder.streams[own as usize].key.identity;
+            if id == own || is_same_source || stream.key.identity.is_own() || is_of_tick(identity) {
                 continue;
             }
-            let is_frame = matches!(what, What::Frame { .. });
+            let is_frame = matches!(identity, Identity::Frame { .. });
             if !is_frame && !has_cause(&stream.key) {
                 continue;
             }
@@ -172,11 +177,11 @@ impl Moments {
                     is_running(&rival, tick)
                 }
             };
-            let with = followed.iter().filter(|moment| runs_at(moment)).count();
-            let elsewhere = others.iter().filter(|moment| runs_at(moment)).count();
-            let share = with as f64 / followed.len() as f64;
-            let rest = (followed.len() - with, others.len() - elsewhere);
-            let chance = fisher([with, rest.0], [elsewhere, rest.1]);
+            let at_followed = followed.iter().filter(|moment| runs_at(moment)).count();
+            let at_others = others.iter().filter(|moment| runs_at(moment)).count();
+            let share = at_followed as f64 / followed.len() as f64;
+            let without = (followed.len() - at_followed, others.len() - at_others);
+            let chance = fisher([at_followed, without.0], [at_others, without.1]);
             let alone = others.len() < FEWEST && share >= MANY;
             if chance < ASSOCIATED || alone || is_frame && share >= MANY {
                 return true;
@@ -192,7 +197,7 @@ impl Moments {
 }
 
 impl Table {
-    fn of(ticks: &[(Nanos, Nanos)], starts: &[Nanos], within: Nanos) -> Self {
+    fn new(ticks: &[(Nanos, Nanos)], starts: &[Nanos], within: Nanos) -> Self {
         let (mut followed, mut others) = (Vec::new(), Vec::new());
         for &(tick, last) in ticks {
             match first_in(starts, tick, last + within) {
@@ -203,7 +208,7 @@ impl Table {
         Self { followed, others }
     }
 
-    /// The probability that chance puts as many events after ticks, and not into the controls.
+    /// The probability that chance puts as many events after ticks rather than into controls.
     fn chance(&self, controls: &[bool]) -> f64 {
         let with = controls.iter().filter(|with| **with).count();
         fisher(
@@ -214,24 +219,24 @@ impl Table {
 }
 
 /// Whether this is the tick, the interrupt around it, or a softirq that it raises.
-fn is_of_tick(what: &What) -> bool {
-    let What::Frame {
+fn is_of_tick(identity: &Identity) -> bool {
+    let Identity::Frame {
         kind,
         name,
         function,
-    } = what
+    } = identity
     else {
         return false;
     };
     match kind {
         Kind::Softirq => OF_TICK.contains(&&**name),
-        // Other functions within it have rows of their own.
-        _ => is_tick(what) || function.is_empty() && &**name == LOCAL_TIMER,
+        // Other functions within the interrupt have separate rows.
+        _ => is_tick(identity) || function.is_empty() && &**name == LOCAL_TIMER,
     }
 }
 
-/// Those of `starts` that do not go on, after others had the CPU, with what began less than half a
-/// period before.
+/// The starts that do not continue, after preemption, a run that started less than half a period
+/// before.
 fn beginnings(starts: &[Nanos], period: f64) -> Vec<Nanos> {
     let mut first: Vec<Nanos> = Vec::new();
     for &start in starts {
@@ -249,21 +254,21 @@ fn first_in(starts: &[Nanos], from: Nanos, to: Nanos) -> Option<Nanos> {
     starts.get(place).copied().filter(|&start| start <= to)
 }
 
-/// Whether a thread that began before `at` runs then.
+/// Whether a thread that started before `at` is running then.
 fn is_running(events: &Events, at: Nanos) -> bool {
     let before = events.starts.partition_point(|&start| start < at);
     let last = before.checked_sub(1);
     last.is_some_and(|place| events.starts[place] + events.durations[place] > at)
 }
 
-/// At most [`SAMPLE`] of these, evenly.
+/// At most [`SAMPLE`] moments, evenly spread.
 fn sample(moments: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let stride = moments.len() / SAMPLE + 1;
     moments.iter().copied().step_by(stride).collect()
 }
 
-/// The times that are in both lists.
-fn both(a: &[(Nanos, Nanos)], b: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
+/// The intersection of two lists of intervals.
+fn intersection(a: &[(Nanos, Nanos)], b: &[(Nanos, Nanos)]) -> Vec<(Nanos, Nanos)> {
     let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
     pairs
         .map(|(a, b)| (a.0.max(b.0), a.1.min(b.1)))

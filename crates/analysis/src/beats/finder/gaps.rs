@@ -1,27 +1,28 @@
-//! The streams of the probes' gaps: one for each CPU, probe and least length, so that what is rare and
-//! long does not drown in what is frequent and short.
+//! The streams of probe gaps, one per CPU, probe and minimum length. Separate minimum lengths keep
+//! rare long gaps from drowning in frequent short ones.
 
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Nanos, Span};
 
-use super::stream::{Key, What};
+use super::stream::{Identity, Key};
 use super::streams::{NONE, StreamId, Streams};
 
-/// The lengths from which gaps of a spinning probe are looked at.
+/// Minimum lengths for gaps of a spinning probe.
 const SPIN: [Nanos; 3] = [
     Nanos::from_micros(1),
     Nanos::from_micros(100),
     Nanos::from_millis(1),
 ];
-/// The same for the delays of a sleeping one, which are never 0.
+/// Minimum lengths for delays of a sleeping probe, which are never 0.
 const SLEEP: [Nanos; 2] = [Nanos::from_micros(200), Nanos::from_millis(1)];
 
-/// The streams of gaps, by CPU number, probe and length.
+/// Streams by CPU number, then by probe and minimum length.
 #[derive(Debug, Default)]
 pub(super) struct GapStreams(Vec<[StreamId; SPIN.len() + SLEEP.len()]>);
 
 impl GapStreams {
-    /// Adds a gap to each stream whose length it has; `begin` is when the observation began.
+    /// Adds a gap to every stream whose minimum length it reaches; `begin` is the start of the
+    /// observation.
     pub(super) fn push(
         &mut self,
         streams: &mut Streams,
@@ -44,10 +45,10 @@ impl GapStreams {
             let stream = &mut self.0[cpu][offset + i];
             if *stream == NONE {
                 let key = Key {
-                    what: What::Gaps { probe, min },
+                    identity: Identity::Gaps { probe, min },
                     cpu: Some(span.cpu),
                 };
-                *stream = streams.of(key, begin);
+                *stream = streams.get_or_add(key, begin);
             }
             if *stream != NONE {
                 streams.push(*stream, span.cpu, span.start, span.dur);

@@ -1,4 +1,4 @@
-//! From beats of sources to the lines of a statement: what is one thing becomes one line.
+//! Turns the beats of sources into the lines of a statement. Beats with one origin become one line.
 
 mod gaps;
 mod sample;
@@ -12,16 +12,16 @@ use super::super::FEWEST;
 use super::follows::Moments;
 use super::merge::merge;
 use super::search::{Found, SEARCHES, search, searchable};
-use super::stream::{Key, Stream, What};
+use super::stream::{Identity, Key, Stream};
 use super::tie::{agree, is_member};
 use super::{Finder, MAX_STREAMS, MAX_UNTIMED};
 
-/// The probability, at most, that chance put any beat into a statement.
+/// Maximum probability that a statement contains a beat due to chance.
 pub(crate) const FAMILY: f64 = 0.01;
-/// Sources that are looked at while recording.
+/// Sources searched while recording.
 const SO_FAR: usize = 12;
 
-/// Searches everything and says what was found.
+/// Searches all sources and makes the statement.
 pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) -> BeatStatement {
     let streams = searchable(finder);
     let found = significant(search(finder, &streams, threads), streams.len() * SEARCHES);
@@ -48,7 +48,7 @@ pub(super) fn statement(finder: &mut Finder, header: &Header, threads: usize) ->
     }
 }
 
-/// The beats of the sources that took most time so far.
+/// Beats of the sources that took the most time so far.
 pub(super) fn so_far(finder: &Finder) -> Vec<BeatLine> {
     let all = searchable(finder);
     let mut streams = all.clone();
@@ -61,38 +61,38 @@ pub(super) fn so_far(finder: &Finder) -> Vec<BeatLine> {
     lines.make()
 }
 
-/// Those that chance is unlikely to have put among so many sources (Bonferroni's bound).
+/// Keeps the beats that are significant given the number of sources searched (Bonferroni's bound).
 fn significant(found: Vec<Found>, searched: usize) -> Vec<Found> {
     let limit = FAMILY / searched.max(1) as f64;
     let passes = |found: &Found| found.beat.false_alarm <= limit;
     found.into_iter().filter(passes).collect()
 }
 
-/// Those but for beats of an interrupt that none of its functions has, where these are nearly all that it does: among
-/// the events of several timers a path finds one that confirms it in nearly every slot, and its period is none of
-/// theirs.
+/// Drops beats of an interrupt that none of its functions shares, if those functions make up nearly
+/// all of its events. Among the events of several timers, a path finds one that confirms it in
+/// nearly every slot, at a period that no timer has.
 fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
     let streams = &finder.streams;
-    let is_mixture = |one: &Found| {
-        let frame = &streams[one.stream as usize];
+    let is_mixture = |candidate: &Found| {
+        let frame = &streams[candidate.stream as usize];
         let is_function = |stream: &Stream| {
-            frame.key.what.is_frame_of(&stream.key.what) && stream.key.cpu == frame.key.cpu
+            frame.key.identity.is_frame_of(&stream.key.identity) && stream.key.cpu == frame.key.cpu
         };
         let functions = streams.iter().filter(|stream| is_function(stream));
         let events: u64 = functions.map(|stream| stream.collector.count()).sum();
         let mut others = found.iter();
         let shares = |other: &Found| {
-            is_function(&streams[other.stream as usize]) && agree(&other.beat, &one.beat)
+            is_function(&streams[other.stream as usize]) && agree(&other.beat, &candidate.beat)
         };
         events * 5 >= frame.collector.count() * 4 && !others.any(shares)
     };
     let mixtures: Vec<bool> = found.iter().map(is_mixture).collect();
     let kept = found.into_iter().zip(mixtures);
-    kept.filter_map(|(one, mixture)| (!mixture).then_some(one))
+    kept.filter_map(|(beat, mixture)| (!mixture).then_some(beat))
         .collect()
 }
 
-/// Everything that limits what can be known.
+/// Limitations of the search.
 fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation> {
     let mut unknown = Vec::new();
     let window = finder.last - finder.first.unwrap_or(finder.last);
@@ -143,8 +143,9 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
         events: loss.events,
     }));
     if unknown.len() > before {
-        // Of a part it is not known how many of the whole's these are.
-        let part = |it: &&Limitation| matches!(it, Limitation::PartOfRecording { .. });
+        // A part of a recording does not show how many of the whole's losses fall into it.
+        let part =
+            |limitation: &&Limitation| matches!(limitation, Limitation::PartOfRecording { .. });
         unknown.extend(header.coverage.limitations.iter().find(part).cloned());
     }
     for (cpu, trail) in (0..).map(Cpu).zip(&finder.trails) {
@@ -163,17 +164,17 @@ fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation
     unknown
 }
 
-/// The first beat that is not before 0, of a grid with a beat at `first`, which a fit may put there.
+/// The first beat at or after 0 on a grid with a beat at `first`. A fit may put `first` before 0.
 fn not_before(first: Nanos, period: f64) -> Nanos {
     let behind = (-first.0).max(0) as f64;
     #[expect(clippy::cast_possible_truncation, reason = "a time of a recording")]
-    let whole = ((behind / period).ceil() * period).round() as i64;
-    first + Nanos(whole)
+    let shift = ((behind / period).ceil() * period).round() as i64;
+    first + Nanos(shift)
 }
 
-/// What led to a beat, the nearest cause first.
-fn causes(finder: &Finder, found: &Found) -> Vec<What> {
-    let own = &finder.streams[found.stream as usize].key.what;
+/// The causes of a beat, nearest first.
+fn causes(finder: &Finder, found: &Found) -> Vec<Identity> {
+    let own = &finder.streams[found.stream as usize].key.identity;
     let (begin, end) = found.during.unwrap_or((Nanos(i64::MIN), Nanos::MAX));
     let member = |start| (begin..end).contains(&start) && is_member(&found.beat, start);
     let stream_of = |key: &Key| finder.streams.get_of(key);
@@ -184,26 +185,26 @@ fn causes(finder: &Finder, found: &Found) -> Vec<What> {
     chain.into_iter().cloned().collect()
 }
 
-/// Beats on their way to lines.
+/// The state of turning beats into lines.
 struct Lines<'a> {
     finder: &'a Finder,
     found: Vec<Found>,
-    /// Of each, what led to it, the nearest first.
-    causes: Vec<Vec<What>>,
-    /// Where a beat of an effect or of a cause was told: by place among `found`.
-    told_by: Vec<Option<usize>>,
+    /// For each beat, what led to it, nearest cause first.
+    causes: Vec<Vec<Identity>>,
+    /// For each beat, the beat that is reported instead of it, if any: its cause or its effect.
+    replaced_by: Vec<Option<usize>>,
     gaps: Vec<Option<BeatGaps>>,
     searched: usize,
     origin: Nanos,
     own_rhythm: Nanos,
-    /// Where no wake-ups say what caused what.
+    /// Set if the recording has no wake-ups to show causes.
     moments: Option<Moments>,
 }
 
 impl<'a> Lines<'a> {
     fn new(finder: &'a Finder, found: Vec<Found>, searched: usize) -> Self {
         Self {
-            told_by: vec![None; found.len()],
+            replaced_by: vec![None; found.len()],
             gaps: vec![None; found.len()],
             causes: found.iter().map(|found| causes(finder, found)).collect(),
             finder,
@@ -211,53 +212,55 @@ impl<'a> Lines<'a> {
             searched,
             origin: Nanos::ZERO,
             own_rhythm: Nanos::ZERO,
-            moments: Moments::of(finder),
+            moments: Moments::new(finder),
         }
     }
 
     fn make(&mut self) -> Vec<BeatLine> {
-        self.tell_together();
-        let nameless = self.tie_gaps();
+        self.join_causes_and_effects();
+        let unexplained = self.tie_gaps();
         let mut lines: Vec<BeatLine> = Vec::new();
         for (i, found) in self.found.iter().enumerate() {
-            if self.told_by[i].is_none() && self.what(i).gaps().is_none() {
+            if self.replaced_by[i].is_none() && self.identity(i).gaps().is_none() {
                 let mut line = self.line(found);
                 line.gaps = self.gaps[i];
                 line.chain = self.steps(i);
                 let moments = self.moments.as_ref();
-                line.follows_tick =
-                    moments.and_then(|it| it.followed_by(self.finder, found, self.found.len()));
+                line.follows_tick = moments
+                    .and_then(|moments| moments.followed_by(self.finder, found, self.found.len()));
                 lines.push(line);
             }
         }
         let mut named = merge(lines);
-        let nameless = nameless.into_iter().map(|i| self.nameless(i, &named));
-        let nameless: Vec<BeatLine> = nameless.collect();
-        named.extend(nameless);
+        let unexplained = unexplained
+            .into_iter()
+            .map(|i| self.unexplained_gaps(i, &named));
+        let unexplained: Vec<BeatLine> = unexplained.collect();
+        named.extend(unexplained);
         merge(named)
     }
 
-    fn what(&self, found: usize) -> &What {
+    fn identity(&self, found: usize) -> &Identity {
         &self.finder.streams[self.found[found].stream as usize]
             .key
-            .what
+            .identity
     }
 
-    /// The steps to this beat as a line names them, the first cause first and its own name last.
+    /// The chain that leads to this beat as a line names it: first cause first, its own name last.
     fn steps(&self, found: usize) -> Vec<String> {
         let causes = &self.causes[found];
-        let mut names: Vec<String> = causes.iter().rev().map(What::name).collect();
+        let mut names: Vec<String> = causes.iter().rev().map(Identity::name).collect();
         if !names.is_empty() {
-            names.push(self.what(found).name());
+            names.push(self.identity(found).name());
         }
         names
     }
 
-    /// A timer's interrupt, its function and the thread that it wakes beat together: the thread
-    /// tells for all. Where no thread is woken, the first cause tells for what follows from it.
-    fn tell_together(&mut self) {
+    /// A timer's interrupt, its function, and the thread it wakes beat together: only the thread is
+    /// reported. If no thread is woken, the first cause is reported instead of its effects.
+    fn join_causes_and_effects(&mut self) {
         for t in 0..self.found.len() {
-            let effect = self.what(t).clone();
+            let effect = self.identity(t).clone();
             if effect.gaps().is_some() {
                 continue;
             }
@@ -268,41 +271,41 @@ impl<'a> Lines<'a> {
                 {
                     continue;
                 }
-                let cause = self.what(p);
+                let cause = self.identity(p);
                 if cause.is_frame_of(&effect) {
-                    self.leave_to(p, t);
+                    self.replace(p, t);
                     continue;
                 }
-                if !self.leads_to(cause, t) || !matches!(cause, What::Frame { .. }) {
+                if !self.leads_to(cause, t) || !matches!(cause, Identity::Frame { .. }) {
                     continue;
                 }
-                if matches!(effect, What::Frame { .. }) {
-                    self.leave_to(t, p);
+                if matches!(effect, Identity::Frame { .. }) {
+                    self.replace(t, p);
                 } else if self.is_mostly(p, t) {
-                    self.leave_to(p, t);
+                    self.replace(p, t);
                 }
             }
         }
     }
 
     /// Whether `cause` is among the causes of a beat, or is the interrupt around one of them.
-    fn leads_to(&self, cause: &What, found: usize) -> bool {
+    fn leads_to(&self, cause: &Identity, found: usize) -> bool {
         let mut causes = self.causes[found].iter();
-        causes.any(|what| what == cause || cause.is_frame_of(what))
+        causes.any(|identity| identity == cause || cause.is_frame_of(identity))
     }
 
-    /// Leaves the telling of a beat to another, unless that one has left its own to this.
-    fn leave_to(&mut self, found: usize, other: usize) {
+    /// Reports `other` instead of `found`, unless `other` is itself replaced by `found`.
+    fn replace(&mut self, found: usize, other: usize) {
         let mut last = other;
-        while let Some(by) = self.told_by[last] {
+        while let Some(by) = self.replaced_by[last] {
             last = by;
         }
-        if last != found && self.told_by[found].is_none() {
-            self.told_by[found] = Some(other);
+        if last != found && self.replaced_by[found].is_none() {
+            self.replaced_by[found] = Some(other);
         }
     }
 
-    /// Whether a cause's beat leads to little else than this effect.
+    /// Whether a cause's beat leads to little other than this effect.
     fn is_mostly(&self, cause: usize, effect: usize) -> bool {
         let (p, t) = (&self.found[cause].beat, &self.found[effect].beat);
         p.seen as f64 <= 1.4 * t.seen as f64 && t.lengths.median.0 * 4 >= p.lengths.median.0
@@ -317,9 +320,9 @@ impl<'a> Lines<'a> {
         a.cpus().iter().any(|cpu| b.cpus().contains(cpu))
     }
 
-    /// The beat that tells for this one.
-    fn teller(&self, mut found: usize) -> usize {
-        while let Some(by) = self.told_by[found] {
+    /// The beat reported instead of this one, or itself.
+    fn reported(&self, mut found: usize) -> usize {
+        while let Some(by) = self.replaced_by[found] {
             found = by;
         }
         found
@@ -329,12 +332,12 @@ impl<'a> Lines<'a> {
         let stream = &self.finder.streams[found.stream as usize];
         let beat = &found.beat;
         BeatLine {
-            name: stream.key.what.name(),
-            kind: stream.key.what.kind(),
-            pid: stream.key.what.pid(),
-            tids: stream.key.what.tid().into_iter().collect(),
+            name: stream.key.identity.name(),
+            kind: stream.key.identity.kind(),
+            pid: stream.key.identity.pid(),
+            tids: stream.key.identity.tid().into_iter().collect(),
             cpus: stream.cpus(),
-            own: stream.key.what.is_own() || self.is_own_timer(found),
+            own: stream.key.identity.is_own() || self.is_own_timer(found),
             rhythm: Periodicity {
                 false_alarm: (beat.false_alarm * self.searched as f64).min(1.0),
                 ..beat.periodicity()
@@ -357,13 +360,13 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether a beat is that of a timer whose beat wakes ticktax.
+    /// Whether this beat is a timer that wakes ticktax.
     fn is_own_timer(&self, found: &Found) -> bool {
         let streams = &self.finder.streams;
-        let cause = &streams[found.stream as usize].key.what;
-        matches!(cause, What::Frame { .. })
+        let cause = &streams[found.stream as usize].key.identity;
+        matches!(cause, Identity::Frame { .. })
             && self.found.iter().enumerate().any(|(place, other)| {
-                streams[other.stream as usize].key.what.is_own()
+                streams[other.stream as usize].key.identity.is_own()
                     && agree(&other.beat, &found.beat)
                     && self.leads_to(cause, place)
             })

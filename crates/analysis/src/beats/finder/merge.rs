@@ -1,16 +1,16 @@
-//! One line for what is the same on several CPUs.
+//! Merges the lines of one source on several CPUs.
 
 use std::cmp::Reverse;
 
 use ticktax_model::beats::{BeatGaps, BeatLine, FollowsTick};
 
-/// The most by which periods of one source may differ between CPUs, as a share.
+/// Maximum relative difference between the periods of one source on different CPUs.
 const SAME: f64 = 1e-3;
 
-/// Joins the lines of one name and one period, and sorts what is left, the costliest first.
+/// Joins lines with the same name and period, and sorts the result, costliest first.
 ///
-/// The period of the CPU with the most beats speaks for all, not that with the narrowest interval: of
-/// many intervals some are narrow by luck, and hold the period less often.
+/// The merged period is that of the CPU with the most beats, not that with the narrowest interval.
+/// Among many intervals some are narrow by luck, and those contain the true period less often.
 pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     lines.sort_by_key(|line| Reverse(line.rhythm.seen));
     let mut merged: Vec<BeatLine> = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     merged
 }
 
-/// The share of the time that a beat costs, by itself or by the gaps that it makes.
+/// Share of the time that a beat costs, either directly or through the gaps it causes.
 fn cost(line: &BeatLine) -> f64 {
     line.gaps
         .map_or(line.share, |gaps| gaps.share.max(line.share))
@@ -55,7 +55,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
         }),
         (x, y) => x.or(y),
     };
-    // The interval reaches to the others' periods, so that it is of all of these CPUs.
+    // Widen the interval to include the other CPUs' periods.
     (into.rhythm.low, into.rhythm.high) = (
         into.rhythm.low.min(line.rhythm.period),
         into.rhythm.high.max(line.rhythm.period),
@@ -78,7 +78,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.rhythm.restarts += line.rhythm.restarts;
     into.burst = into.burst.max(line.burst);
     into.lengths = into.lengths.longer(line.lengths);
-    // What is shown of one CPU only is not said of all.
+    // Do not claim for all CPUs what was shown for only one.
     into.follows_tick = into
         .follows_tick
         .zip(line.follows_tick)
@@ -91,7 +91,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     if into.chain.len() < line.chain.len() {
         into.chain = line.chain;
     }
-    // What is proven of one CPU only is not said of all.
+    // Do not claim for all CPUs what was proven for only one.
     into.outside = into.outside.filter(|_| into.outside == line.outside);
     for same in line.same_period {
         if into.same_period.iter().all(|known| known.name != same.name) {

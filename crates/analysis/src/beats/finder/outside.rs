@@ -1,4 +1,4 @@
-//! Gaps in which the kernel ran nothing: the hypervisor's or the firmware's.
+//! Gaps in which the kernel ran nothing: time taken by the hypervisor or the firmware.
 
 use ticktax_model::beats::Outside;
 use ticktax_model::witness::{CpuProof, Proof};
@@ -14,23 +14,23 @@ use crate::ledger;
 const EMPTY: f64 = 0.8;
 /// Tick rates that kernels are built with, in Hz.
 const TICKS: [u32; 4] = [100, 250, 300, 1000];
-/// By how much a period may differ from a host's tick, as a share: clocks of two machines drift apart
-/// by far less than this.
+/// Maximum relative difference between a period and a host's tick. Clocks of two machines drift
+/// apart by far less.
 const DRIFT: f64 = 1e-3;
 
-/// How far a recording's rows are to be trusted when gaps are put beside them.
+/// The reliability of a recording's rows when they are compared with gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
-    /// What an empty gap proves on each CPU.
+    /// The evidence that an empty gap provides on each CPU.
     pub(crate) proofs: Vec<CpuProof>,
-    /// By how much a row may stick out of a gap that it is in.
+    /// Maximum time by which a row may stick out of the gap that contains it.
     pub(crate) slack: Nanos,
     /// Whether there is a hypervisor.
     pub(crate) guest: bool,
 }
 
 impl Default for Trust {
-    /// That of a recording that is still being made: nothing is proven yet.
+    /// For a recording in progress: nothing is proven yet.
     fn default() -> Self {
         Self {
             proofs: Vec::new(),
@@ -41,8 +41,7 @@ impl Default for Trust {
 }
 
 impl Trust {
-    /// How many entries into the kernel there may have been on a CPU that no row tells of; `None` where
-    /// nobody knows.
+    /// Maximum number of entries into the kernel on a CPU that have no row; `None` if unknown.
     fn unseen(&self, cpu: Cpu) -> Option<u64> {
         let proof = self.proofs.iter().find(|proof| proof.cpu == cpu)?;
         match proof.proof {
@@ -53,8 +52,8 @@ impl Trust {
     }
 }
 
-/// What makes these gaps of a CPU, which come every `period` ns, where it can only be something outside
-/// the kernel.
+/// Attributes gaps of a CPU that come every `period` ns to the hypervisor or firmware, if nothing
+/// in the kernel can cause them.
 pub(super) fn outside(finder: &Finder, cpu: Cpu, gaps: &Events, period: f64) -> Option<Outside> {
     let unseen = finder.trust.unseen(cpu)?;
     if !is_mostly_empty(finder, cpu, gaps, unseen) {
@@ -67,14 +66,14 @@ pub(super) fn outside(finder: &Finder, cpu: Cpu, gaps: &Events, period: f64) -> 
     })
 }
 
-/// Whether most of these gaps hold no event of any source that was on the CPU, even if each of `unseen`
-/// more events was in one. A thread's event may have been on another of its CPUs, and counts all the
-/// same: then nothing is proven.
+/// Whether most of these gaps contain no event of any source that was on the CPU, even if each of
+/// `unseen` more events was in one. A thread's event counts even if it may have been on another of
+/// its CPUs, because such a gap proves nothing.
 fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events, unseen: u64) -> bool {
     let mut known = vec![true; gaps.starts.len()];
     let mut empty = vec![true; gaps.starts.len()];
     for (place, stream) in (0u32..).zip(finder.streams.iter()) {
-        if stream.key.what.gaps().is_some() || !stream.cpus().contains(cpu) {
+        if stream.key.identity.gaps().is_some() || !stream.cpus().contains(cpu) {
             continue;
         }
         let events = events(finder, place);
@@ -86,10 +85,10 @@ fn is_mostly_empty(finder: &Finder, cpu: Cpu, gaps: &Events, unseen: u64) -> boo
             empty[gap] = false;
         }
     }
-    let looked = known.iter().filter(|known| **known).count();
-    let both = known
+    let examined = known.iter().filter(|known| **known).count();
+    let known_and_empty = known
         .iter()
         .zip(&empty)
         .filter(|(known, empty)| **known && **empty);
-    looked >= FEWEST && both.count() as f64 - unseen as f64 >= EMPTY * looked as f64
+    examined >= FEWEST && known_and_empty.count() as f64 - unseen as f64 >= EMPTY * examined as f64
 }

@@ -1,10 +1,10 @@
-//! Where a source's rows go, decided once for each source.
+//! Decides once per source where its rows go.
 
 use ticktax_model::kernel_words::{TaskDetail, is_bound_worker, is_worker};
 use ticktax_model::recording::ProbeKind;
 use ticktax_model::{Nanos, Owner, Source, SourceId};
 
-use super::stream::{Key, What};
+use super::stream::{Identity, Key};
 use super::streams::{GroupId, NONE, StreamId, Streams};
 use crate::timeline::{Event, Occupant, Role};
 
@@ -12,13 +12,13 @@ use crate::timeline::{Event, Occupant, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Ignore,
-    /// Idling and what else only shows that a CPU was observed.
+    /// Idle and other rows that only show that a CPU was observed.
     Base,
     /// An interrupt's, by group and then CPU.
     Frame(GroupId),
-    /// A work item's of a bound worker, by group and then CPU.
+    /// A bound worker's work item, by group and then CPU.
     Work(GroupId),
-    /// A thread's, or a work item's that may run anywhere.
+    /// A thread, or a work item that may run anywhere.
     Thread(StreamId),
     Gap(ProbeKind),
     Wait(StreamId),
@@ -81,9 +81,9 @@ impl Entering<'_> {
         match role {
             Role::OnCpu(Occupant::Idle) => Route::Base,
             Role::Gap(probe) => Route::Gap(probe),
-            Role::Interrupt(_) => Route::Frame(streams.group(What::of_frame(self.source))),
+            Role::Interrupt(_) => Route::Frame(streams.group(Identity::of_frame(self.source))),
             Role::Steal | Role::Frame => Route::Ignore,
-            Role::OffCpu(_) => match self.stream(What::of_thread(self.source), streams) {
+            Role::OffCpu(_) => match self.stream(Identity::of_thread(self.source), streams) {
                 NONE => Route::Ignore,
                 stream => Route::Wait(stream),
             },
@@ -93,7 +93,7 @@ impl Entering<'_> {
             {
                 self.work(streams)
             }
-            Role::OnCpu(_) => self.thread(What::of_thread(self.source), streams),
+            Role::OnCpu(_) => self.thread(Identity::of_thread(self.source), streams),
         }
     }
 
@@ -102,21 +102,24 @@ impl Entering<'_> {
         if !is_work_item(self.source) {
             Route::Base
         } else if is_bound_worker(&self.source.name) {
-            Route::Work(streams.group(What::of_work(self.source)))
+            Route::Work(streams.group(Identity::of_work(self.source)))
         } else {
-            self.thread(What::of_work(self.source), streams)
+            self.thread(Identity::of_work(self.source), streams)
         }
     }
 
-    fn thread(&self, what: What, streams: &mut Streams) -> Route {
-        match self.stream(what, streams) {
+    fn thread(&self, identity: Identity, streams: &mut Streams) -> Route {
+        match self.stream(identity, streams) {
             NONE => Route::Base,
             stream => Route::Thread(stream),
         }
     }
 
-    fn stream(&self, what: What, streams: &mut Streams) -> StreamId {
-        let key = Key { what, cpu: None };
+    fn stream(&self, identity: Identity, streams: &mut Streams) -> StreamId {
+        let key = Key {
+            identity,
+            cpu: None,
+        };
         streams.of_source(key, self.begin, self.id)
     }
 }

@@ -1,4 +1,4 @@
-//! The search of every source, on several threads.
+//! Searches every source, on several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,13 +8,14 @@ use ticktax_model::Nanos;
 
 use super::super::{Beat, Events, FEWEST, detect, knowable};
 use super::Finder;
-use super::stream::What;
+use super::stream::Identity;
 
-/// The share of a window that may be unobserved before it matters.
+/// The share of a window that may be unobserved without being excluded.
 const NEGLIGIBLE: f64 = 0.02;
-/// The least share of the observation that a thread's life must have to be a window of its own.
+/// A thread must live for at least this share of the observation for its life to be a separate
+/// window.
 const MIN_LIFE: f64 = 0.25;
-/// And the least time.
+/// It must also live for at least this long.
 const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 
 /// A beat of one source.
@@ -22,27 +23,29 @@ const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 pub(super) struct Found {
     pub(super) stream: u32,
     pub(super) beat: Beat,
-    /// The part of the observation that it was found in, where that is not the whole.
+    /// The part of the observation with the beat, if not the whole.
     pub(super) during: Option<(Nanos, Nanos)>,
 }
 
-/// How often a stream is searched at most: the whole observation, and three halves of it.
+/// Maximum number of searches per stream: the whole observation and three halves of it.
 pub(super) const SEARCHES: usize = 4;
-/// Fewer events are not searched by halves.
+/// Streams with fewer events are not searched by halves.
 const ENOUGH: usize = 20;
 
-/// The streams whose events are enough for a search, and those whose are not for another reason
-/// than their number. Where there are sums, the first row of a thread is not its first run.
+/// Streams with enough events for a search. With sums, the first row of a thread is not its first
+/// run, so starts are left out.
 pub(super) fn searchable(finder: &Finder) -> Vec<u32> {
     (0u32..)
         .zip(finder.streams.iter())
         .filter(|(_, stream)| stream.collector.count() >= FEWEST as u64 && !stream.stunted)
-        .filter(|(_, stream)| finder.sums == 0 || !matches!(stream.key.what, What::Starts { .. }))
+        .filter(|(_, stream)| {
+            finder.sums == 0 || !matches!(stream.key.identity, Identity::Starts { .. })
+        })
         .map(|(index, _)| index)
         .collect()
 }
 
-/// The events of a stream, cut to what was observed.
+/// The events of a stream, limited to what was observed.
 pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     let stream = &finder.streams[stream as usize];
     let tick = finder.ticks.for_source(&stream.key);
@@ -54,7 +57,8 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         .untimed
         .iter()
         .for_each(|&window| cut(&mut events, window));
-    // Sums leave out most rows, so that times without one were observed all the same.
+    // With sums most rows are missing, so a time without rows does not mean that it was not
+    // observed.
     if let Some(trail) = trail.filter(|_| finder.sums == 0) {
         let lost: i64 = trail.holes.iter().map(|hole| (hole.1 - hole.0).0).sum();
         if lost as f64 > NEGLIGIBLE * window.0 as f64 {
@@ -69,12 +73,13 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
         }
     }
     let life = stream.last - stream.first;
-    if stream.key.what.is_mortal()
+    if stream.key.identity.is_mortal()
         && (life.0 as f64) < 0.75 * window.0 as f64
         && life.0 as f64 > MIN_LIFE * window.0 as f64
         && life > SHORTEST_LIFE
     {
-        // Half an interval before the first and after the last: about where a beat begins and ends.
+        // Allow half an interval before the first and after the last event, about where the beat
+        // starts and ends.
         let count = i64::try_from(events.starts.len()).unwrap_or(i64::MAX);
         let half = Nanos(life.0 / count.max(1) / 2);
         cut(&mut events, (Nanos(i64::MIN), stream.first - half));
@@ -83,7 +88,7 @@ pub(super) fn events(finder: &Finder, stream: u32) -> Events {
     events
 }
 
-/// Takes a time out of what was observed.
+/// Removes an interval from what was observed.
 fn cut(events: &mut Events, (from, to): (Nanos, Nanos)) {
     let pieces = events.observed.iter().flat_map(|&(begin, end)| {
         let before = (begin, end.min(from));
@@ -97,7 +102,8 @@ fn cut(events: &mut Events, (from, to): (Nanos, Nanos)) {
     events.observed = pieces;
 }
 
-/// Searches these streams on `threads` threads; the strongest beats of each stream first.
+/// Searches these streams on `threads` threads. The results are sorted by stream; the beats of one
+/// stream are sorted by strength.
 pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Found> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::new());
@@ -113,7 +119,7 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(streams.len()) {
-            // Fewer threads find the same beats, only later.
+            // If a thread cannot be started, the others find the same beats, only later.
             if Builder::new().spawn_scoped(scope, work).is_err() {
                 break;
             }
@@ -121,19 +127,20 @@ pub(super) fn search(finder: &Finder, streams: &[u32], threads: usize) -> Vec<Fo
         work();
     });
     let mut all = all.into_inner().unwrap_or_default();
-    // The same order whichever thread was first; a stream's own order stays.
+    // Make the order independent of the threads. The sort is stable, so the order within a stream
+    // stays.
     all.sort_by_key(|found| found.stream);
     all
 }
 
-/// The beats of one stream. What went on for a part of the time only is no beat of the whole; where
-/// the whole has none, its first, last and middle halves are searched.
+/// The beats of one stream. A beat present for only a part of the time is not found in the whole.
+/// If the whole has none, its first, last and middle halves are searched.
 fn search_one(finder: &Finder, stream: u32) -> Vec<Found> {
     let events = events(finder, stream);
     if knowable(&events).is_err() {
         return Vec::new();
     }
-    let known = |beats: Vec<Beat>, during| {
+    let with_window = |beats: Vec<Beat>, during| {
         let found = move |beat| Found {
             stream,
             beat,
@@ -149,8 +156,8 @@ fn search_one(finder: &Finder, stream: u32) -> Vec<Found> {
     };
     if !beats.is_empty() || events.starts.len() < ENOUGH || !finder.halves {
         let life = finder.last - finder.first.unwrap_or_default();
-        let whole = (end - begin).0 as f64 > 0.9 * life.0 as f64;
-        return known(beats, (!whole).then_some((begin, end)));
+        let is_nearly_all = (end - begin).0 as f64 > 0.9 * life.0 as f64;
+        return with_window(beats, (!is_nearly_all).then_some((begin, end)));
     }
     let quarter = Nanos((end - begin).0 / 4);
     for (skip, leave) in [(0, 2), (2, 0), (1, 1)] {
@@ -161,7 +168,7 @@ fn search_one(finder: &Finder, stream: u32) -> Vec<Found> {
         cut(&mut half, (to, Nanos::MAX));
         let beats = detect(&half);
         if !beats.is_empty() {
-            return known(beats, Some((from, to)));
+            return with_window(beats, Some((from, to)));
         }
     }
     Vec::new()
@@ -174,7 +181,7 @@ mod tests {
     use super::{Events, cut};
 
     #[test]
-    fn what_was_not_observed_is_cut_out() {
+    fn unobserved_intervals_are_cut_out() {
         let mut events = Events::new(Nanos(0), Nanos(100), Vec::new(), Vec::new());
         cut(&mut events, (Nanos(40), Nanos(60)));
         cut(&mut events, (Nanos(i64::MIN), Nanos(10)));

@@ -4,22 +4,22 @@ use std::collections::HashSet;
 
 use ticktax_model::{Nanos, Owner, Source, Span};
 
-use super::stream::{Key, What};
+use super::stream::{Identity, Key};
 use super::streams::{NONE, Streams};
 
-/// The most threads that are known by number; those that come later are no starts.
+/// Maximum number of thread ids remembered; later threads do not count as starts.
 const MAX_THREADS: usize = 1 << 16;
-/// Threads that run within this time from the beginning were there before.
+/// Threads that run within this time of the start were there before.
 const SETTLING: Nanos = Nanos::from_millis(500);
 
-/// The threads that were seen.
+/// The threads seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Starts {
     seen: HashSet<i32>,
 }
 
 impl Starts {
-    /// Takes the first row of `source` in an observation that began at `begin`.
+    /// Adds the first row of `source`, in an observation that started at `begin`.
     pub(super) fn note(
         &mut self,
         streams: &mut Streams,
@@ -35,10 +35,10 @@ impl Starts {
         }
         if self.seen.insert(thread.tid) && span.start - begin > SETTLING {
             let key = Key {
-                what: What::of_starts(source),
+                identity: Identity::of_starts(source),
                 cpu: None,
             };
-            let stream = streams.of(key, begin);
+            let stream = streams.get_or_add(key, begin);
             if stream != NONE {
                 streams.push(stream, span.cpu, span.start, span.dur);
             }

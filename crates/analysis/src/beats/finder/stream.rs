@@ -1,4 +1,4 @@
-//! One source's events, and what tells it from another.
+//! The events of one source, and the source's identity.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source};
 use super::super::BeatCollector;
 use super::BLOCK;
 
-/// Events of a source on several CPUs that wait to be put in order.
+/// Events of a source on several CPUs that are held back to be put in order.
 const WAITING: usize = 512;
 
-/// What a source is.
+/// The identity of a source, without its CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum What {
+pub(super) enum Identity {
     /// An interrupt or softirq, or a function within it.
     Frame {
         kind: Kind,
@@ -26,7 +26,7 @@ pub(super) enum What {
         worker: Arc<str>,
         function: Arc<str>,
     },
-    /// A thread.
+    /// A thread's runs or, if `why` is set, its waits.
     Thread {
         name: Arc<str>,
         pid: Option<i32>,
@@ -34,13 +34,13 @@ pub(super) enum What {
         why: Arc<str>,
         owner: Owner,
     },
-    /// First runs of threads of one name.
+    /// First runs of threads with one name.
     Starts { name: Arc<str> },
-    /// Gaps of at least this length.
+    /// Gaps of at least `min`.
     Gaps { probe: ProbeKind, min: Nanos },
 }
 
-impl What {
+impl Identity {
     pub(super) fn of_frame(source: &Source) -> Self {
         Self::Frame {
             kind: source.kind,
@@ -82,7 +82,7 @@ impl What {
         }
     }
 
-    /// As a person would say it.
+    /// The name as shown to people.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Frame {
@@ -138,7 +138,7 @@ impl What {
         )
     }
 
-    /// Whether this is the frame around `other`'s function.
+    /// Whether this is the frame that contains `other`'s function.
     pub(super) fn is_frame_of(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -164,17 +164,17 @@ impl What {
         }
     }
 
-    /// Whether its events need not come in order, and may end before it does: a thread's.
+    /// Whether the source may start or end during the observation: a thread's.
     pub(super) fn is_mortal(&self) -> bool {
         matches!(self, Self::Thread { .. })
     }
 }
 
-/// What tells one stream from another.
+/// The identity of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    pub(super) what: What,
-    /// Where, if it is one a CPU.
+    pub(super) identity: Identity,
+    /// The CPU, for sources with a stream per CPU.
     pub(super) cpu: Option<Cpu>,
 }
 
@@ -191,7 +191,8 @@ pub(super) struct Stream {
     pub(super) late: u64,
     /// Windows in which it had events without times.
     pub(super) untimed: Vec<(Nanos, Nanos)>,
-    /// It wanted to keep more than one block and may not, or has too many windows without times.
+    /// Whether it was refused more than one block, or has too many windows without times. Then it
+    /// is not searched.
     pub(super) stunted: bool,
     may_grow: bool,
     seen_on: Vec<Cpu>,
@@ -252,7 +253,7 @@ impl Stream {
         self.collector.push(start, dur);
     }
 
-    /// Takes what still waits.
+    /// Adds the events still held back.
     pub(super) fn settle(&mut self) {
         let rest = std::mem::take(&mut self.waiting);
         for (start, dur) in rest {
@@ -260,8 +261,8 @@ impl Stream {
         }
     }
 
-    /// Whether it is full and was not allowed more yet.
-    pub(super) fn may_not_grow(&self) -> bool {
+    /// Whether it is full and was not granted more space yet.
+    pub(super) fn wants_to_grow(&self) -> bool {
         !self.may_grow && self.collector.count() >= BLOCK as u64
     }
 
@@ -273,7 +274,7 @@ impl Stream {
         self.seen_on.iter().copied().collect()
     }
 
-    /// The CPU, where all events were on one.
+    /// The CPU, if all events were on one.
     pub(super) fn only_cpu(&self) -> Option<Cpu> {
         match self.seen_on[..] {
             [cpu] => Some(cpu),

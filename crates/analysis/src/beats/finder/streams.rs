@@ -1,17 +1,17 @@
-//! All streams of a recording: found by what they are of, and bounded in number and memory.
+//! All streams of a recording, by identity, bounded in number and memory.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 
 use ticktax_model::{Cpu, Nanos, SourceId, Span};
 
-use super::stream::{Key, Stream, What};
+use super::stream::{Identity, Key, Stream};
 use super::{MAX_GROWN, MAX_STREAMS, MAX_UNTIMED};
 
-/// A stream by its place among the [`Streams`].
+/// Index of a stream in [`Streams`].
 pub(super) type StreamId = u32;
 
-/// What is one source on each CPU, by its place among the groups.
+/// Index of a group: the streams of one source on different CPUs.
 pub(super) type GroupId = u32;
 
 /// No stream.
@@ -22,11 +22,11 @@ pub(super) const NONE: StreamId = u32::MAX;
 pub(super) struct Streams {
     all: Vec<Stream>,
     by_key: HashMap<Key, StreamId>,
-    groups: Vec<What>,
-    by_group: HashMap<What, GroupId>,
-    /// By group and CPU; [`NONE`] where there is none yet.
+    groups: Vec<Identity>,
+    by_group: HashMap<Identity, GroupId>,
+    /// By group and CPU; [`NONE`] if not added yet.
     by_group_and_cpu: Vec<Vec<StreamId>>,
-    /// Sources that there was no room for.
+    /// Sources left out for lack of room.
     left_out: HashSet<SourceId>,
     grown: usize,
     stunted: u64,
@@ -43,9 +43,9 @@ impl Deref for Streams {
 }
 
 impl Streams {
-    /// The stream of `key`, which is made when it is new and observed from `begin` on; [`NONE`]
-    /// where there are too many.
-    pub(super) fn of(&mut self, key: Key, begin: Nanos) -> StreamId {
+    /// The stream of `key`, added if new and then observed from `begin` on; [`NONE`] if there are
+    /// too many.
+    pub(super) fn get_or_add(&mut self, key: Key, begin: Nanos) -> StreamId {
         if let Some(&stream) = self.by_key.get(&key) {
             return stream;
         }
@@ -58,40 +58,39 @@ impl Streams {
         stream
     }
 
-    /// The same for `source`, which is counted as left out where there is none.
+    /// As [`Self::get_or_add`]; counts `source` as left out if that returns [`NONE`].
     pub(super) fn of_source(&mut self, key: Key, begin: Nanos, source: SourceId) -> StreamId {
-        let stream = self.of(key, begin);
+        let stream = self.get_or_add(key, begin);
         if stream == NONE {
             self.left_out.insert(source);
         }
         stream
     }
 
-    /// The group of `what`.
-    pub(super) fn group(&mut self, what: What) -> GroupId {
-        if let Some(&group) = self.by_group.get(&what) {
+    pub(super) fn group(&mut self, identity: Identity) -> GroupId {
+        if let Some(&group) = self.by_group.get(&identity) {
             return group;
         }
         let group = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-        self.groups.push(what.clone());
+        self.groups.push(identity.clone());
         self.by_group_and_cpu.push(Vec::new());
-        self.by_group.insert(what, group);
+        self.by_group.insert(identity, group);
         group
     }
 
-    /// The stream of a group on the CPU of `span`, one of its rows.
+    /// The stream of a group on the CPU of `span`, which is one of its rows.
     #[inline]
-    pub(super) fn of_group(&mut self, group: GroupId, span: &Span, begin: Nanos) -> StreamId {
+    pub(super) fn on_cpu_of(&mut self, group: GroupId, span: &Span, begin: Nanos) -> StreamId {
         match on_cpu(&self.by_group_and_cpu[group as usize], span.cpu) {
             Some(stream) => stream,
-            None => self.new_of_group(group, span, begin),
+            None => self.add_on_cpu_of(group, span, begin),
         }
     }
 
     #[cold]
-    fn new_of_group(&mut self, group: GroupId, span: &Span, begin: Nanos) -> StreamId {
+    fn add_on_cpu_of(&mut self, group: GroupId, span: &Span, begin: Nanos) -> StreamId {
         let key = Key {
-            what: self.groups[group as usize].clone(),
+            identity: self.groups[group as usize].clone(),
             cpu: Some(span.cpu),
         };
         let stream = self.of_source(key, begin, span.source);
@@ -103,13 +102,13 @@ impl Streams {
         stream
     }
 
-    /// Adds an event to a stream, which may then keep more of them if it is one of the first to
+    /// Adds an event to a stream. A full stream may keep more events if it is one of the first to
     /// need it.
     #[inline]
     pub(super) fn push(&mut self, stream: StreamId, cpu: Cpu, start: Nanos, dur: Nanos) {
         let stream = &mut self.all[stream as usize];
         stream.push(cpu, start, dur);
-        if stream.may_not_grow() && !stream.stunted {
+        if stream.wants_to_grow() && !stream.stunted {
             if self.grown < MAX_GROWN {
                 self.grown += 1;
                 stream.grow();
@@ -120,7 +119,7 @@ impl Streams {
         }
     }
 
-    /// Takes note of a window in which a stream had events without times.
+    /// Records a window in which a stream had events without times.
     pub(super) fn has_no_times(&mut self, stream: StreamId, window: (Nanos, Nanos)) {
         let stream = &mut self.all[stream as usize];
         self.untimed_windows += 1;
@@ -132,34 +131,34 @@ impl Streams {
         }
     }
 
-    /// How many windows of all streams had events without times, and how many streams had too many
-    /// of them to be searched.
+    /// Number of windows with events without times, and number of streams that had too many of them
+    /// to be searched.
     pub(super) fn untimed(&self) -> (u64, u64) {
         (self.untimed_windows, self.untimed_sources)
     }
 
-    /// The stream of `key`, where there is one.
+    /// The stream of `key`, if there is one.
     pub(super) fn get_of(&self, key: &Key) -> Option<StreamId> {
         self.by_key.get(key).copied()
     }
 
-    /// Takes what still waits to be put in order.
+    /// Adds all events still held back to be put in order.
     pub(super) fn settle(&mut self) {
         self.all.iter_mut().for_each(Stream::settle);
     }
 
-    /// How many sources there was no room for.
+    /// Number of sources left out for lack of room.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.len() as u64
     }
 
-    /// How many streams could not keep all of their events.
+    /// Number of streams that could not keep all of their events.
     pub(super) fn stunted(&self) -> u64 {
         self.stunted
     }
 }
 
-/// The stream on `cpu` of those of a group, where there is one.
+/// The stream of a group on `cpu`, if there is one.
 #[inline]
 fn on_cpu(streams: &[StreamId], cpu: Cpu) -> Option<StreamId> {
     let stream = streams.get(cpu.index()).copied();

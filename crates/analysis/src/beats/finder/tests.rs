@@ -1,4 +1,4 @@
-//! What the finder makes of whole recordings, made up with a known truth.
+//! The finder's results on generated recordings with known beats.
 
 mod sample;
 mod sums;
@@ -15,7 +15,7 @@ use super::{BeatFinder, MAX_STREAMS};
 const MS: i64 = 1_000_000;
 const US: i64 = 1_000;
 
-/// A recording in the making: rows in any order, replayed by CPU and end.
+/// A recording under construction: rows in any order, replayed by CPU and end.
 #[derive(Default)]
 struct Story {
     sources: SourceTable,
@@ -36,7 +36,7 @@ impl Story {
         self.rows.push(Row::Edge(edge));
     }
 
-    /// Idling that shows that `cpu` was observed, a row each millisecond but in `hole`.
+    /// Adds an idle row each millisecond, to show that `cpu` was observed, except in `hole`.
     fn observe(&mut self, cpu: u32, length: i64, hole: (i64, i64)) {
         for at in (0..length).step_by(usize::try_from(MS).unwrap()) {
             if !(hole.0..hole.1).contains(&at) {
@@ -45,7 +45,7 @@ impl Story {
         }
     }
 
-    /// A timer's interrupt whose function wakes a thread, with a probe's gap around all of it.
+    /// Adds a timer interrupt whose function wakes a thread, with a probe's gap around all of it.
     fn woken(&mut self, cpu: u32, at: i64, name: &str, dur: i64) {
         self.add(
             Source::kernel(Kind::Irq, "local_timer", "hrtimer_wakeup"),
@@ -113,7 +113,7 @@ fn near(line: &BeatLine, period: i64) -> bool {
 }
 
 #[test]
-fn a_timer_the_thread_it_wakes_and_the_gap_are_one_entry() {
+fn a_timer_its_thread_and_its_gap_are_one_line() {
     let length = 5_000 * MS;
     let mut world = Story::default();
     world.observe(0, length, (0, 0));
@@ -198,9 +198,9 @@ fn the_tick_of_all_cpus_is_one_line() {
 }
 
 #[test]
-fn two_beats_that_meet_explain_the_gaps_in_which_they_do() {
-    // Handlers of 60 µs every 10 and every 10.1 ms meet every 1.01 s, some times in a row. Only
-    // then is a gap longer than 100 µs.
+fn coinciding_beats_explain_the_gaps_they_cause() {
+    // Handlers of 60 µs every 10 ms and every 10.1 ms meet every 1.01 s, several times in a row.
+    // Only then is a gap longer than 100 µs.
     let length = 40_000 * MS;
     let mut world = Story::default();
     world.observe(0, length, (0, 0));
@@ -238,7 +238,8 @@ fn gaps_beside_a_timer(late: i64, dur: i64) -> BeatLine {
     gaps_with_unseen_switches(late, dur, None)
 }
 
-/// The same on a machine that counted so many switches more than were reported.
+/// Like [`gaps_beside_a_timer`], on a machine that counted `unseen` more switches than were
+/// reported.
 fn gaps_with_unseen_switches(late: i64, dur: i64, unseen: Option<u64>) -> BeatLine {
     let length = 20_000 * MS;
     let mut world = Story {
@@ -264,7 +265,7 @@ fn gaps_with_unseen_switches(late: i64, dur: i64, unseen: Option<u64>) -> BeatLi
 }
 
 #[test]
-fn gaps_that_only_share_a_period_are_locked_and_empty() {
+fn gaps_that_only_share_a_timers_period_are_locked_and_empty() {
     let gaps = gaps_beside_a_timer(3 * MS, 50 * US);
     let same = &gaps.same_period[0];
     assert_eq!(
@@ -272,29 +273,29 @@ fn gaps_that_only_share_a_period_are_locked_and_empty() {
         (BeatKind::Gaps, "local_timer hrtimer_wakeup")
     );
     assert_eq!(same.locked_at, Some(Nanos(3 * MS)));
-    // The machine is not virtual, so there is no host.
+    // The machine is not virtual, so it cannot have a host.
     assert_eq!(gaps.outside, Some(Outside { host_hz: None }));
-    // A gap around the timer is its own, and not empty.
+    // A gap around the timer belongs to it and is not empty.
     let own = gaps_beside_a_timer(-US, 50 * US);
     assert_eq!((own.kind, own.outside), (BeatKind::Interrupt, None));
     assert_eq!(own.gaps.unwrap().count, 1_999);
 }
 
 #[test]
-fn gaps_are_outside_only_as_far_as_the_witnesses_prove_it() {
+fn gaps_are_outside_only_if_the_witnesses_prove_it() {
     let outside = |unseen| {
         let gaps = gaps_with_unseen_switches(3 * MS, 50 * US, Some(unseen));
         assert_eq!(gaps.gaps.unwrap().count, 1_999);
         gaps.outside.is_some()
     };
     assert!(outside(0));
-    // Even if each was in a gap of its own, four of five gaps hold nothing.
+    // Even if each was in a different gap, four of five gaps are empty.
     assert!(outside(300));
     assert!(!outside(500));
 }
 
 #[test]
-fn the_beats_of_many_cpus_do_not_narrow_their_interval() {
+fn merging_cpus_does_not_narrow_the_interval() {
     let length = 5_000 * MS;
     let line = |cpu: u32| {
         let mut world = Story::default();
@@ -319,7 +320,7 @@ fn the_beats_of_many_cpus_do_not_narrow_their_interval() {
 }
 
 #[test]
-fn what_comes_at_random_is_no_beat() {
+fn random_arrivals_are_not_a_beat() {
     for seed in 1..10 {
         let mut dice = SplitMix64::new(seed);
         let length = 10_000 * MS;
@@ -327,7 +328,7 @@ fn what_comes_at_random_is_no_beat() {
         world.observe(0, length, (0, 0));
         let mut at = 0;
         while at < length - 100 * MS {
-            // A sum of two is neither Poisson nor regular.
+            // A sum of two uniform intervals is neither Poisson nor regular.
             at += MS + dice.between(0, 30 * MS) + dice.between(0, 30 * MS);
             world.woken(0, at, "gambler", 300 * US);
         }
@@ -348,18 +349,18 @@ fn a_thread_that_moves_is_one_source() {
         let cpu = u32::try_from(dice.between(0, 2)).unwrap();
         world.add(process(Owner::Program, "nomad", 7), cpu, at, 100 * US);
     }
-    // Rows come CPU by CPU, the second CPU's after all of the first's: out of order by far more
-    // than in a live recording. What cannot be put in order is said.
+    // Rows arrive CPU by CPU, the second CPU's after all of the first's. That is out of order by
+    // far more than in a live recording. Events that cannot be put in order are reported.
     let found = world.search(length);
-    let told = found
+    let reported = found
         .unknown
         .iter()
         .any(|limitation| matches!(limitation, Limitation::BeatEventsUnordered { .. }));
-    assert!(told || names(&found) == ["nomad"], "{found:#?}");
+    assert!(reported || names(&found) == ["nomad"], "{found:#?}");
 }
 
 #[test]
-fn a_hole_in_the_recording_moves_no_period_and_is_told() {
+fn a_hole_in_the_recording_is_reported_and_moves_no_period() {
     let length = 9_000 * MS;
     let hole = (3_000 * MS, 5_011 * MS);
     let mut world = Story::default();
@@ -374,16 +375,16 @@ fn a_hole_in_the_recording_moves_no_period_and_is_told() {
     let found = world.search(length);
     assert_eq!(names(&found), ["mixer"], "{found:#?}");
     assert!(near(&found.beats[0], 50 * MS));
-    // The hole's 40 beats are not expected.
+    // The 40 beats in the hole are not expected.
     assert!(
         found.beats[0].rhythm.expected < 145,
         "{}",
         found.beats[0].rhythm.expected
     );
-    let told = |which: &dyn Fn(&Limitation) -> bool| found.unknown.iter().any(which);
+    let reported = |condition: &dyn Fn(&Limitation) -> bool| found.unknown.iter().any(condition);
     assert!(
-        told(&|l| matches!(l, Limitation::BeatEventsLost { events: 12, .. }))
-            && told(&|l| matches!(l, Limitation::RecordingHoles { holes: 1, .. })),
+        reported(&|l| matches!(l, Limitation::BeatEventsLost { events: 12, .. }))
+            && reported(&|l| matches!(l, Limitation::RecordingHoles { holes: 1, .. })),
         "{:?}",
         found.unknown
     );
@@ -412,7 +413,7 @@ fn the_tools_own_beat_is_marked() {
 }
 
 #[test]
-fn with_nothing_to_go_by_nothing_is_said() {
+fn recordings_with_too_little_data_yield_no_beats() {
     let empty = Story::default().search(1);
     assert!(empty.beats.is_empty() && empty.searched == 0);
     let few = Limitation::BeatsTooFewEvents { min_events: 5 };
@@ -447,7 +448,7 @@ fn with_nothing_to_go_by_nothing_is_said() {
 }
 
 #[test]
-fn impossible_rows_are_left_alone() {
+fn impossible_rows_are_ignored() {
     let mut world = Story::default();
     let odd = [i64::MIN, i64::MIN / 2, -1, 0, i64::MAX / 2, i64::MAX];
     for start in odd {
@@ -475,7 +476,7 @@ fn impossible_rows_are_left_alone() {
 }
 
 #[test]
-fn there_is_memory_for_so_many_sources_and_the_rest_is_told() {
+fn sources_beyond_the_maximum_are_reported_as_left_out() {
     let mut world = Story::default();
     for tid in 1..i32::try_from(MAX_STREAMS).unwrap() + 50 {
         world.add(
@@ -486,11 +487,11 @@ fn there_is_memory_for_so_many_sources_and_the_rest_is_told() {
         );
     }
     let found = world.search(100 * MS);
-    let told = found.unknown.iter().any(|limitation| {
+    let reported = found.unknown.iter().any(|limitation| {
         matches!(
             limitation,
             Limitation::BeatSourcesLeftOut { sources: 49, .. }
         )
     });
-    assert!(told, "{:?}", found.unknown);
+    assert!(reported, "{:?}", found.unknown);
 }

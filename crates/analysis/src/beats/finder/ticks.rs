@@ -1,31 +1,30 @@
-//! The kernel's tick as each source's events are judged by it.
+//! The kernel's tick, as needed to judge each source's events.
 
 use ticktax_model::kernel_words::{LOCAL_TIMER, TICK_FUNCTIONS};
 use ticktax_model::{Cpu, Nanos};
 
 use super::super::{Events, FEWEST, Tick};
-use super::stream::{Key, What};
+use super::stream::{Identity, Key};
 use super::streams::Streams;
 
-/// How closely ticks must keep to whole multiples of their length for their phase to be known: the
-/// length of their mean vector.
+/// Minimum length of the mean phase vector of the ticks for their phase to count as known.
 const SHARP: f64 = 0.9;
-/// By how much the ticks of CPUs may be apart, as a share of one, and still come together.
+/// Maximum phase difference between the ticks of two CPUs that coincide, as a share of a tick.
 const TOGETHER: f64 = 0.1;
 
 /// The ticks of all CPUs.
 #[derive(Debug, Default)]
 pub(super) struct Ticks {
     tick: Option<Tick>,
-    /// When one came on each CPU, by CPU number.
+    /// Time of one tick on each CPU, by CPU number.
     by_cpu: Vec<Option<Nanos>>,
-    /// When one came, where they come together on all CPUs.
+    /// Time of one tick, if the ticks of all CPUs coincide.
     everywhere: Option<Nanos>,
 }
 
 impl Ticks {
-    /// The ticks of this length in all streams seen so far, whose last event was at `end`.
-    pub(super) fn of(tick: Option<Tick>, streams: &Streams, end: Nanos) -> Self {
+    /// The ticks in all streams so far, whose last event was at `end`.
+    pub(super) fn new(tick: Option<Tick>, streams: &Streams, end: Nanos) -> Self {
         let mut ticks = Self {
             tick,
             ..Self::default()
@@ -33,7 +32,10 @@ impl Ticks {
         let Some(tick) = tick else {
             return ticks;
         };
-        for stream in streams.iter().filter(|stream| is_tick(&stream.key.what)) {
+        for stream in streams
+            .iter()
+            .filter(|stream| is_tick(&stream.key.identity))
+        {
             let Some(cpu) = stream.key.cpu else {
                 continue;
             };
@@ -52,11 +54,11 @@ impl Ticks {
         ticks
     }
 
-    /// The tick that the events of a source may only come with; `None` for those of the tick itself.
+    /// The tick that a source's events may coincide with; `None` for the tick's own events.
     pub(super) fn for_source(&self, key: &Key) -> Option<Tick> {
         let at = key.cpu.map_or(self.everywhere, |cpu| self.at(cpu));
         let tick = self.tick.map(|tick| Tick { at, ..tick });
-        tick.filter(|_| !is_interrupt_of_tick(&key.what))
+        tick.filter(|_| !is_interrupt_of_tick(&key.identity))
     }
 
     fn at(&self, cpu: Cpu) -> Option<Nanos> {
@@ -65,20 +67,20 @@ impl Ticks {
 }
 
 /// Whether this is the tick's own function.
-pub(super) fn is_tick(what: &What) -> bool {
-    matches!(what, What::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
+pub(super) fn is_tick(identity: &Identity) -> bool {
+    matches!(identity, Identity::Frame { function, .. } if TICK_FUNCTIONS.contains(&&**function))
 }
 
-/// The same, or the interrupt around it.
-fn is_interrupt_of_tick(what: &What) -> bool {
-    let around = |what: &What| {
-        matches!(what, What::Frame { name, function, .. }
+/// Whether this is the tick's own function or the interrupt around it.
+fn is_interrupt_of_tick(identity: &Identity) -> bool {
+    let is_interrupt_around = |identity: &Identity| {
+        matches!(identity, Identity::Frame { name, function, .. }
             if function.is_empty() && &**name == LOCAL_TIMER)
     };
-    is_tick(what) || around(what)
+    is_tick(identity) || is_interrupt_around(identity)
 }
 
-/// A moment at which one of these ticks came; `None` where they keep to no multiples of their length.
+/// The time of one tick; `None` if the ticks are not at multiples of their period.
 fn phase(events: &Events, length: Nanos) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;
     let first = *events.starts.first()?;

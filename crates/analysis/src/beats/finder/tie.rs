@@ -1,4 +1,5 @@
-//! What lies in what: a source's events in a probe's gaps.
+//! Relates events to each other: which events lie in a probe's gaps, which beats are locked, and
+//! which events belong to a beat.
 
 use ticktax_model::Nanos;
 
@@ -6,23 +7,23 @@ use super::super::null::binomial_tail;
 use super::super::number::whole;
 use super::super::{Beat, Events, FEWEST, Rhythm};
 
-/// Circular shifts that a tie is compared with.
+/// Circular shifts used to test whether a source is tied to gaps.
 const SHIFTS: i64 = 199;
 /// Events of a source that are shifted.
 const SAMPLE: usize = 2_048;
-/// How closely one beat must follow another for them to be locked: the length of the mean vector of
-/// the phases between them. Half a period's spread, evenly, has 0.64.
+/// Minimum length of the mean vector of the phases between two beats for them to be locked. Phases
+/// spread evenly over half a period have 0.64.
 const LOCKED: f64 = 0.8;
 
-/// The share of `inner`'s events that begin within one of `outer` or stick out of it by no more than
-/// `slack`, among those at times when both were observed, and how many were looked at.
+/// The share of `inner`'s events that start within an event of `outer`, or up to `slack` outside
+/// it, and the number of events examined. Only times when both were observed count.
 pub(super) fn share_inside(inner: &Events, outer: &Events, slack: Nanos) -> (f64, usize) {
-    let (mut looked, mut inside, mut at) = (0_usize, 0_usize, 0);
+    let (mut examined, mut inside, mut at) = (0_usize, 0_usize, 0);
     for &start in &inner.starts {
         if !was_observed(outer, start) {
             continue;
         }
-        looked += 1;
+        examined += 1;
         while at < outer.starts.len() && outer.starts[at] + outer.durations[at] + slack < start {
             at += 1;
         }
@@ -30,23 +31,23 @@ pub(super) fn share_inside(inner: &Events, outer: &Events, slack: Nanos) -> (f64
             inside += 1;
         }
     }
-    (inside as f64 / looked.max(1) as f64, looked)
+    (inside as f64 / examined.max(1) as f64, examined)
 }
 
-/// The share of `outer`'s events that hold at least one of `inner`.
+/// The share of `outer`'s events that contain at least one of `inner`, and the number examined.
 pub(super) fn share_holding(outer: &Events, inner: &Events, slack: Nanos) -> (f64, usize) {
-    let (mut looked, mut holding) = (0_usize, 0_usize);
+    let (mut examined, mut holding) = (0_usize, 0_usize);
     for (&start, &dur) in outer.starts.iter().zip(&outer.durations) {
         if !was_observed(inner, start) {
             continue;
         }
-        looked += 1;
+        examined += 1;
         holding += usize::from(holds((start, dur), inner, slack));
     }
-    (holding as f64 / looked.max(1) as f64, looked)
+    (holding as f64 / examined.max(1) as f64, examined)
 }
 
-/// Whether a time is among those during which every event is in the list.
+/// Whether a time is in an interval in which every event is listed.
 pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
     let at = events.observed.partition_point(|&(_, end)| end < time);
     events
@@ -55,7 +56,7 @@ pub(super) fn was_observed(events: &Events, time: Nanos) -> bool {
         .is_some_and(|&(begin, _)| begin <= time)
 }
 
-/// The gaps among `outer`, by place, that hold at least one of `inner`.
+/// Indices of the `outer` events that contain at least one of `inner`.
 pub(super) fn holding(outer: &Events, inner: &Events, slack: Nanos) -> Vec<usize> {
     let gaps = outer.starts.iter().zip(&outer.durations).enumerate();
     gaps.filter(|(_, (start, dur))| holds((**start, **dur), inner, slack))
@@ -63,7 +64,7 @@ pub(super) fn holding(outer: &Events, inner: &Events, slack: Nanos) -> Vec<usize
         .collect()
 }
 
-/// Whether an event begins within this gap or, by no more than `slack`, before or after it.
+/// Whether an event starts within this gap, or up to `slack` before or after it.
 fn holds((start, dur): (Nanos, Nanos), inner: &Events, slack: Nanos) -> bool {
     let at = inner.starts.partition_point(|&other| other < start - slack);
     let next = inner.starts.get(at);
@@ -71,9 +72,10 @@ fn holds((start, dur): (Nanos, Nanos), inner: &Events, slack: Nanos) -> bool {
 }
 
 /// Whether a source's events lie in gaps more often than they would at any other phase. Each of
-/// [`SHIFTS`] circular shifts of its events through the observation keeps their rhythm and loses their
-/// tie to the gaps: at most one in twenty may have as many inside, and the number inside may not be
-/// that of independent events with the shifts' mean share (a binomial tail).
+/// [`SHIFTS`] circular shifts of the events through the observation keeps their rhythm but breaks
+/// their tie to the gaps. At most one shift in twenty may put as many events inside. In addition,
+/// the number inside must be unlikely for independent events with the shifts' mean share (a
+/// binomial tail).
 pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     let (Some(&(begin, _)), Some(&(_, end))) = (outer.observed.first(), outer.observed.last())
     else {
@@ -81,13 +83,13 @@ pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
     };
     let span = (end - begin).0;
     let sample: Vec<Nanos> = inner.starts.iter().copied().take(SAMPLE).collect();
-    let (seen, looked) = share_inside(&at(&sample, inner), outer, slack);
-    if span <= 0 || looked == 0 {
+    let (seen, examined) = share_inside(&at(&sample, inner), outer, slack);
+    if span <= 0 || examined == 0 {
         return false;
     }
     let (mut mean, mut as_many) = (0.0, 0);
     for shift in 1..=SHIFTS {
-        // Multiples of the golden ratio: they fall evenly into any period.
+        // Multiples of the golden ratio are spread evenly over any period.
         let by = whole((shift as f64 * 0.618_033_988_75).fract() * span as f64);
         let mut starts: Vec<Nanos> = sample
             .iter()
@@ -98,12 +100,12 @@ pub(super) fn is_tied(inner: &Events, outer: &Events, slack: Nanos) -> bool {
         mean += share / SHIFTS as f64;
         as_many += i64::from(share >= seen);
     }
-    let looked = looked as f64;
-    let by_chance = binomial_tail(seen * looked, looked, mean.max(1e-9));
+    let examined = examined as f64;
+    let by_chance = binomial_tail(seen * examined, examined, mean.max(1e-9));
     as_many * 20 <= SHIFTS && by_chance <= 1e-3
 }
 
-/// Events at these times, observed as others are.
+/// Events at these times, observed like `like`.
 fn at(starts: &[Nanos], like: &Events) -> Events {
     Events {
         starts: starts.to_vec(),
@@ -113,8 +115,8 @@ fn at(starts: &[Nanos], like: &Events) -> Events {
     }
 }
 
-/// How long after the latest of a source's events a gap begins, where nearly all gaps begin at one
-/// such phase of `period` (ns); `None` where the phase wanders.
+/// Delay of a gap's start after the source's latest event, if nearly all gaps start at one such
+/// phase of `period` (ns); `None` if the phase wanders.
 pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nanos> {
     let turn = std::f64::consts::TAU;
     let (mut sin, mut cos, mut count) = (0.0, 0.0, 0.0);
@@ -131,8 +133,8 @@ pub(super) fn locked(gaps: &Events, source: &Events, period: f64) -> Option<Nano
     is_locked.then(|| Nanos(whole(late)))
 }
 
-/// Whether an event that begins at `start` is of this beat, as far as its grid tells it from others;
-/// where the beat keeps to no grid, every event may be.
+/// Whether an event that starts at `start` can belong to this beat. Always true if the beat does
+/// not keep to a grid.
 pub(super) fn is_member(beat: &Beat, start: Nanos) -> bool {
     if beat.rhythm == Rhythm::Rearmed || beat.restarts > 0 {
         return true;
@@ -146,7 +148,7 @@ pub(super) fn is_member(beat: &Beat, start: Nanos) -> bool {
     (turns - turns.round()).abs() * period <= gate + drift * turns.abs() * period
 }
 
-/// The events of a beat alone, where its grid tells them from the others'.
+/// The events that can belong to a beat.
 pub(super) fn members(events: &Events, beat: &Beat) -> Events {
     let kept = events.starts.iter().zip(&events.durations);
     let (starts, durations) = kept.filter(|(start, _)| is_member(beat, **start)).unzip();
@@ -158,8 +160,8 @@ pub(super) fn members(events: &Events, beat: &Beat) -> Events {
     }
 }
 
-/// Whether two beats may have one period: their intervals meet, or they differ by less than what
-/// a detector's own choice of events can move them.
+/// Whether two beats can have the same period: their intervals overlap, or they differ by less than
+/// the detector's choice of events can move them.
 pub(super) fn agree(a: &Beat, b: &Beat) -> bool {
     a.period.agrees(&b.period) || (a.period.value / b.period.value - 1.0).abs() < 1e-3
 }
@@ -178,55 +180,55 @@ mod tests {
     }
 
     #[test]
-    fn an_event_lies_in_the_gap_around_it() {
+    fn events_are_counted_in_the_gap_around_them() {
         let gaps = events(&[(100_000, 50_000), (300_000, 10_000), (500_000, 10_000)]);
         let source = events(&[(120_000, 5), (130_000, 5), (305_000, 5), (700_000, 5)]);
         assert_eq!(share_inside(&source, &gaps, SLACK), (0.75, 4));
-        let (share, looked) = share_holding(&gaps, &source, SLACK);
-        assert!((share - 2.0 / 3.0).abs() < 1e-9 && looked == 3);
+        let (share, examined) = share_holding(&gaps, &source, SLACK);
+        assert!((share - 2.0 / 3.0).abs() < 1e-9 && examined == 3);
     }
 
     #[test]
-    fn how_far_an_event_may_stick_out_is_how_exactly_the_clocks_are_tied() {
+    fn an_event_may_stick_out_of_a_gap_by_the_slack() {
         let gaps = events(&[(100_000, 1_000)]);
-        let beside = |at: i64, slack: i64| {
+        let is_held = |at: i64, slack: i64| {
             let source = events(&[(at, 5)]);
             let found = holding(&gaps, &source, Nanos(slack)).len();
             let (share, _) = share_inside(&source, &gaps, Nanos(slack));
             assert_eq!(share > 0.5, found == 1);
             found == 1
         };
-        assert!(!beside(99_500, 100) && beside(99_500, 500));
-        assert!(!beside(101_500, 100) && beside(101_500, 500));
+        assert!(!is_held(99_500, 100) && is_held(99_500, 500));
+        assert!(!is_held(101_500, 100) && is_held(101_500, 500));
     }
 
     #[test]
-    fn a_source_is_tied_to_the_gaps_that_it_makes_and_to_no_others() {
-        // A gap of 20 µs every ms; a source in each, and one of the same period beside them.
+    fn a_source_is_tied_only_to_the_gaps_it_causes() {
+        // A gap of 20 µs every ms; a source in each gap, and one with the same period outside them.
         let every = |at: i64| (0..1_000).map(|k| (k * 1_000_000 + at, 20_000)).collect();
-        let of = |at: i64| {
+        let gaps_at = |at: i64| {
             let events: Vec<(i64, i64)> = every(at);
             let (starts, durations) = events.iter().map(|&(s, d)| (Nanos(s), Nanos(d))).unzip();
             Events::new(Nanos(0), Nanos(1_000_000_000), starts, durations)
         };
-        let gaps = of(500_000);
-        assert!(is_tied(&of(501_000), &gaps, SLACK));
-        assert!(!is_tied(&of(700_000), &gaps, SLACK));
-        assert_eq!(holding(&gaps, &of(501_000), SLACK).len(), 1_000);
-        assert_eq!(locked(&gaps, &of(200_000), 1e6), Some(Nanos(300_000)));
-        // One of nearly that period passes by all phases.
+        let gaps = gaps_at(500_000);
+        assert!(is_tied(&gaps_at(501_000), &gaps, SLACK));
+        assert!(!is_tied(&gaps_at(700_000), &gaps, SLACK));
+        assert_eq!(holding(&gaps, &gaps_at(501_000), SLACK).len(), 1_000);
+        assert_eq!(locked(&gaps, &gaps_at(200_000), 1e6), Some(Nanos(300_000)));
+        // A source with nearly the same period passes through all phases.
         let starts: Vec<Nanos> = (0..999).map(|k| Nanos(k * 1_001_000)).collect();
         let durations = vec![Nanos(1_000); starts.len()];
         let other = Events::new(Nanos(0), Nanos(1_000_000_000), starts, durations);
         assert_eq!(locked(&gaps, &other, 1e6), None);
-        // Where gaps cover nearly all the time, every source lies in them.
-        let mut wide = of(10_000);
+        // If gaps cover nearly all the time, every source lies in them.
+        let mut wide = gaps_at(10_000);
         wide.durations.fill(Nanos(980_000));
-        assert!(!is_tied(&of(500_000), &wide, SLACK));
+        assert!(!is_tied(&gaps_at(500_000), &wide, SLACK));
     }
 
     #[test]
-    fn what_was_not_observed_counts_for_neither() {
+    fn unobserved_events_are_not_counted() {
         let mut gaps = events(&[(100_000, 50_000)]);
         gaps.observed = vec![(Nanos(0), Nanos(200_000))];
         let source = events(&[(120_000, 5), (700_000, 5)]);

@@ -1,41 +1,40 @@
-//! What just happened on one CPU: the stretch that may go on, and the times that were not seen.
+//! The recent past of one CPU: the current run, and intervals that were not observed.
 
 use ticktax_model::{Cpu, Nanos, Span};
 
 use super::JOIN;
 
-/// A time without a row of a thread or of idling, from this length on, was not observed: those
-/// rows tile a CPU's time.
+/// An interval without a thread or idle row of at least this length was not observed: those rows
+/// cover a CPU's time without gaps.
 const HOLE: Nanos = Nanos::from_millis(20);
-/// Holes that are remembered.
+/// Maximum number of holes remembered.
 const HOLES: usize = 64;
 
-/// Rows of one thread that follow each other at once.
+/// Consecutive rows of one thread without a break.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
+pub(super) struct Run {
     pub(super) stream: u32,
     pub(super) cpu: Cpu,
     pub(super) start: Nanos,
     pub(super) end: Nanos,
 }
 
-/// What is known of one CPU.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
-    stretch: Option<Stretch>,
+    run: Option<Run>,
     covered: Option<(Nanos, Nanos)>,
     pub(super) holes: Vec<(Nanos, Nanos)>,
     pub(super) holes_left_out: u64,
 }
 
 impl Trail {
-    /// Notes that the CPU was observed during a row that is no interrupt's.
+    /// Records that the CPU was observed during a row that is not an interrupt's.
     pub(super) fn base(&mut self, span: &Span) {
         let Some((from, to)) = self.covered else {
             self.covered = Some((span.start, span.end()));
             return;
         };
-        // A row that encloses others comes after them.
+        // A row that encloses others arrives after them.
         while self.holes.last().is_some_and(|hole| hole.1 > span.start) {
             self.holes.pop();
         }
@@ -49,15 +48,15 @@ impl Trail {
         self.covered = Some((from.min(span.start), to.max(span.end())));
     }
 
-    /// The time from the first to the last row of a thread or of idling.
+    /// The time from the first to the last thread or idle row.
     pub(super) fn covered(&self) -> Option<(Nanos, Nanos)> {
         self.covered
     }
 
-    /// Takes a thread's row; returns the stretch that it ended.
-    pub(super) fn thread(&mut self, stream: u32, span: &Span) -> Option<Stretch> {
+    /// Adds a thread's row; returns the run that it ended.
+    pub(super) fn thread(&mut self, stream: u32, span: &Span) -> Option<Run> {
         let end = span.end();
-        if let Some(open) = &mut self.stretch
+        if let Some(open) = &mut self.run
             && open.stream == stream
             && span.start <= open.end + JOIN
         {
@@ -65,7 +64,7 @@ impl Trail {
             open.end = open.end.max(end);
             return None;
         }
-        self.stretch.replace(Stretch {
+        self.run.replace(Run {
             stream,
             cpu: span.cpu,
             start: span.start,
@@ -73,8 +72,8 @@ impl Trail {
         })
     }
 
-    /// Ends the open stretch.
-    pub(super) fn close(&mut self) -> Option<Stretch> {
-        self.stretch.take()
+    /// Ends the current run.
+    pub(super) fn close(&mut self) -> Option<Run> {
+        self.run.take()
     }
 }

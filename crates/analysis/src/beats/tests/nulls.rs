@@ -1,5 +1,5 @@
-//! What is said of events without a period, and of periods that are rounded to the tick: a smaller run
-//! of `--example beats_null` of the benchmarks.
+//! Events without a period, and periods rounded to the tick: a smaller run of the benchmarks'
+//! `--example beats_null`.
 
 use ticktax_fixture::{NullLaw, TickBeat, Train};
 use ticktax_model::Nanos;
@@ -17,17 +17,17 @@ fn beats(train: &Train) -> Vec<Beat> {
 }
 
 #[test]
-fn events_without_a_period_have_no_beat() {
+fn events_without_a_period_yield_no_beat() {
     for law in NullLaw::ALL {
         let wrong = (0..100).filter(|&seed| !beats(&law.train(seed)).is_empty());
-        // At 1 %, more than four in a hundred come once in 290 seeds.
+        // At 1 %, more than four in a hundred happens for one in 290 seeds.
         let wrong = wrong.count();
         assert!(wrong <= 4, "{law:?}: {wrong} of 100");
     }
 }
 
 #[test]
-fn every_tick_with_an_event_is_a_beat_of_the_tick() {
+fn events_on_nearly_every_tick_are_a_beat_of_the_tick() {
     let starts: Vec<Nanos> = (0..500)
         .filter(|k| k % 10 != 3)
         .map(|k| Nanos(4_000_000 * k + 30_000))
@@ -41,7 +41,7 @@ fn every_tick_with_an_event_is_a_beat_of_the_tick() {
     let all = beats(&train(starts.clone()));
     assert_eq!(all.len(), 1, "{all:?}");
     assert!((all[0].period.value / 4e6 - 1.0).abs() < 1e-4);
-    // Every second tick is a period of two; a random half of the ticks is none.
+    // Every second tick is a period of two ticks; a random half of the ticks is not a period.
     let second = beats(&train(starts.into_iter().step_by(2).collect()));
     assert!(
         second.iter().all(|beat| beat.period.value > 7e6),
@@ -50,22 +50,22 @@ fn every_tick_with_an_event_is_a_beat_of_the_tick() {
 }
 
 #[test]
-fn intervals_hold_periods_that_are_rounded_to_ticks() {
+fn intervals_contain_periods_that_are_rounded_to_ticks() {
     for law in TickBeat::ALL {
         for count in [5, 6, 10, 40] {
-            let (mut held, mut found) = (0, 0);
+            let (mut covered, mut found) = (0, 0);
             for seed in 0..200 {
                 let (train, truth) = law.train(count, seed);
                 let near = |beat: &&Beat| (beat.period.value / truth - 1.0).abs() < 0.1;
                 if let Some(beat) = beats(&train).iter().find(near) {
                     found += 1;
-                    held += u64::from((beat.period.low..=beat.period.high).contains(&truth));
+                    covered += u64::from((beat.period.low..=beat.period.high).contains(&truth));
                 }
             }
-            // At 93 %, fewer than 88 % of 200 come once in 300 seeds.
+            // At 93 %, fewer than 88 % of 200 happens for one in 300 seeds.
             assert!(
-                found >= 150 && held * 100 >= found * 88,
-                "{law:?} {count}: {held} of {found}"
+                found >= 150 && covered * 100 >= found * 88,
+                "{law:?} {count}: {covered} of {found}"
             );
         }
     }

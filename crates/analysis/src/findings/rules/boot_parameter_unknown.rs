@@ -1,11 +1,11 @@
-//! Boot parameters that no part of the kernel knew.
+//! Boot parameters that no part of the kernel knows.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Parameters that are for programs: the kernel passes them on, as it should. Names with a dot
-/// belong to modules or to programs, and the kernel does not list them.
+/// Parameters meant for programs, which the kernel passes on as it should. Names with a dot belong
+/// to modules or programs, and the kernel does not list them.
 const FOR_PROGRAMS: [&str; 22] = [
     "-b",
     "3",

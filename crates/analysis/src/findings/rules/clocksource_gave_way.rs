@@ -1,30 +1,30 @@
-//! A clock that the kernel gave up, or one that is slow to read.
+//! A slow clocksource that the kernel fell back to.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Clocks that are devices: reading one takes a µs or more, in a virtual machine much more.
+/// Clocks that are devices: reading one takes 1 µs or more, and much more in a virtual machine.
 const SLOW: [&str; 5] = ["acpi_pm", "hpet", "jiffies", "pit", "refined-jiffies"];
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(current) = facts.header.machine.clocksource.as_deref() else {
         return Vec::new();
     };
-    // It was asked for.
+    // Do not report a slow clock that was asked for.
     if !SLOW.contains(&current) || facts.clocksource_asked() == Some(current) {
         return Vec::new();
     }
     let available = facts.clocksources().unwrap_or("not known");
     let messages = facts.configured.log.iter().flat_map(|log| &log.clock);
-    let said = messages
+    let reason = messages
         .last()
         .map(|message| format!("; the kernel said: {message}"));
     vec![Finding {
         rule: "clocksource-gave-way".to_owned(),
         title: "Time is read from a slow device".to_owned(),
         configured: format!("nothing; the kernel chooses among: {available}"),
-        effective: format!("{current}{}", said.unwrap_or_default()),
+        effective: format!("{current}{}", reason.unwrap_or_default()),
         measured: "current_clocksource below /sys/devices/system/clocksource".to_owned(),
         confidence: Confidence::Certain,
         severity: Severity::Serious,

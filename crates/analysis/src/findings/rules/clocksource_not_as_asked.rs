@@ -1,4 +1,4 @@
-//! `clocksource=` on the command line, and another clock in use.
+//! A clocksource other than the one requested with `clocksource=`.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -17,9 +17,9 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         .clocksources()
         .unwrap_or_default()
         .split_ascii_whitespace();
-    let there = facts
+    let selectable = facts
         .clocksource_asked()
-        .filter(|asked| available.any(|it| it == *asked));
+        .filter(|asked| available.any(|listed| listed == *asked));
     vec![Finding {
         rule: "clocksource-not-as-asked".to_owned(),
         title: "Another clock is in use than was asked for".to_owned(),
@@ -29,7 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         confidence: Confidence::Certain,
         severity: Severity::Warning,
         cost: Cost::said("clocks differ by two orders of magnitude in what a reading takes"),
-        proposal: there.and_then(|asked| KnobProposal::of("clock.source", asked)),
+        proposal: selectable.and_then(|asked| KnobProposal::of("clock.source", asked)),
         remedy: "choose one of available_clocksource beside that file; the kernel's log says why \
                  one that was asked for was refused"
             .to_owned(),

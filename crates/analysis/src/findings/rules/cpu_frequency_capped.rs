@@ -1,4 +1,4 @@
-//! CPUs that may not run as fast as they can.
+//! CPUs whose maximum frequency is set below what the hardware can do.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ticktax_model::knob::KnobProposal;
 use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
-    // CPUs of one machine may differ in what they can.
+    // CPUs of one machine may have different maximum frequencies.
     let mut alike: BTreeMap<_, Vec<&FrequencyPolicy>> = BTreeMap::new();
     for policy in &facts.configured.frequency {
         if let (Some(max), Some(hardware)) = (policy.max_khz, policy.hardware_max_khz)
@@ -19,7 +19,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             alike.entry(cap).or_default().push(policy);
         }
     }
-    // One value is proposed for all CPUs.
+    // Propose a value only if it is right for all CPUs.
     let is_one = alike.len() == 1;
     let mut findings: Vec<Finding> = alike.into_iter().map(finding).collect();
     for finding in findings.iter_mut().filter(|_| !is_one) {
@@ -28,7 +28,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     findings
 }
 
-/// About the CPUs whose highest frequency, in kHz, is the first of these, and could be the second.
+/// The finding for CPUs that are capped at `max` kHz although the hardware can do `hardware` kHz.
 fn finding(
     ((max, hardware, governor), policies): ((u64, u64, &str), Vec<&FrequencyPolicy>),
 ) -> Finding {

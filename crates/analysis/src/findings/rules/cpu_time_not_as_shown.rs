@@ -1,4 +1,4 @@
-//! How busy `top` shows a CPU, beside how busy it was.
+//! CPUs that `top` shows as busier or less busy than they were.
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::{BiasKind, CpuCheck, Witness};
@@ -6,14 +6,14 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// From here on the columns mislead: a share of a CPU's time.
-const WORTH_TELLING: f64 = 0.05;
+/// Smallest error worth reporting, as a share of a CPU's time.
+const WORTH_REPORTING: f64 = 0.05;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let checks = facts.accounting.map_or(&[][..], |check| &check.cpus);
     let wrong = |cpu: &&CpuCheck| {
         cpu.surely_off()
-            .is_some_and(|off| off.abs() >= WORTH_TELLING)
+            .is_some_and(|off| off.abs() >= WORTH_REPORTING)
     };
     checks
         .iter()
@@ -39,8 +39,9 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
         ),
         (false, _) => "what a thread of the lowest priority got to use".to_owned(),
     };
-    // Whom ticks find too rarely where the CPU looks idle, too often where it looks busy: whoever
-    // shares the CPU with it has samples that are wrong the other way.
+    // A cause matters if its error has the same sign: ticks find it too rarely if the CPU looks
+    // idle, and too often if it looks busy. Programs that share the CPU with it are wrong in the
+    // opposite direction.
     let phase = cpu.causes.iter().find(|cause| {
         cause.kind == BiasKind::TickPhase && (cause.time < Nanos::ZERO) == (off < 0.0)
     });
@@ -80,7 +81,7 @@ fn finding(facts: &Facts<'_>, cpu: &CpuCheck) -> Finding {
     }
 }
 
-/// How busy it was, and how much of its time nobody knows of.
+/// How busy the CPU was, and how much of its time is unexplained.
 fn effective(cpu: &CpuCheck, busy: f64) -> String {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     let rest = if unexplained < 0.000_5 {

@@ -1,10 +1,10 @@
-//! A program that keeps all CPUs from sleeping deeply.
+//! A program that keeps all CPUs out of deep sleep.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// From here on a limit keeps no CPU from a deep sleep (2000 s is the kernel's default).
+/// Limits of at least this do not keep a CPU from deep sleep (the kernel's default is 2000 s).
 const NO_LIMIT_US: u32 = 1_000;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! A disk that caches writes, and that the kernel takes for one that does not.
+//! A disk with a write cache that the kernel treats as write-through, so that it never flushes it.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -6,16 +6,16 @@ use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let caches = facts.configured.write_caches.iter();
-    let unflushed =
-        caches.filter(|it| it.kernel == "write through" && it.own.starts_with("write back"));
+    let unflushed = caches
+        .filter(|cache| cache.kernel == "write through" && cache.own.starts_with("write back"));
     unflushed
-        .map(|it| Finding {
+        .map(|cache| Finding {
             rule: "disk-cache-not-flushed".to_owned(),
-            title: format!("an fsync on {} ends in the disk's cache", it.disk),
-            configured: format!("/sys/block/{}/queue/write_cache: {}", it.disk, it.kernel),
+            title: format!("an fsync on {} ends in the disk's cache", cache.disk),
+            configured: format!("/sys/block/{}/queue/write_cache: {}", cache.disk, cache.kernel),
             effective: format!(
                 "the disk's cache is {}, and the kernel sends it no flush",
-                it.own
+                cache.own
             ),
             measured: "cache_type, as the disk told the kernel".to_owned(),
             confidence: Confidence::Certain,
@@ -25,7 +25,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                  benchmark with it is faster than the disk",
             ),
             proposal: None,
-            remedy: format!("write \"write back\" to /sys/block/{}/queue/write_cache", it.disk),
+            remedy: format!("write \"write back\" to /sys/block/{}/queue/write_cache", cache.disk),
         })
         .collect()
 }

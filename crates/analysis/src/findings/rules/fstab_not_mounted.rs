@@ -1,11 +1,11 @@
-//! A line of `fstab` without its mount.
+//! A line of `/etc/fstab` that is not mounted.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
-    /// Options that let a line be without a mount.
+    /// Options that allow a line not to be mounted.
     const EXCUSES: [&str; 4] = ["noauto", "nofail", "x-systemd.automount", "x-mount.nofail"];
     let missing = facts.configured.fstab.iter().filter(|line| {
         let excused = line

@@ -1,4 +1,4 @@
-//! Mount options of `fstab` that the file system does not have.
+//! Mount options of `/etc/fstab` that the mounted file system lacks.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -6,7 +6,7 @@ use super::super::Facts;
 
 use ticktax_model::configured::{FstabLine, Mounted};
 
-/// Options that a file system that honours them names among its own, and what lacks without.
+/// Options that a file system lists if it honours them, and the consequence if it does not.
 const FLAGS: [(&str, &str); 7] = [
     ("dirsync", "changes of folders may be lost"),
     ("noatime", "reading a file may write its time of access"),
@@ -17,7 +17,7 @@ const FLAGS: [(&str, &str); 7] = [
     ("sync", "what was written may be lost"),
 ];
 
-/// File systems that cannot be written to, whatever the options.
+/// File systems that are always read-only.
 const READ_ONLY: [&str; 5] = ["cramfs", "erofs", "iso9660", "squashfs", "udf"];
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -26,7 +26,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         let Some(mounted) = &line.mounted else {
             continue;
         };
-        // These take their options from what they show.
+        // Such a line takes its options from the mount it refers to.
         let is_view = |option: &String| matches!(&**option, "bind" | "rbind" | "remount" | "move");
         if line.options.iter().any(is_view) || line.kind == "swap" {
             continue;
@@ -68,8 +68,8 @@ fn finding(line: &FstabLine, configured: &str, effective: &str, cost: &str) -> F
 fn flags(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     let lacks =
         |(flag, _): &&(&str, &str)| has(&line.options, flag) && !has(&mounted.options, flag);
-    // A later option may take it back, as in `noexec,exec`.
-    let taken_back = |flag: &str| {
+    // A later option may revert an earlier one, as in `noexec,exec`.
+    let is_reverted = |flag: &str| {
         let back = flag
             .strip_prefix("no")
             .unwrap_or(if flag == "ro" { "rw" } else { "async" });
@@ -78,7 +78,7 @@ fn flags(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     let lacking: Vec<_> = FLAGS
         .iter()
         .filter(lacks)
-        .filter(|(flag, _)| !taken_back(flag))
+        .filter(|(flag, _)| !is_reverted(flag))
         .collect();
     if lacking.is_empty() {
         return None;
@@ -116,7 +116,7 @@ fn read_only(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     })
 }
 
-/// How an ext file system keeps its journal.
+/// Compares the journalling mode of an ext file system.
 fn journal(line: &FstabLine, mounted: &Mounted) -> Option<Finding> {
     let asked = value(&line.options, "data")?;
     let effective = value(&mounted.options, "data")?;

@@ -1,10 +1,11 @@
-//! A file system of another type than `fstab` says: `ext3` that runs as `ext2` has no journal.
+//! A file system mounted with another type than `/etc/fstab` states. `ext3` mounted as `ext2`, for
+//! example, has no journal.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Types that are names of one thing.
+/// Types that are names for the same thing.
 const SAME: [[&str; 2]; 4] = [
     ["nfs", "nfs4"],
     ["cifs", "smb3"],

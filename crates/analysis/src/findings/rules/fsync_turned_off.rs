@@ -1,4 +1,4 @@
-//! Programs whose fsync does nothing, and file systems that take none.
+//! Programs whose fsync does nothing, and file systems that ignore it.
 
 use std::collections::BTreeMap;
 
@@ -9,40 +9,40 @@ use super::super::Facts;
 use super::super::facts::Mount;
 
 const PRELOAD: &str = "etc/ld.so.preload";
-/// The library that takes programs' fsync and does nothing.
+/// The library that turns programs' fsync into a no-op.
 const TAKES_FSYNC: &str = "libeatmydata";
-/// How an overlay says that it takes none; kernels differ.
+/// Options with which an overlay ignores fsync; they depend on the kernel.
 const VOLATILE: [&str; 2] = ["volatile", "fsync=volatile"];
-/// Processes that are named.
+/// Maximum number of processes named.
 const NAMED: usize = 4;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let everywhere = facts.configured.file(PRELOAD);
     let everywhere = everywhere.filter(|text| text.contains(TAKES_FSYNC));
     let mut programs: BTreeMap<(&FsyncOffBy, &str), Vec<i32>> = BTreeMap::new();
-    for it in &facts.configured.fsync_off {
-        // What all programs have is said once.
-        if everywhere.is_none() || matches!(it.by, FsyncOffBy::Argument(_)) {
-            let key = (&it.by, &*it.program);
-            programs.entry(key).or_default().push(it.pid);
+    for process in &facts.configured.fsync_off {
+        // Report a library that all programs load only once.
+        if everywhere.is_none() || matches!(process.by, FsyncOffBy::Argument(_)) {
+            let key = (&process.by, &*process.program);
+            programs.entry(key).or_default().push(process.pid);
         }
     }
     let programs = programs
         .iter()
-        .map(|((by, program), pids)| of_program(by, program, pids));
+        .map(|((by, program), pids)| for_program(by, program, pids));
     let volatile = facts
         .mounts()
-        .filter(|it| it.mounted.kind == "overlay" && it.first_of(&VOLATILE).is_some());
+        .filter(|mount| mount.mounted.kind == "overlay" && mount.first_of(&VOLATILE).is_some());
     everywhere
-        .map(of_all)
+        .map(for_preload)
         .into_iter()
         .chain(programs)
-        .chain(volatile.map(|mount| of_mount(&mount)))
+        .chain(volatile.map(|mount| for_mount(&mount)))
         .collect()
 }
 
-/// A library that every program is to have.
-fn of_all(preload: &str) -> Finding {
+/// The finding for a library preloaded into every program.
+fn for_preload(preload: &str) -> Finding {
     let words: Vec<&str> = preload.split_ascii_whitespace().collect();
     finding(
         "every program's fsync does nothing".to_owned(),
@@ -53,7 +53,7 @@ fn of_all(preload: &str) -> Finding {
     )
 }
 
-fn of_program(by: &FsyncOffBy, program: &str, pids: &[i32]) -> Finding {
+fn for_program(by: &FsyncOffBy, program: &str, pids: &[i32]) -> Finding {
     let named: Vec<String> = pids.iter().take(NAMED).map(i32::to_string).collect();
     let more = match pids.len().saturating_sub(NAMED) {
         0 => String::new(),
@@ -79,7 +79,7 @@ fn of_program(by: &FsyncOffBy, program: &str, pids: &[i32]) -> Finding {
     }
 }
 
-fn of_mount(mount: &Mount<'_>) -> Finding {
+fn for_mount(mount: &Mount<'_>) -> Finding {
     finding(
         format!("an fsync on {} does nothing", mount.place),
         mount.configured(),

@@ -1,4 +1,4 @@
-//! A file system on which an fsync of one file waits for what every program wrote.
+//! A file system on which fsync of one file waits for data that other programs wrote.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -7,14 +7,14 @@ use super::super::facts::Mount;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let all = facts.mounts().filter(|mount| !mount.has("ro"));
-    all.filter_map(|mount| Some(finding(&mount, because(&mount)?)))
+    all.filter_map(|mount| Some(finding(&mount, reason(&mount)?)))
         .collect()
 }
 
-/// Why an fsync there is one of the whole file system.
-fn because(mount: &Mount<'_>) -> Option<&'static str> {
-    // The journal's transaction has all files in it, and waits for their data: where blocks are
-    // allocated when a program writes, that is all that was written since the last commit.
+/// Why fsync there writes the whole file system.
+fn reason(mount: &Mount<'_>) -> Option<&'static str> {
+    // The journal's transaction contains all files and waits for their data. If blocks are
+    // allocated at write time, that is everything written since the last commit.
     match &*mount.mounted.kind {
         "ext3" | "ext4" if mount.has("data=journal") => Some(
             "data=journal: the data of all files are in the transaction that an fsync waits for",

@@ -1,10 +1,10 @@
-//! A file system that does not have the disk write its cache: what fsync promised is lost with the power.
+//! A file system that does not flush the disk's cache: a power failure loses what fsync promised.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// How file systems say so.
+/// Mount options that turn flushing off.
 const OFF: [&str; 4] = [
     "nobarrier",
     "barrier=0",

@@ -1,4 +1,4 @@
-//! High-resolution timers: asked for or not, built in or not, active or not.
+//! High-resolution timers that are active or inactive contrary to the configuration.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

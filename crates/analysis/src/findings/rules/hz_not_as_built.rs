@@ -1,4 +1,4 @@
-//! The tick that was measured, beside the one that the kernel was built for.
+//! A measured tick rate that differs from the one the kernel was built with.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -6,12 +6,12 @@ use super::super::Facts;
 
 use ticktax_model::tick::Frequency;
 
-/// Deviations up to here are no finding, in parts of the whole. Clocks differ by less.
+/// Relative deviation that is not reported. Clocks differ by less.
 const TOLERANCE: f64 = 0.02;
-/// Intervals that it takes: a second of 250 Hz.
+/// Minimum number of intervals: one second at 250 Hz.
 const MIN: u64 = 250;
 
-/// What is said of a tick that is off, by whether it is too slow, and where.
+/// The texts of a finding, which depend on the sign of the error and on where the kernel runs.
 struct Words {
     title: &'static str,
     cost: &'static str,
@@ -51,7 +51,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    // The rule about the divider speaks of it.
+    // The rule about the divider reports that.
     if facts.parameter("divider").is_some() {
         return Vec::new();
     }

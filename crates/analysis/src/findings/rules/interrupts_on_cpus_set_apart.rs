@@ -1,4 +1,4 @@
-//! Device interrupts on CPUs that were to be left in peace.
+//! Device interrupts on CPUs that are reserved for other work.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -19,8 +19,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         if !label.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        // Those of a queue that belongs to the CPU cannot go elsewhere, and come only when that
-        // CPU asks.
+        // The interrupts of a queue that belongs to the CPU cannot go elsewhere, and occur only
+        // when that CPU causes them.
         let goes_to: Option<CpuList> = facts
             .configured
             .interrupt_cpus
@@ -39,9 +39,12 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             hit.push(format!("{label} ({})", row.description));
             lines.extend(label.parse::<u32>());
             let account = facts.interrupt(&row.description);
-            let there = account.and_then(|account| account.longest);
-            let there = there.filter(|it| apart.contains(it.cpu));
-            longest = longest.into_iter().chain(there).max_by_key(|it| it.length);
+            let worst = account.and_then(|account| account.longest);
+            let worst = worst.filter(|moment| apart.contains(moment.cpu));
+            longest = longest
+                .into_iter()
+                .chain(worst)
+                .max_by_key(|moment| moment.length);
         }
     }
     if hit.is_empty() {
@@ -53,7 +56,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let online = facts.header.machine.online.iter();
     let others: CpuList = online.filter(|cpu| !apart.contains(*cpu)).collect();
-    // irqbalance would move it again.
+    // irqbalance would move it back.
     let movable = lines
         .first()
         .filter(|_| balancer.is_empty() && !others.is_empty());

@@ -1,12 +1,11 @@
-//! A file system of another machine, to be written to, that gives up: an answer that is late is an I/O
-//! error for the program.
+//! A writable NFS mount that gives up: a late answer of the server is an I/O error for the program.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 use super::super::facts::Mount;
 
-/// Options that make the client give up, in the order of the last one to count.
+/// Options that make the client give up.
 const SOFT: [&str; 2] = ["soft", "softerr"];
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -14,7 +13,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 fn found(mount: &Mount<'_>) -> Option<Finding> {
-    // Who only reads loses nothing that was written.
+    // A read-only mount cannot lose written data.
     let soft = mount.first_of(&SOFT);
     let soft = soft.filter(|_| mount.is_nfs() && !mount.has("ro"))?;
     let times = mount.mounted.options.iter().filter(|option| {

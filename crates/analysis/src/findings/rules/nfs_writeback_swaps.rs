@@ -1,11 +1,11 @@
-//! Writing to a server that takes memory from programs: they are pushed into swap while data that no disk
-//! of this machine will ever take waits for the network.
+//! Writing to an NFS server that takes memory from programs: they are swapped out while dirty data
+//! wait for the network.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Less than this is no cause for anything.
+/// Amounts below this are ignored.
 const MIN_BYTES: u64 = 1 << 20;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -30,7 +30,7 @@ fn found(facts: &Facts<'_>) -> Option<Finding> {
         .mounts()
         .find(|mount| mount.is_nfs() && !mount.has("ro"))?;
     let file = |name: &str| facts.configured.file(&format!("proc/sys/vm/{name}"));
-    // One of the two is 0: the one that is not is in force.
+    // One of the two is 0; the other is in force.
     let limit = match (file("dirty_bytes"), file("dirty_ratio")) {
         (None | Some("0"), None) => "the kernel's own limit on data to be written".to_owned(),
         (None | Some("0"), Some(share)) => format!("vm.dirty_ratio = {share} % of memory"),
@@ -52,7 +52,7 @@ fn found(facts: &Facts<'_>) -> Option<Finding> {
             mib(waiting)
         ),
         measured: "/proc/vmstat and /proc/self/mountstats, before and after".to_owned(),
-        // Something else may have wanted the memory.
+        // Something else may have needed the memory.
         confidence: Confidence::Possible,
         severity: Severity::Warning,
         cost: Cost::said("programs wait for their own memory to come back from swap"),

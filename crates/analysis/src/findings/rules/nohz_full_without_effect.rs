@@ -1,4 +1,4 @@
-//! `nohz_full=` on the command line, and no CPU whose tick may stop while it is busy.
+//! `nohz_full=` on the command line although no CPU can stop its tick while busy.
 
 use ticktax_model::CpuList;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -14,7 +14,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     };
     let built = facts.configured.built("NO_HZ_FULL");
     let listed = facts.configured.file(NOHZ_FULL);
-    // Without the option there is no such file; a machine without /sys proves nothing.
+    // A kernel without the option lacks the file, but so does a machine without /sys.
     let why = match (built, listed) {
         (Some(false), _) => "the kernel was built without CONFIG_NO_HZ_FULL",
         (_, Some(_)) if facts.cpus_in(NOHZ_FULL).is_none() => "no CPU is in the list",
@@ -36,8 +36,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// What the ticks took that came to the CPUs that were `asked` for while they were busy: as many times the mean of
-/// all ticks, where that is known.
+/// The cost of the ticks on the requested CPUs while these were busy: their number times the mean
+/// cost of all ticks, if known.
 fn cost(asked: &str, tick: Option<&TickBill>) -> Cost {
     let cpus: Option<CpuList> = asked.parse().ok();
     let named = match &cpus {
@@ -46,14 +46,14 @@ fn cost(asked: &str, tick: Option<&TickBill>) -> Cost {
     };
     let time = tick.zip(cpus).and_then(|(tick, cpus)| {
         let cost = tick.cost.as_ref()?;
-        let meant: Vec<_> = tick
+        let requested: Vec<_> = tick
             .cpus
             .iter()
-            .filter(|it| cpus.contains(it.cpu))
+            .filter(|ticks| cpus.contains(ticks.cpu))
             .collect();
-        let told = |it: &&CpuTicks| it.busy.or(it.probed).or(it.idle).is_some();
-        let known = !meant.is_empty() && meant.iter().all(told);
-        let busy = Ticks::sum(meant.iter().filter_map(|it| it.busy)).count;
+        let is_known = |ticks: &&CpuTicks| ticks.busy.or(ticks.probed).or(ticks.idle).is_some();
+        let known = !requested.is_empty() && requested.iter().all(is_known);
+        let busy = Ticks::sum(requested.iter().filter_map(|ticks| ticks.busy)).count;
         let all = tick.all().count;
         (known && all > 0).then(|| cost.time.times(busy as f64 / all as f64))
     });

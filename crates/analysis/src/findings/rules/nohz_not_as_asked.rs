@@ -1,4 +1,4 @@
-//! Ticks of CPUs that idle: to be stopped or not, and stopped or not.
+//! Ticks of idle CPUs that stop, or go on, contrary to the configuration.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
@@ -7,9 +7,9 @@ use super::super::Facts;
 use ticktax_model::CpuList;
 use ticktax_model::tick::{Basis, CpuTicks};
 
-/// Idling that it takes to tell, in seconds.
+/// Idle time needed for a verdict, in seconds.
 const MIN_IDLE: f64 = 1.0;
-/// The share of the ticks that come to idle CPUs although they could be stopped.
+/// An idle CPU whose tick rate exceeds this share of the full rate did not stop its tick.
 const ALMOST_ALL: f64 = 0.9;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! Work with packets that a device could take off the CPUs, and does not.
+//! Packet processing that a device could do but leaves to the CPUs.
 
 use ticktax_model::Nanos;
 use ticktax_model::configured::{DeviceOffloads, Offload};
@@ -8,13 +8,13 @@ use ticktax_model::statement::Class;
 
 use super::super::Facts;
 
-/// From this part of the CPUs' time on, work with packets is worth looking at.
+/// Minimum share of all CPU time for packet processing to be worth a finding.
 const MUCH: f64 = 0.01;
 
-/// From so many packets on, a device has to do with it.
+/// Minimum number of packets for a device to count as involved.
 const SOME: u64 = 1_000;
 
-/// The softirqs of packets.
+/// The softirqs that process packets.
 const OF_PACKETS: [&str; 2] = ["NET_RX", "NET_TX"];
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -29,7 +29,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let devices = facts.configured.offloads_off.iter();
     let findings = devices.filter_map(|device| {
         let after = header.after.devices.get(&device.device)?;
-        // One that was made meanwhile has counted all that it has.
+        // A device created during the recording has counted from 0.
         let before = header.before.devices.get(&device.device).copied();
         let before = before.unwrap_or_default();
         let packets = DevicePackets {
@@ -50,7 +50,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     findings.collect()
 }
 
-/// What softirqs took for packets, on all CPUs.
+/// Time of packet softirqs on all CPUs.
 fn packet_time(facts: &Facts<'_>) -> Nanos {
     let accounts = facts.accounts.iter().filter(|account| {
         account.class == Class::Softirq && OF_PACKETS.contains(&account.name.as_str())
@@ -65,12 +65,15 @@ fn finding(
     (time, share): (Nanos, f64),
 ) -> Finding {
     let name = &device.device;
-    let names: Vec<&str> = off.iter().map(|it| it.name()).collect();
+    let names: Vec<&str> = off.iter().map(|offload| offload.name()).collect();
     let names = names.join(", ");
-    let switches: Vec<String> = off.iter().map(|it| format!("{} on", it.name())).collect();
+    let switches: Vec<String> = off
+        .iter()
+        .map(|offload| format!("{} on", offload.name()))
+        .collect();
     let factors: Vec<String> = off
         .iter()
-        .filter_map(|it| experiment(*it))
+        .filter_map(|offload| experiment(*offload))
         .map(|factor| format!("--vary {factor}=0,1"))
         .collect();
     let measure = if factors.is_empty() {
@@ -90,7 +93,7 @@ fn finding(
         measured: "the device's features (ethtool's netlink interface), the growth of /proc/net/dev, and the time of \
                    NET_RX and NET_TX"
             .to_owned(),
-        // What of the time would be saved was not measured.
+        // The part of the time that would be saved was not measured.
         confidence: Confidence::Possible,
         severity: Severity::Note,
         cost: Some(Cost::of(
@@ -105,14 +108,14 @@ fn finding(
     }
 }
 
-/// The factor of an experiment that has it on and off.
+/// The experiment's factor that turns the offload on and off.
 const fn experiment(offload: Offload) -> Option<&'static str> {
     match offload {
         Offload::Checksum => Some("tx-checksum"),
         Offload::Segmentation => Some("tso"),
         Offload::GenericSegmentation => Some("gso"),
         Offload::GenericReceive => Some("gro"),
-        // Of a veth pair there is nothing to check.
+        // A veth pair has no checksum to verify.
         Offload::ReceiveChecksum => None,
     }
 }

@@ -1,4 +1,4 @@
-//! A softirq that left packets for later because its budget or its time was used up.
+//! A softirq that postponed packets because its budget or its time was used up.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -10,21 +10,21 @@ use super::super::Facts;
 const BUDGET: &str = "proc/sys/net/core/netdev_budget";
 const TIME: &str = "proc/sys/net/core/netdev_budget_usecs";
 
-/// A squeeze now and then is how the kernel shares a CPU.
+/// An occasional squeeze is normal: it is how the kernel shares a CPU.
 const FEW: u64 = 10;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(packets) = facts.packets else {
         return Vec::new();
     };
-    let squeezed: Vec<&PacketCpu> = packets.cpus.iter().filter(|it| it.squeezed > 0).collect();
-    let times: u64 = squeezed.iter().map(|it| it.squeezed).sum();
+    let squeezed: Vec<&PacketCpu> = packets.cpus.iter().filter(|cpu| cpu.squeezed > 0).collect();
+    let times: u64 = squeezed.iter().map(|cpu| cpu.squeezed).sum();
     if times < FEW {
         return Vec::new();
     }
     let (budget, time) = (facts.number_in(BUDGET), facts.number_in(TIME));
-    let cpus: CpuList = squeezed.iter().map(|it| it.cpu).collect();
-    let frames: u64 = squeezed.iter().map(|it| it.processed).sum();
+    let cpus: CpuList = squeezed.iter().map(|cpu| cpu.cpu).collect();
+    let frames: u64 = squeezed.iter().map(|cpu| cpu.processed).sum();
     let configured = match (budget, time) {
         (Some(budget), Some(time)) => format!(
             "net.core.netdev_budget = {budget} packets, net.core.netdev_budget_usecs = {time} \u{b5}s"
@@ -50,14 +50,21 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// What the packets of the recording say of it.
+/// The cost, as far as the recording's packets show it.
 fn cost(packets: &PacketPaths) -> String {
-    let of = |it: ReceivedIn| {
-        let ways = packets.ways.iter().filter(move |way| way.received_in == it);
+    let delays_of = |context: ReceivedIn| {
+        let ways = packets
+            .ways
+            .iter()
+            .filter(move |way| way.received_in == context);
         ways.map(|way| &way.delay)
     };
-    let handed: u64 = of(ReceivedIn::Ksoftirqd).map(|it| it.count).sum();
-    let max = of(ReceivedIn::Ksoftirqd).filter_map(|it| it.max).max();
+    let handed: u64 = delays_of(ReceivedIn::Ksoftirqd)
+        .map(|delay| delay.count)
+        .sum();
+    let max = delays_of(ReceivedIn::Ksoftirqd)
+        .filter_map(|delay| delay.max)
+        .max();
     match max {
         Some(max) => format!(
             "packets wait for the next round, or for ksoftirqd behind whatever has the CPU: of {} wake-ups \
@@ -68,7 +75,7 @@ fn cost(packets: &PacketPaths) -> String {
     }
 }
 
-/// The longest of the ways through `ksoftirqd`, where it is among the longest of all.
+/// The longest delay through `ksoftirqd`, if it is among the longest of all.
 fn longest(packets: &PacketPaths) -> Option<Moment> {
     let mut ways = packets.longest.iter();
     let way = ways.find(|way| way.received_in == ReceivedIn::Ksoftirqd)?;
@@ -76,7 +83,7 @@ fn longest(packets: &PacketPaths) -> Option<Moment> {
 }
 
 fn remedy(budget: Option<u64>, time: Option<u64>) -> String {
-    let both = match (budget, time) {
+    let raise = match (budget, time) {
         (Some(budget), Some(time)) => format!(
             "sysctl -w net.core.netdev_budget={} net.core.netdev_budget_usecs={}",
             2 * budget,
@@ -85,5 +92,5 @@ fn remedy(budget: Option<u64>, time: Option<u64>) -> String {
         (Some(budget), None) => format!("sysctl -w net.core.netdev_budget={}", 2 * budget),
         (None, _) => "raise net.core.netdev_budget and net.core.netdev_budget_usecs".to_owned(),
     };
-    format!("{both}; or spread the receiving over more CPUs (RSS queues, RPS)")
+    format!("{raise}; or spread the receiving over more CPUs (RSS queues, RPS)")
 }

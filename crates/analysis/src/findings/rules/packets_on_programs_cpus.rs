@@ -1,4 +1,4 @@
-//! A device's interrupt on the CPUs that a program runs on, where receiving its packets interrupts the program.
+//! A device interrupt on the CPUs of the watched program, where receiving packets interrupts it.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::kernel_words::RECEIVE_SOFTIRQ;
@@ -7,10 +7,11 @@ use ticktax_model::{CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// From this part of the time that a program wanted on, receiving kept it from running.
+/// Minimum time in packet reception worth a finding, as a share of the time the program needed a
+/// CPU.
 const MUCH: f64 = 0.01;
 
-/// From so many interrupts on its CPUs, they are what `NET_RX` ran for.
+/// Minimum number of interrupts on the program's CPUs for `NET_RX` to be attributed to them.
 const SOME: u64 = 100;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -18,24 +19,27 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let mut interrupted = threads.interrupted_by.iter();
-    let receiving = interrupted.find(|it| it.kind == Kind::Softirq && it.name == RECEIVE_SOFTIRQ);
+    let receiving = interrupted.find(|by| by.kind == Kind::Softirq && by.name == RECEIVE_SOFTIRQ);
     let Some(receiving) = receiving else {
         return Vec::new();
     };
-    let wanted = threads.accounts.iter().filter(|it| it.state.is_wanted());
-    let wanted: Nanos = wanted.map(|it| it.time).sum();
+    let wanted = threads
+        .accounts
+        .iter()
+        .filter(|account| account.state.is_wanted());
+    let wanted: Nanos = wanted.map(|account| account.time).sum();
     if receiving.time.share_of(wanted) < MUCH {
         return Vec::new();
     }
-    let its: CpuList = packets
+    let own_cpus: CpuList = packets
         .threads
         .iter()
-        .flat_map(|it| it.cpus.iter())
+        .flat_map(|thread| thread.cpus.iter())
         .collect();
     let online = facts.header.machine.online.iter();
-    let others: CpuList = online.filter(|&cpu| !its.contains(cpu)).collect();
+    let others: CpuList = online.filter(|&cpu| !own_cpus.contains(cpu)).collect();
     let (before, after) = (&facts.header.before, &facts.header.after);
-    // The lines whose interrupts raised NET_RX for its threads, by the edges that were seen.
+    // The interrupts that raised NET_RX for the program's threads, according to the observed edges.
     let lines = after.interrupts.iter().filter_map(|(label, row)| {
         let irq: u32 = label.parse().ok()?;
         let mut ways = packets
@@ -47,7 +51,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             let mut devices = row.description.split([' ', ',']);
             devices.any(|device| device == name).then_some(name)
         })?;
-        let counts = its
+        let counts = own_cpus
             .iter()
             .filter_map(|cpu| after.interrupts_since(before, label, cpu));
         let count: u64 = counts.sum();
@@ -75,7 +79,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
             configured: format!("/proc/irq/{irq}/smp_affinity_list: interrupt {irq} ({name}) {goes_to}"),
             effective: format!(
                 "{count} interrupts on {}, where NET_RX interrupted the program for {} in {} softirqs",
-                its.named(),
+                own_cpus.named(),
                 receiving.time,
                 receiving.count
             ),
@@ -87,7 +91,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
                 "interrupting the program by NET_RX",
                 Some(receiving.time),
             )),
-            proposal: proposal.map(|it| it.of_irq(irq)),
+            proposal: proposal.map(|proposal| proposal.of_irq(irq)),
             remedy,
         }
     });

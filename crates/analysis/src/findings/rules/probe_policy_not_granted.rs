@@ -1,4 +1,4 @@
-//! A probe that runs under another policy than it asked for.
+//! A probe that runs under another policy than requested.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::limitation::Limitation;

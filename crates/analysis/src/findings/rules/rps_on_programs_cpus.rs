@@ -1,4 +1,4 @@
-//! Packets that are handed to the CPUs that a program runs on (RPS), where receiving them interrupts it.
+//! Packets steered (RPS) to the CPUs of the watched program, where receiving them interrupts it.
 
 use ticktax_model::configured::SteeredQueue;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -8,7 +8,8 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// From this part of the time that a program wanted on, receiving kept it from running.
+/// Minimum time in packet reception worth a finding, as a share of the time the program needed a
+/// CPU.
 const MUCH: f64 = 0.01;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -18,27 +19,30 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let receiving = threads
         .interrupted_by
         .iter()
-        .find(|it| it.kind == Kind::Softirq && it.name == RECEIVE_SOFTIRQ);
+        .find(|by| by.kind == Kind::Softirq && by.name == RECEIVE_SOFTIRQ);
     let Some(receiving) = receiving else {
         return Vec::new();
     };
-    let wanted = threads.accounts.iter().filter(|it| it.state.is_wanted());
-    let wanted: Nanos = wanted.map(|it| it.time).sum();
-    let its: CpuList = {
-        let all = packets.threads.iter().flat_map(|it| it.cpus.iter());
+    let wanted = threads
+        .accounts
+        .iter()
+        .filter(|account| account.state.is_wanted());
+    let wanted: Nanos = wanted.map(|account| account.time).sum();
+    let own_cpus: CpuList = {
+        let all = packets.threads.iter().flat_map(|thread| thread.cpus.iter());
         all.collect()
     };
-    let here = |queue: &&SteeredQueue| queue.cpus.iter().any(|cpu| its.contains(cpu));
+    let here = |queue: &&SteeredQueue| queue.cpus.iter().any(|cpu| own_cpus.contains(cpu));
     let queues = facts.configured.steered_queues.iter().filter(here);
     let queues: Vec<&SteeredQueue> = queues.collect();
     let online = facts.header.machine.online.iter();
-    let others: CpuList = online.filter(|&cpu| !its.contains(cpu)).collect();
+    let others: CpuList = online.filter(|&cpu| !own_cpus.contains(cpu)).collect();
     let (Some(first), true) = (queues.first(), receiving.time.share_of(wanted) >= MUCH) else {
         return Vec::new();
     };
     let named = queues
         .iter()
-        .map(|it| format!("{} {}", it.device, it.queue));
+        .map(|queue| format!("{} {}", queue.device, queue.queue));
     let named: Vec<String> = named.collect();
     let file = format!(
         "/sys/class/net/{}/queues/{}/rps_cpus",
@@ -46,7 +50,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     );
     let longest = facts.account(Class::Softirq, RECEIVE_SOFTIRQ);
     let longest = longest.and_then(|account| account.longest);
-    let longest = longest.filter(|longest| its.contains(longest.cpu));
+    let longest = longest.filter(|longest| own_cpus.contains(longest.cpu));
     let remedy = match mask(&others) {
         Some(mask) => format!(
             "echo {mask} > {file}, which leaves {} to it",
@@ -60,7 +64,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
         configured: format!("rps_cpus of {}: {}", named.join(", "), first.cpus.named()),
         effective: format!(
             "its threads that packets wake run on {}, where NET_RX interrupted the program for {} in {} softirqs",
-            its.named(),
+            own_cpus.named(),
             receiving.time,
             receiving.count
         ),
@@ -75,7 +79,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// A set of CPUs as the kernel reads one; `None` where it is empty.
+/// A CPU mask in the kernel's format; `None` if the set is empty.
 fn mask(cpus: &CpuList) -> Option<String> {
     let Cpu(last) = cpus.iter().last()?;
     let words = (0..=last / 32).rev().map(|place| {
@@ -98,9 +102,9 @@ mod tests {
 
     #[test]
     fn a_mask_has_a_word_for_each_32_cpus() {
-        let of = |list: &str| mask(&list.parse().unwrap());
-        assert_eq!(of("0,2").as_deref(), Some("5"));
-        assert_eq!(of("1,36").as_deref(), Some("10,00000002"));
+        let mask_of = |list: &str| mask(&list.parse().unwrap());
+        assert_eq!(mask_of("0,2").as_deref(), Some("5"));
+        assert_eq!(mask_of("1,36").as_deref(), Some("10,00000002"));
         assert_eq!(mask(&CpuList::default()), None);
     }
 }

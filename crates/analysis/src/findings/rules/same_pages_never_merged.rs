@@ -1,4 +1,4 @@
-//! A search for equal pages that finds none.
+//! KSM runs but has not merged any pages.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;

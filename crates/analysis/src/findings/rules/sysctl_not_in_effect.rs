@@ -1,4 +1,4 @@
-//! Kernel parameters that files set and that have another value.
+//! Kernel parameters whose value differs from the one set in a file.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -7,7 +7,7 @@ use super::super::Facts;
 
 use ticktax_model::configured::SysctlSetting;
 
-/// Values that the kernel or programs change by themselves, or that are orders more than values.
+/// Keys that the kernel or programs change on their own, or that trigger an action.
 const MOVING: [&str; 14] = [
     "fs.binfmt_misc.status",
     "fs.dentry-state",
@@ -25,7 +25,8 @@ const MOVING: [&str; 14] = [
     "vm.stat_refresh",
 ];
 
-/// Keys whose settings belong to one interface, which comes and goes with programs that set it.
+/// Whether a key belongs to one network interface. Interfaces come and go with programs that set
+/// these keys.
 fn is_of_an_interface(key: &str) -> bool {
     let parts: Vec<&str> = key.split('.').collect();
     match parts[..] {
@@ -68,16 +69,15 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
 }
 
 fn path(key: &str) -> String {
-    let turned = key.chars().map(|c| match c {
+    let swapped = key.chars().map(|c| match c {
         '.' => '/',
         '/' => '.',
         other => other,
     });
-    turned.collect()
+    swapped.collect()
 }
 
-/// Whether two values are one: numbers by their value, whatever the base, and words apart from the
-/// space between them.
+/// Whether two values are equal: numbers in any base, words regardless of the space between them.
 fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.split_ascii_whitespace(), b.split_ascii_whitespace());
     let equal =
@@ -86,7 +86,7 @@ fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| equal(a, b))
 }
 
-/// As the kernel reads numbers: `0x` and `0` in front change the base.
+/// Parses a number like the kernel does: a leading `0x` or `0` sets the base.
 fn number(text: &str) -> Option<i128> {
     let (sign, digits) = text
         .strip_prefix('-')
@@ -101,7 +101,8 @@ fn number(text: &str) -> Option<i128> {
     value.ok().map(|value| sign * value)
 }
 
-/// What a parameter of time and CPUs costs; of others nothing can be said in general.
+/// The cost of parameters that affect time and CPUs; `None` for others, whose cost is not known in
+/// general.
 fn cost(key: &str) -> Option<Cost> {
     let what = match key {
         "kernel.nmi_watchdog" => "a counter of the CPU, and an NMI every some seconds on each",

@@ -1,4 +1,4 @@
-//! `divider=`, which kernels of one distribution knew from 2007 to 2020, and no other.
+//! `divider=`, which only the kernels of one distribution knew, from 2007 to 2020.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 

@@ -1,4 +1,4 @@
-//! A UDP socket whose buffer was full while its program was kept from reading.
+//! A UDP socket whose buffer was full while its program could not read.
 
 use ticktax_model::Nanos;
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
@@ -15,7 +15,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     let dropped = header.after.udp_sockets.iter().filter_map(|after| {
         let mut all = header.before.udp_sockets.iter();
         let before = all.find(|before| before.inode == after.inode);
-        // One that was opened meanwhile has dropped all that it has.
+        // A socket opened during the recording has counted drops from 0.
         let before = before.map_or(0, |before| before.drops);
         let lost = after.drops.saturating_sub(before);
         (lost > 0).then_some((after, lost))
@@ -92,12 +92,12 @@ fn finding(facts: &Facts<'_>, socket: &UdpSocket, lost: u64) -> Finding {
     }
 }
 
-/// How to give the program a larger buffer; empty where the kernel's limit is not known.
+/// How to give the program a larger buffer; empty if the kernel's limit is not known.
 fn larger(most: Option<u64>, socket: &UdpSocket) -> String {
     let Some(most) = most else {
         return String::new();
     };
-    // `SO_RCVBUF` is doubled: as much as the kernel counts now is twice as large a buffer.
+    // The kernel doubles `SO_RCVBUF`: setting it to the size counted now doubles the buffer.
     let wanted = socket.buffer_bytes.unwrap_or(2 * most);
     if wanted <= most {
         format!("SO_RCVBUF = {wanted} in the program, which net.core.rmem_max allows")
@@ -116,8 +116,8 @@ fn in_use(socket: &UdpSocket) -> String {
     }
 }
 
-/// The longest time for which a thread of the process was woken by a packet and did not run, where that was long, and
-/// the way of that packet.
+/// The longest wake-up latency of the process's threads after a packet, if that was long, with the
+/// path of that packet.
 fn stall(packets: &PacketPaths, pid: i32) -> Option<(Nanos, Option<&PacketDelay>)> {
     let threads = packets.threads.iter().filter(|thread| thread.pid == pid);
     let steps = threads.flat_map(|thread| &thread.steps);
@@ -126,7 +126,7 @@ fn stall(packets: &PacketPaths, pid: i32) -> Option<(Nanos, Option<&PacketDelay>
     let length = longest.filter(|&length| length >= Nanos::from_millis(1))?;
     let mut ways = packets.longest.iter().filter(|way| {
         let mut steps = way.steps.iter();
-        way.pid == pid && steps.any(|it| it.step == Step::Woken && it.time == length)
+        way.pid == pid && steps.any(|step| step.step == Step::Woken && step.time == length)
     });
     Some((length, ways.next()))
 }

@@ -1,4 +1,4 @@
-//! `nmi_watchdog=` and `nowatchdog` on the command line, and the watchdog as it is.
+//! A watchdog that runs although `nmi_watchdog=0` or `nowatchdog` is on the command line.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;

@@ -1,21 +1,21 @@
-//! Two ways compared turn by turn.
+//! Compares two ways turn by turn.
 
-/// What one turn says of a way: a share, and of how many things.
+/// The result of one turn: a share, and the number of items that it is a share of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Turn {
     pub(super) share: f64,
-    /// How many things the share is of; `None` where it is no count.
+    /// Number of items; `None` if the share was not counted.
     all: Option<f64>,
 }
 
 impl Turn {
-    /// A turn that says nothing.
+    /// A turn without any items.
     pub(super) const NONE: Self = Self {
         share: 0.0,
         all: Some(0.0),
     };
 
-    /// `part` of `all` things.
+    /// `part` of `all` items.
     pub(super) fn of_count(part: u64, all: u64) -> Self {
         Self {
             share: part as f64 / all.max(1) as f64,
@@ -23,15 +23,15 @@ impl Turn {
         }
     }
 
-    /// A share that is measured, not counted.
+    /// A measured share, not a counted one.
     pub(super) fn of_share(share: f64) -> Self {
         Self { share, all: None }
     }
 }
 
-/// The two-sided probability that chance makes as large a difference between two ways as that of
-/// their turns, by the differences within each round; `None` where the first is not the larger, or
-/// there are fewer than two rounds.
+/// Two-sided probability that chance makes the mean difference of two ways at least as large as
+/// observed. It uses the differences within each round. `None` if the first way is not the larger
+/// one, or if there are fewer than two rounds.
 pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a.share - b.share).collect();
     let n = differences.len() as f64;
@@ -42,13 +42,13 @@ pub(super) fn difference(a: &[Turn], b: &[Turn]) -> Option<f64> {
     let squares: f64 = differences.iter().map(|d| (d - mean).powi(2)).sum();
     let rounds = differences.len();
     let counted = of_counts(&a[..rounds]) + of_counts(&b[..rounds]);
-    // Turns that agree by luck do not know better than the number of their frames lets them.
+    // Turns that agree by luck must not seem more certain than their number of frames allows.
     let variance = (squares / (n - 1.0) / n).max(counted);
     Some(student_two_sided(mean / variance.sqrt(), n - 1.0))
 }
 
-/// The variance of the mean share of turns that is due to their counts alone; one is added to the
-/// parts and to the rests, so that none in a few is not taken for certainty.
+/// Variance of the mean share due to the counts alone. One is added to both the hits and the
+/// misses, so that zero hits in a few items do not count as certainty.
 fn of_counts(turns: &[Turn]) -> f64 {
     let counted = || {
         turns
@@ -64,8 +64,8 @@ fn of_counts(turns: &[Turn]) -> f64 {
     likely * (1.0 - likely) / (all + 2.0)
 }
 
-/// The probability that Student's t with a whole number of degrees of `freedom` is as far from 0 as
-/// `t` (Abramowitz and Stegun 26.7.3 and 26.7.4).
+/// Probability that Student's t with an integer number of degrees of `freedom` is at least as far
+/// from 0 as `t` (Abramowitz and Stegun 26.7.3 and 26.7.4).
 fn student_two_sided(t: f64, freedom: f64) -> f64 {
     if !t.is_finite() {
         return 0.0;
@@ -94,7 +94,7 @@ mod tests {
     use super::{Turn, difference, student_two_sided};
 
     #[test]
-    fn students_law_agrees_with_tables() {
+    fn students_distribution_agrees_with_tables() {
         for (freedom, t) in [
             (1.0, 12.706),
             (2.0, 4.303),
@@ -111,17 +111,17 @@ mod tests {
     }
 
     #[test]
-    fn what_the_turns_agree_on_is_no_chance() {
-        let of = |late: &[u64]| -> Vec<Turn> {
+    fn a_difference_that_all_turns_agree_on_is_significant() {
+        let turns_of = |late: &[u64]| -> Vec<Turn> {
             late.iter().map(|&late| Turn::of_count(late, 100)).collect()
         };
-        let (few, many) = (of(&[1, 0, 2, 1, 1]), of(&[20, 22, 19, 25, 21]));
+        let (few, many) = (turns_of(&[1, 0, 2, 1, 1]), turns_of(&[20, 22, 19, 25, 21]));
         assert!(difference(&many, &few).unwrap() < 1e-3);
         assert_eq!(difference(&few, &many), None);
-        // One bad turn is one turn.
-        assert!(difference(&of(&[0, 0, 90, 0, 0]), &few).unwrap() > 0.2);
-        // Turns that agree exactly are still only so many frames.
-        assert!(difference(&of(&[1; 5]), &of(&[0; 5])).unwrap() > 0.05);
+        // A single bad turn is not significant.
+        assert!(difference(&turns_of(&[0, 0, 90, 0, 0]), &few).unwrap() > 0.2);
+        // Turns that agree exactly still have a limited number of frames.
+        assert!(difference(&turns_of(&[1; 5]), &turns_of(&[0; 5])).unwrap() > 0.05);
         assert_eq!(difference(&many[..1], &few[..1]), None);
     }
 }

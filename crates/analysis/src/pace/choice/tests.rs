@@ -14,7 +14,7 @@ fn terms() -> Terms {
     }
 }
 
-/// A row of these turns, each with the CPU time that it took.
+/// A row of these turns, given as frames and CPU time.
 fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
     let elapsed = Nanos::from_secs(4);
     let mut row = PaceVariant {
@@ -48,8 +48,8 @@ fn row_of(sleep: SleepMethod, turns: &[(Vec<Frame>, Nanos)]) -> PaceVariant {
     row
 }
 
-/// A loop of 50 frames a second for five turns of 4 s: every `late_every`th frame is 5 ms late, the
-/// others `wait_us`.
+/// Five turns of 4 s of a loop with 50 frames per second. Every `late_every`th frame is 5 ms late,
+/// the others are `wait_us` late.
 fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> PaceVariant {
     let frame = |k: i64| {
         let due = Nanos::from_millis(20 * k);
@@ -71,44 +71,44 @@ fn row(sleep: SleepMethod, late_every: i64, wait_us: i64, cpu_ms: i64) -> PaceVa
 }
 
 #[test]
-fn late_frames_weigh_most_then_lateness_then_cpu() {
+fn late_frames_decide_first_then_lateness_then_cpu_time() {
     let rows = [
         row(SleepMethod::Nanosleep, 10, 10, 1_000),
         row(SleepMethod::Poll, 0, 900, 1_000),
         row(SleepMethod::Timerfd, 0, 60, 1_005),
         row(SleepMethod::Hybrid, 0, 62, 3_000),
     ];
-    let told = choices(&rows);
-    assert_eq!(told.len(), 1);
+    let choices = super::choices(&rows);
+    assert_eq!(choices.len(), 1);
     assert_eq!(
-        (&told[0].best[..], told[0].by),
+        (&choices[0].best[..], choices[0].by),
         (&[2][..], Some(Criterion::Cpu))
     );
-    let told = choices(&rows[..3]);
+    let choices = super::choices(&rows[..3]);
     assert_eq!(
-        (&told[0].best[..], told[0].by),
+        (&choices[0].best[..], choices[0].by),
         (&[2][..], Some(Criterion::Lateness))
     );
-    let told = choices(&[rows[0].clone(), row(SleepMethod::Select, 0, 10, 1_000)]);
+    let choices = super::choices(&[rows[0].clone(), row(SleepMethod::Select, 0, 10, 1_000)]);
     assert_eq!(
-        (&told[0].best[..], told[0].by),
+        (&choices[0].best[..], choices[0].by),
         (&[1][..], Some(Criterion::LateFrames))
     );
 }
 
 #[test]
-fn what_nothing_tells_apart_is_a_tie() {
-    // Two late frames in a thousand against one are no difference.
+fn insignificant_differences_are_a_tie() {
+    // Two late frames in a thousand do not differ from one.
     let rows = [
         row(SleepMethod::Nanosleep, 500, 60, 1_000),
         row(SleepMethod::Timerfd, 1_000, 61, 1_010),
     ];
-    let told = choices(&rows);
-    assert_eq!((&told[0].best[..], told[0].by), (&[0, 1][..], None));
+    let choices = super::choices(&rows);
+    assert_eq!((&choices[0].best[..], choices[0].by), (&[0, 1][..], None));
 }
 
 #[test]
-fn one_turn_each_is_a_tie() {
+fn single_turns_are_a_tie() {
     let mut rows = [
         row(SleepMethod::Nanosleep, 10, 10, 1_000),
         row(SleepMethod::Poll, 0, 900, 1_000),
@@ -120,9 +120,9 @@ fn one_turn_each_is_a_tie() {
     assert_eq!(choices(&rows)[0].best, [0, 1]);
 }
 
-/// A smaller run of `--example choice_null` of the benchmarks.
+/// A smaller version of the benchmark `--example choice_null`.
 #[test]
-fn equal_ways_are_seldom_told_apart() {
+fn equal_ways_are_rarely_distinguished() {
     for ways in [2, 5, 10] {
         let mut chosen = 0;
         for seed in 0..100 {
@@ -139,13 +139,13 @@ fn equal_ways_are_seldom_told_apart() {
                 .collect();
             chosen += usize::from(choices(&rows)[0].by.is_some());
         }
-        // At 5 %, more than 11 in a hundred come once in 240 seeds.
+        // At 5 %, more than 11 of 100 occur for one seed in 240.
         assert!(chosen <= 11, "{chosen} of 100 for {ways} ways");
     }
 }
 
 #[test]
-fn too_few_frames_for_one_quantile_are_compared_by_another() {
+fn with_too_few_frames_a_lower_quantile_is_compared() {
     let long = row(SleepMethod::Nanosleep, 0, 60, 1_000);
     assert_eq!(common_quantile(std::slice::from_ref(&long)), Some(0.99));
     let mut short = long.clone();
@@ -155,16 +155,17 @@ fn too_few_frames_for_one_quantile_are_compared_by_another() {
 }
 
 #[test]
-fn each_rate_is_a_choice_of_its_own() {
+fn each_rate_has_a_separate_choice() {
     let mut rows = vec![row(SleepMethod::Nanosleep, 0, 60, 1_000); 2];
     rows[1].spec.rate = 60.0;
-    let told = choices(&rows);
+    let choices = super::choices(&rows);
     assert_eq!(
-        told.iter()
+        choices
+            .iter()
             .map(|choice| &choice.best[..])
             .collect::<Vec<_>>(),
         [[0], [1]]
     );
     rows[1].figures = None;
-    assert!(choices(&rows)[1].best.is_empty());
+    assert!(super::choices(&rows)[1].best.is_empty());
 }

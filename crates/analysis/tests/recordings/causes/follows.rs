@@ -1,5 +1,5 @@
-//! Whether what is said to follow the tick does, on made-up recordings without wake-ups: periodic
-//! threads and work items that the tick makes run, and others that only come when it does.
+//! Checks "follows the tick" on simulated recordings without wake-ups. They contain periodic
+//! threads and work items run by the tick, and others that only coincide with it.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,33 @@ use ticktax_model::machine::Machine;
 use ticktax_model::recording::Row;
 use ticktax_model::{Kind, Source};
 
-use super::{Dice, LENGTH, MS, Recording, TICK, US, frame, thread};
+use super::{LENGTH, MS, Random, Recording, TICK, US, frame, thread};
 
-/// The interrupts of the tick begin so late in each period of it.
+/// Offset of the tick's interrupts from the start of each tick period.
 const PHASE: i64 = 50 * US;
 const LAST: i64 = LENGTH - 20 * MS;
 
-/// What makes a thread or a work item run.
+/// The cause that makes a thread or a work item run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Truth {
-    /// The tick itself.
     Tick,
     /// A timer of the wheel, which the tick's softirq runs.
     Wheel,
-    /// The same, by way of a worker that runs another item first.
+    /// A wheel timer that queues work for a worker, which runs another item first.
     Work,
-    /// Nothing that keeps time.
+    /// A non-periodic cause.
     Random,
-    /// Nothing in the rows, at a rhythm that has nothing to do with the tick.
+    /// A cause not in the rows, with a rhythm independent of the tick.
     Alone,
     /// A high-resolution timer that expires in the tick's interrupt.
     SameInterrupt,
-    /// One on the other CPU, when the tick comes.
+    /// A high-resolution timer on the other CPU that expires with the tick.
     OtherCpu,
-    /// One at any one phase of the tick.
+    /// A high-resolution timer at some fixed phase of the tick.
     AnyPhase,
-    /// A device that interrupts at one phase of the tick.
+    /// A device that interrupts at a fixed phase of the tick.
     Device,
-    /// A thread that such a timer woke, and that worked for a while.
+    /// A thread that such a timer woke and that worked for a while.
     Helper,
 }
 
@@ -57,28 +56,28 @@ impl Truth {
     }
 }
 
-/// How long after its waking something begins to run: some tens of µs, now and then much more.
-fn latency(dice: &mut Dice) -> i64 {
-    let rare = dice.below(12) / 11;
-    5 * US + dice.below(60 * US) + rare * dice.below(2 * MS)
+/// Delay from the wake-up to the run: tens of µs, occasionally much more.
+fn latency(random: &mut Random) -> i64 {
+    let rare = random.below(12) / 11;
+    5 * US + random.below(60 * US) + rare * random.below(2 * MS)
 }
 
-/// The ticks of a recording, and those of them on which something may run.
+/// The ticks of a recording, and which of them run something.
 struct Ticks {
-    /// By how much each is late.
+    /// Lateness of each tick.
     late: Vec<i64>,
     every: i64,
     phase: i64,
 }
 
 impl Ticks {
-    fn new(dice: &mut Dice) -> Self {
-        let every = 1 + dice.below(40);
+    fn new(random: &mut Random) -> Self {
+        let every = 1 + random.below(40);
         Self {
-            // Those of both CPUs together.
-            late: (0..LENGTH / TICK).map(|_| dice.below(6 * US)).collect(),
+            // The two CPUs share their ticks.
+            late: (0..LENGTH / TICK).map(|_| random.below(6 * US)).collect(),
             every,
-            phase: dice.below(every),
+            phase: random.below(every),
         }
     }
 
@@ -94,13 +93,13 @@ impl Ticks {
     }
 }
 
-/// The ticks of two CPUs, and what else runs on such a machine.
-fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, dice: &mut Dice) {
+/// Adds the ticks of two CPUs and the usual activity of such a machine.
+fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, random: &mut Random) {
     for tick in 0..LENGTH / TICK {
         for cpu in 0..2 {
             recording.span(Source::idle(), cpu, tick * TICK, TICK);
-            // On an idle CPU some are left out.
-            if cpu == 1 && dice.below(3) == 0 && !ticks.is_chosen(tick) {
+            // An idle CPU skips some ticks.
+            if cpu == 1 && random.below(3) == 0 && !ticks.is_chosen(tick) {
                 continue;
             }
             let with_timer = truth == Truth::SameInterrupt && ticks.is_chosen(tick);
@@ -112,14 +111,14 @@ fn background(recording: &mut Recording, truth: Truth, ticks: &Ticks, dice: &mut
         }
     }
     for _ in 0..LENGTH / TICK / 10 {
-        let at = dice.below(LAST);
+        let at = random.below(LAST);
         recording.span(frame(Kind::Irq, "virtio9-input", ""), 0, at, 5 * US);
-        let run = dice.below(300 * US);
+        let run = random.below(300 * US);
         recording.span(thread("someone", 90), 1, at + 9 * US, run);
     }
 }
 
-/// Puts in what makes it run at `at`, or at the tick of this number; when it begins.
+/// Adds the cause of a run at `at`, or at tick number `tick`. Returns when the run begins.
 fn cause(
     recording: &mut Recording,
     (truth, ticks): (Truth, &Ticks),
@@ -151,12 +150,12 @@ fn cause(
     }
 }
 
-/// A recording of something that `truth` makes run, without wake-ups; the name of what runs.
+/// A recording, without wake-ups, of something that `truth` makes run; and the name of what runs.
 fn recording(truth: Truth, seed: u64) -> (Recording, String) {
-    let mut dice = Dice(seed);
+    let mut random = Random(seed);
     let mut recording = Recording::new();
-    let ticks = Ticks::new(&mut dice);
-    background(&mut recording, truth, &ticks, &mut dice);
+    let ticks = Ticks::new(&mut random);
+    background(&mut recording, truth, &ticks, &mut random);
     let (source, name) = match truth {
         Truth::Work => (
             Source::kernel(Kind::Task, "kworker/0:1", "work_fn"),
@@ -165,27 +164,27 @@ fn recording(truth: Truth, seed: u64) -> (Recording, String) {
         _ => (thread("task", 100), "task"),
     };
     let offset = match truth {
-        Truth::AnyPhase | Truth::Device | Truth::Helper => dice.below(TICK),
+        Truth::AnyPhase | Truth::Device | Truth::Helper => random.below(TICK),
         _ => 0,
     };
     let period = ticks.every * TICK;
-    let first = dice.below(20 * MS);
-    let mut random = first;
+    let first = random.below(20 * MS);
+    let mut at_random = first;
     for turn in 1.. {
         let tick = ticks.phase + turn * ticks.every;
-        random += MS + dice.below(2 * period);
+        at_random += MS + random.below(2 * period);
         let at = match truth {
-            Truth::Random => random,
+            Truth::Random => at_random,
             Truth::Alone => first + turn * (period + 137 * US),
             _ => tick * TICK + PHASE + offset,
         };
         if at >= LAST {
             break;
         }
-        let wait = latency(&mut dice);
+        let wait = latency(&mut random);
         let begin = cause(&mut recording, (truth, &ticks), (at, tick), wait);
-        let cpu = u32::from(truth != Truth::Work && dice.below(3) == 0);
-        recording.run(&source, cpu, begin, &mut dice);
+        let cpu = u32::from(truth != Truth::Work && random.below(3) == 0);
+        recording.run(&source, cpu, begin, &mut random);
     }
     let is_edge = |row: &Row| matches!(row, Row::Edge(_));
     recording.rows.retain(|row| !is_edge(row));
@@ -193,9 +192,9 @@ fn recording(truth: Truth, seed: u64) -> (Recording, String) {
 }
 
 #[test]
-fn what_is_said_to_follow_the_tick_does() {
+fn beats_reported_to_follow_the_tick_do() {
     const EACH: u64 = 30;
-    // Of each truth: beats found, and how many are said to follow.
+    // Per truth: beats found, and beats reported to follow the tick.
     let mut counts: BTreeMap<Truth, (u32, u32)> = BTreeMap::new();
     let machine = Machine {
         hz_configured: Some(250),
@@ -213,14 +212,17 @@ fn what_is_said_to_follow_the_tick_does() {
             }
         }
     }
-    let of = |follows: bool| {
+    let totals = |follows: bool| {
         let counts = counts
             .iter()
             .filter(|(truth, _)| truth.follows_tick() == follows);
-        counts.fold((0, 0), |sum, (_, it)| (sum.0 + it.0, sum.1 + it.1))
+        counts.fold((0, 0), |sum, (_, count)| (sum.0 + count.0, sum.1 + count.1))
     };
-    let ((_, said_falsely), (true_ones, said)) = (of(false), of(true));
+    let ((_, false_reports), (true_ones, reports)) = (totals(false), totals(true));
     let others = EACH * ALL.iter().filter(|truth| !truth.follows_tick()).count() as u64;
-    assert!(u64::from(said_falsely) * 200 <= others, "{counts:?}");
-    assert!(true_ones >= 80 && said * 10 >= true_ones * 8, "{counts:?}");
+    assert!(u64::from(false_reports) * 200 <= others, "{counts:?}");
+    assert!(
+        true_ones >= 80 && reports * 10 >= true_ones * 8,
+        "{counts:?}"
+    );
 }

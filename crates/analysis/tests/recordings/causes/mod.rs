@@ -1,5 +1,5 @@
-//! Whether the cause of a beat is the true one, on made-up recordings: periodic threads and work
-//! items whose waker is known, among other timers that expire in the same interrupts.
+//! Checks the causes of beats on simulated recordings: periodic threads and work items with known
+//! wakers, among other timers that expire in the same interrupts.
 
 mod follows;
 
@@ -15,13 +15,13 @@ const US: i64 = 1_000;
 const MS: i64 = 1_000 * US;
 const TICK: i64 = 4 * MS;
 const LENGTH: i64 = 12_000 * MS;
-/// Rows are handed out in rounds of this length, one CPU after the other, as a tracer's are.
+/// Rows are delivered in rounds of this length, one CPU after the other, as a tracer does.
 const ROUND: i64 = 100 * MS;
 
-/// Numbers that look random enough (splitmix64).
-struct Dice(u64);
+/// Pseudo-random numbers (splitmix64).
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, below: i64) -> i64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -31,18 +31,17 @@ impl Dice {
     }
 }
 
-/// What wakes a thread or queues a work item.
+/// The source that wakes a thread or queues a work item.
 #[derive(Clone, Copy, PartialEq)]
 enum Waker {
-    /// A high-resolution timer, as `nanosleep` sets one.
+    /// A high-resolution timer, as set by `nanosleep`.
     Hrtimer,
     /// A timer of the wheel.
     Wheel,
-    /// A device.
     Device,
     /// Another thread, which a high-resolution timer woke.
     Helper,
-    /// A delayed work item's timer; the worker ran another item just before.
+    /// The timer of a delayed work item. The worker runs another item just before.
     Work,
 }
 
@@ -100,8 +99,8 @@ impl Recording {
         self.rows.push(Row::Edge(edge));
     }
 
-    /// The local timer's interrupt, in which these functions run one after the other, 2 µs each.
-    /// Returns when the last of them is in the middle of its work.
+    /// Adds an interrupt of the local timer in which these functions run one after the other, 2 µs
+    /// each. Returns a time in the middle of the last one.
     fn timer(&mut self, cpu: u32, at: i64, functions: &[&str]) -> i64 {
         let mut now = at + US;
         for function in functions {
@@ -113,8 +112,8 @@ impl Recording {
         now - US
     }
 
-    /// The softirq TIMER after the tick at `at`, with these functions. Returns when the last of
-    /// them is in the middle of its work.
+    /// Adds the softirq TIMER, with these functions, after the tick at `at`. Returns a time in the
+    /// middle of the last function.
     fn wheel(&mut self, cpu: u32, at: i64, functions: &[&str]) -> i64 {
         let tick = frame(Kind::Irq, "local_timer", "tick_nohz_handler");
         self.edge(tick, cpu, at + 2 * US, Effect::Raised("TIMER".into()));
@@ -129,12 +128,12 @@ impl Recording {
         now - US
     }
 
-    /// A thread's run, which another may interrupt for a while.
-    fn run(&mut self, source: &Source, cpu: u32, start: i64, dice: &mut Dice) -> i64 {
-        let dur = 20 * US + dice.below(MS);
+    /// Adds a thread's run, which another thread may interrupt.
+    fn run(&mut self, source: &Source, cpu: u32, start: i64, random: &mut Random) -> i64 {
+        let dur = 20 * US + random.below(MS);
         self.span(source.clone(), cpu, start, dur);
-        if dice.below(5) == 0 {
-            let other = MS + dice.below(2 * MS);
+        if random.below(5) == 0 {
+            let other = MS + random.below(2 * MS);
             self.span(thread("hog", 99), cpu, start + dur, other);
             self.span(source.clone(), cpu, start + dur + other, 50 * US);
         }
@@ -166,18 +165,17 @@ impl Recording {
     }
 }
 
-/// A beat that was put in.
+/// A beat in a simulated recording.
 struct Injected {
     name: String,
     period: i64,
     cause: String,
 }
 
-/// A periodic thread or work item.
 struct Task {
     number: i32,
     waker: Waker,
-    /// Whether it is on the tick, where other timers expire, too.
+    /// Whether it coincides with the tick, together with other timers.
     on_tick: bool,
     tid: i32,
     source: Source,
@@ -187,11 +185,11 @@ struct Task {
 }
 
 impl Task {
-    fn new(number: i32, waker: Waker, dice: &mut Dice) -> Self {
+    fn new(number: i32, waker: Waker, random: &mut Random) -> Self {
         Self {
             number,
             waker,
-            on_tick: matches!(waker, Waker::Wheel | Waker::Work) || dice.below(2) == 0,
+            on_tick: matches!(waker, Waker::Wheel | Waker::Work) || random.below(2) == 0,
             tid: 100 + number,
             source: thread(&format!("task{number}"), 100 + number),
             helper: thread(&format!("helper{number}"), 200 + number),
@@ -201,8 +199,8 @@ impl Task {
     }
 
     /// Other timers that expire in the same interrupt.
-    fn others(&self, dice: &mut Dice) -> &'static [&'static str] {
-        match (self.on_tick, dice.below(3)) {
+    fn others(&self, random: &mut Random) -> &'static [&'static str] {
+        match (self.on_tick, random.below(3)) {
             (false, _) => &[],
             (true, 0) => &["tick_nohz_handler"],
             (true, 1) => &["sched_rt_period_timer", "tick_nohz_handler"],
@@ -210,12 +208,12 @@ impl Task {
         }
     }
 
-    /// Puts in what happens from the interrupt at `at` on.
-    fn beat(&self, recording: &mut Recording, at: i64, dice: &mut Dice) {
-        let mut cpu = || u32::from(dice.below(2) == 0);
+    /// Adds one beat, starting with the interrupt at `at`.
+    fn beat(&self, recording: &mut Recording, at: i64, random: &mut Random) {
+        let mut cpu = || u32::from(random.below(2) == 0);
         let (cpu, to) = (cpu(), cpu());
-        let late = 2 * US + dice.below(100 * US) + (dice.below(10) / 9) * dice.below(2 * MS);
-        let others = self.others(dice);
+        let late = 2 * US + random.below(100 * US) + (random.below(10) / 9) * random.below(2 * MS);
+        let others = self.others(random);
         let woke = Effect::Woke(self.tid);
         match self.waker {
             Waker::Hrtimer | Waker::Helper => {
@@ -223,13 +221,13 @@ impl Task {
                 let timer = frame(Kind::Irq, "local_timer", "hrtimer_wakeup");
                 if self.waker == Waker::Hrtimer {
                     recording.edge(timer, cpu, now, woke);
-                    recording.run(&self.source, to, now + late, dice);
+                    recording.run(&self.source, to, now + late, random);
                 } else {
                     recording.edge(timer, cpu, now, Effect::Woke(200 + self.number));
-                    let dur = recording.run(&self.helper, cpu, now + late, dice);
+                    let dur = recording.run(&self.helper, cpu, now + late, random);
                     let then = now + late + dur / 2;
                     recording.edge(self.helper.clone(), cpu, then, woke);
-                    recording.run(&self.source, to, then + late, dice);
+                    recording.run(&self.source, to, then + late, random);
                 }
             }
             Waker::Wheel => {
@@ -237,13 +235,13 @@ impl Task {
                 let now = recording.wheel(cpu, at, &["delayed_work_timer_fn", "process_timeout"]);
                 let timer = frame(Kind::Softirq, "TIMER", "process_timeout");
                 recording.edge(timer, cpu, now, woke);
-                recording.run(&self.source, to, now + late, dice);
+                recording.run(&self.source, to, now + late, random);
             }
             Waker::Device => {
                 recording.timer(cpu, at - 8 * US, &["sched_rt_period_timer"]);
                 recording.span(self.device.clone(), cpu, at, 3 * US);
                 recording.edge(self.device.clone(), cpu, at + 2 * US, woke);
-                recording.run(&self.source, to, at + late, dice);
+                recording.run(&self.source, to, at + late, random);
             }
             Waker::Work => {
                 recording.timer(cpu, at, others);
@@ -278,32 +276,32 @@ impl Task {
     }
 }
 
-/// Puts in a periodic thread or work item, the `number`th.
-fn inject(recording: &mut Recording, number: i32, waker: Waker, dice: &mut Dice) -> Injected {
-    let task = Task::new(number, waker, dice);
-    let period = 30 * MS + dice.below(500 * MS);
+/// Adds the `number`th periodic thread or work item.
+fn inject(recording: &mut Recording, number: i32, waker: Waker, random: &mut Random) -> Injected {
+    let task = Task::new(number, waker, random);
+    let period = 30 * MS + random.below(500 * MS);
     let (period, phase) = if task.on_tick {
-        (period / TICK * TICK, dice.below(5) * TICK)
+        (period / TICK * TICK, random.below(5) * TICK)
     } else {
-        (period, dice.below(TICK))
+        (period, random.below(TICK))
     };
     let times = (1..).map(|turn| phase + turn * period);
     let times: Vec<i64> = times.take_while(|at| *at < LENGTH - 20 * MS).collect();
     for &at in &times {
-        task.beat(recording, at, dice);
+        task.beat(recording, at, random);
     }
-    // Now and then another thread wakes it.
+    // Occasionally another thread wakes it.
     for _ in 0..times.len() / 20 {
-        let at = dice.below(LENGTH - 20 * MS);
+        let at = random.below(LENGTH - 20 * MS);
         recording.edge(thread("sshd", 98), 0, at, Effect::Woke(task.tid));
-        recording.run(&task.source, 0, at + 5 * US, dice);
+        recording.run(&task.source, 0, at + 5 * US, random);
     }
     task.injected(period)
 }
 
-/// A recording of the ticks of two CPUs and a beat of each waker.
+/// A recording with the ticks of two CPUs and one beat per kind of waker.
 fn recording(seed: u64) -> (Recording, Vec<Injected>) {
-    let mut dice = Dice(seed);
+    let mut random = Random(seed);
     let mut recording = Recording::new();
     for cpu in 0..2 {
         for at in (0..LENGTH / TICK).map(|tick| tick * TICK) {
@@ -313,13 +311,13 @@ fn recording(seed: u64) -> (Recording, Vec<Injected>) {
     }
     let injected = (0_i32..)
         .zip(WAKERS)
-        .map(|(number, waker)| inject(&mut recording, number, waker, &mut dice))
+        .map(|(number, waker)| inject(&mut recording, number, waker, &mut random))
         .collect();
     (recording, injected)
 }
 
 #[test]
-fn a_cause_that_is_named_is_the_true_one() {
+fn named_causes_are_the_true_ones() {
     const RECORDINGS: u64 = 44;
     let (mut found, mut right, mut wrong) = (0, 0, Vec::new());
     let (mut indirect, mut traced) = (0, 0);
@@ -327,11 +325,11 @@ fn a_cause_that_is_named_is_the_true_one() {
         let (recording, injected) = recording(seed);
         let statement = recording.search();
         for truth in injected {
-            let is_it = |period: f64| (period / truth.period as f64 - 1.0).abs() < 1e-3;
+            let is_near = |period: f64| (period / truth.period as f64 - 1.0).abs() < 1e-3;
             let lines = statement.beats.iter();
             let Some(line) = lines
                 .filter(|line| line.name == truth.name)
-                .find(|line| is_it(line.rhythm.period))
+                .find(|line| is_near(line.rhythm.period))
             else {
                 continue;
             };
@@ -352,7 +350,7 @@ fn a_cause_that_is_named_is_the_true_one() {
         right * 100 >= found * 99 && wrong.len() * 200 <= found,
         "of {found}, {right} right, wrong: {wrong:?}"
     );
-    // The cause of the cause, on another CPU as often as not.
+    // The cause of the cause is on another CPU half of the time.
     assert!(traced * 100 >= indirect * 95, "{traced} of {indirect}");
 }
 
@@ -365,22 +363,22 @@ fn without_edges_no_cause_is_named() {
     assert!(statement.beats.iter().all(|line| line.chain.is_empty()));
 }
 
-/// A thread that starts on a busy CPU loses it to others before it first sleeps: runs that nothing
-/// woke, all of one start.
+/// A thread that starts on a busy CPU is preempted before it first sleeps. Nothing wakes it for
+/// these runs, which all belong to one start.
 #[test]
 fn a_start_in_pieces_does_not_outvote_the_timer() {
-    let mut dice = Dice(3);
+    let mut random = Random(3);
     let mut recording = Recording::new();
     for at in (0..LENGTH / TICK).map(|tick| tick * TICK) {
         recording.span(Source::idle(), 0, at, TICK);
     }
-    let task = Task::new(0, Waker::Hrtimer, &mut dice);
+    let task = Task::new(0, Waker::Hrtimer, &mut random);
     for piece in 0..4 {
         recording.span(task.source.clone(), 0, piece * 3 * MS, MS);
     }
-    // It sets its timer anew each time, so that its beats keep to no grid, and any run may be one.
+    // It sets its timer anew each time, so its beats keep to no grid, and any run may be a beat.
     for turn in 1..9 {
-        let at = 15 * MS + turn * 1_300 * MS + dice.below(2 * MS);
+        let at = 15 * MS + turn * 1_300 * MS + random.below(2 * MS);
         let now = recording.timer(0, at, &["hrtimer_wakeup"]);
         let timer = frame(Kind::Irq, "local_timer", "hrtimer_wakeup");
         recording.edge(timer, 0, now, Effect::Woke(task.tid));

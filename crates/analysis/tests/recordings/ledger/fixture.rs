@@ -1,5 +1,4 @@
-//! Random recordings whose books are known: properly nested time lines, with a probe that is
-//! robbed.
+//! Random recordings with known accounts: correctly nested rows, and a probe that loses time.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +9,32 @@ use ticktax_model::recording::{Header, Row};
 use ticktax_model::statement::Class;
 use ticktax_model::{Kind, Owner, Source, SourceId, SourceTable, Thread};
 
-/// An interval of a row with what is nested in it.
+/// A row with its nested rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pick: usize,
     own: i64,
-    /// Each with the own time after it.
+    /// Nested rows, each with the own time that follows it.
     nested: Vec<(Frame, i64)>,
 }
 
-/// One loss of the probe's.
+/// An interval that the probe lost.
 #[derive(Clone, Debug)]
 pub(crate) enum Loss {
     /// Nothing ran in the kernel.
     Outside(i64),
-    /// Something ran on top of the probe: own time before it, and after each.
+    /// Interrupts of the probe: own time before the first, and after each.
     Interrupted(i64, Vec<(Frame, i64)>),
-    /// Others ran in the probe's place.
+    /// Other threads ran instead of the probe: own time before, the threads, own time after.
     Preempted(i64, Vec<Frame>, i64),
 }
 
-/// What holds a CPU until the next context switch that is not within a loss.
+/// The occupant of a CPU until the next context switch outside a loss.
 #[derive(Clone, Debug)]
 pub(crate) enum Segment {
     Base(Frame),
-    /// The losses, each with the probe's loop before it, and the gap's delay on its way.
+    /// The losses, each after a stretch of the probe's loop and with the delay of its gap row. Then
+    /// the last stretch of the loop.
     Probe(Vec<(i64, Loss, i64)>, i64),
 }
 
@@ -76,45 +76,44 @@ fn segment() -> impl Strategy<Value = Segment> {
     ]
 }
 
-/// The scripts of two or three CPUs.
+/// Scripts for two or three CPUs.
 pub(crate) fn scripts() -> impl Strategy<Value = Vec<Vec<Segment>>> {
     prop::collection::vec(prop::collection::vec(segment(), 0..8), 2..4)
 }
 
-/// An account as a test writes it.
+/// An account key as tests write it.
 pub(crate) type Key = (Class, &'static str, Option<i32>);
 
-/// The account of what nobody is known to have had.
+/// The account of unexplained time.
 pub(crate) const UNEXPLAINED: Key = (Class::Unexplained, "unexplained", None);
 
-/// Recorded rows, and the truth about it.
+/// Recorded rows and the truth about them.
 pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
-    /// The rows of each CPU in the order in which they are delivered.
+    /// The rows of each CPU in delivery order.
     pub(crate) cpus: Vec<Vec<Row>>,
     pub(crate) truth: Truth,
 }
 
-/// What the books of the rows must say.
+/// The expected accounts.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
-    /// Own time by account, the probe's loop apart.
+    /// Own time by account, without the probe's loop.
     pub(crate) accounts: BTreeMap<Key, i64>,
     pub(crate) probe: i64,
-    /// Of gaps of at least 1 µs, of shorter ones, and of those in which the probe yielded to
-    /// programs: how many, named, entry and exit, empty, of nobody known.
+    /// For gaps of at least 1 µs, for shorter ones, and for gaps in which the probe yielded to
+    /// programs: count, named time, entry and exit, empty time, time of unknown threads.
     pub(crate) gaps: [(u64, i64, i64, i64, i64); 3],
 }
 
 impl Truth {
-    /// The time of rows whose thread is not known.
     pub(crate) fn unreported(&self) -> i64 {
         self.accounts.get(&UNEXPLAINED).copied().unwrap_or(0)
     }
 }
 
-/// The sources, and the account that a person would put each into.
+/// The sources, and the account that each belongs to.
 struct Cast {
     base: Vec<(SourceId, Key)>,
     nested: Vec<(SourceId, Key)>,
@@ -122,8 +121,8 @@ struct Cast {
     gap: SourceId,
 }
 
-fn thread(owner: Owner, name: &str, detail: &str, of: Option<(&str, i32)>) -> Source {
-    let thread = of.map(|(program, pid)| Thread {
+fn thread(owner: Owner, name: &str, detail: &str, program: Option<(&str, i32)>) -> Source {
+    let thread = program.map(|(program, pid)| Thread {
         pid,
         tid: pid,
         program: program.into(),
@@ -143,7 +142,7 @@ impl Cast {
         let worker = (Class::KernelThread, "kworker", None);
         let timer = (Class::Irq, "local_timer", None);
         let soft = (Class::Softirq, "TIMER", None);
-        let of = |kind, name, detail| Source::kernel(kind, name, detail);
+        let kernel = |kind, name, detail| Source::kernel(kind, name, detail);
         let base = vec![
             add(Source::idle(), (Class::Idle, "idle", None)),
             add(thread(Program, "game", "", Some(("game", 10))), game),
@@ -169,21 +168,24 @@ impl Cast {
             add(thread(Kernel, UNREPORTED, "", None), UNEXPLAINED),
         ];
         let nested = vec![
-            add(of(Kind::Irq, "local_timer", ""), timer),
-            add(of(Kind::Irq, "local_timer", "tick_nohz_handler"), timer),
-            add(of(Kind::Irq, "virtio0", ""), (Class::Irq, "virtio0", None)),
-            add(of(Kind::Softirq, "TIMER", ""), soft),
-            add(of(Kind::Softirq, "TIMER", "process_timeout"), soft),
+            add(kernel(Kind::Irq, "local_timer", ""), timer),
+            add(kernel(Kind::Irq, "local_timer", "tick_nohz_handler"), timer),
             add(
-                of(Kind::Softirq, "NET_RX", ""),
+                kernel(Kind::Irq, "virtio0", ""),
+                (Class::Irq, "virtio0", None),
+            ),
+            add(kernel(Kind::Softirq, "TIMER", ""), soft),
+            add(kernel(Kind::Softirq, "TIMER", "process_timeout"), soft),
+            add(
+                kernel(Kind::Softirq, "NET_RX", ""),
                 (Class::Softirq, "NET_RX", None),
             ),
-            add(of(Kind::Nmi, "nmi", ""), (Class::Nmi, "nmi", None)),
+            add(kernel(Kind::Nmi, "nmi", ""), (Class::Nmi, "nmi", None)),
         ];
         let probe = sources.intern(thread(Probe, "spin/0", "", Some(("ticktax", 99))));
         let gap = Source {
             owner: Probe,
-            ..of(Kind::Gap, "spin", "")
+            ..kernel(Kind::Gap, "spin", "")
         };
         Self {
             base,
@@ -194,16 +196,16 @@ impl Cast {
     }
 }
 
-/// One CPU while it runs.
+/// One simulated CPU.
 struct Machinery<'a> {
     cast: &'a Cast,
     truth: &'a mut Truth,
     cpu: u32,
     now: i64,
     rows: Vec<Row>,
-    /// Gaps with the time at which they are delivered.
+    /// Gap rows with their delivery times.
     gaps: Vec<(i64, Row)>,
-    /// When the probe's row began, and its own time so far.
+    /// Start of the probe's row, and its own time so far.
     probe: (i64, i64),
 }
 
@@ -231,7 +233,7 @@ impl Machinery<'_> {
         self.rows.push(self.row(start, own, source));
     }
 
-    /// Time of the probe's row that is its own to the tracer.
+    /// Spends time that the tracer counts as the probe's own.
     fn spend(&mut self, time: i64) {
         self.now += time;
         self.probe.1 += time;
@@ -311,7 +313,7 @@ impl Machinery<'_> {
         }
     }
 
-    /// The rows as they come: the tracer's by end, the gaps whenever theirs are drained.
+    /// The rows in delivery order: the tracer's by end, gaps after their delay.
     fn delivered(self) -> Vec<Row> {
         let rows = self.rows.into_iter().map(|row| (row.span().end().0, row));
         let mut all: Vec<(i64, Row)> = rows.chain(self.gaps).collect();
@@ -321,7 +323,7 @@ impl Machinery<'_> {
 }
 
 impl Fixture {
-    /// Runs the scripts, a CPU each.
+    /// Runs the scripts, one per CPU.
     pub(crate) fn run(scripts: &[Vec<Segment>]) -> Self {
         let mut sources = SourceTable::default();
         let cast = Cast::new(&mut sources);
@@ -358,7 +360,7 @@ impl Fixture {
         self.cpus.iter().flatten().cloned().collect()
     }
 
-    /// All rows, the CPUs taking turns as `picks` says.
+    /// All rows, interleaved between CPUs according to `picks`.
     pub(crate) fn interleaved(&self, picks: &[usize]) -> Vec<Row> {
         let mut queues: Vec<_> = self.cpus.iter().map(|rows| rows.iter()).collect();
         let mut rows = Vec::new();

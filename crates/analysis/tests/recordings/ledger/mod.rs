@@ -1,4 +1,4 @@
-//! The ledger against worlds whose books are known, and against single situations by hand.
+//! Tests the ledger against worlds with known accounts, and in single handmade situations.
 
 mod fixture;
 mod processes;
@@ -13,14 +13,13 @@ use ticktax_model::recording::{Header, Row};
 use ticktax_model::statement::{Class, Statement};
 use ticktax_model::{Nanos, SourceTable};
 
-/// The statement of these rows.
 fn statement(rows: &[Row], header: &Header, sources: &SourceTable) -> Statement {
     let mut auditor = Auditor::books();
     replay(sources, rows, &mut auditor);
     auditor.finish(header, sources, 1)
 }
 
-/// The time of a class over all accounts, which is checked against that over all CPUs.
+/// Total time of a class over all accounts, which must equal that over all CPUs.
 fn time_of(statement: &Statement, class: Class) -> Nanos {
     let accounts = statement
         .accounts

@@ -1,4 +1,4 @@
-//! Parts of recordings: what is cut, and what is refused.
+//! Parts of recordings: how rows are cut, and which parts are refused.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable};
 use crate::ledger::fixture::{Fixture, scripts};
 use crate::ledger::{statement, time_of};
 
-/// The statement of the part `from` one time after the begin `to` another.
+/// The statement of the part from `from` to `to`, relative to the recording's start.
 fn part(
     rows: &[Row],
     header: &Header,
@@ -30,7 +30,7 @@ fn part(
     Ok(statement(&rows, &header, sources))
 }
 
-/// The time of each account; what a probe's gaps move from one to another is one.
+/// Time per account. Accounts between which the probe's gaps move time count as one.
 fn times(statement: &Statement) -> BTreeMap<String, i64> {
     let mut times = BTreeMap::new();
     for account in &statement.accounts {
@@ -53,7 +53,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn parts_balance_and_add_up_to_the_whole(
+    fn parts_balance_and_add_up_to_the_recording(
         scripts in scripts(),
         at in 0.0f64..1.0,
         then in 0.0f64..1.0,
@@ -79,7 +79,8 @@ proptest! {
     }
 }
 
-/// A program from 0 to 100, and an interrupt from 40 to 60 in which a function runs from 45 to 50.
+/// A program from 0 to 100, interrupted from 40 to 60; a function runs within the interrupt from 45
+/// to 50.
 fn interrupted() -> (Vec<Row>, Header, SourceTable) {
     let mut sources = SourceTable::default();
     let timer = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
@@ -96,7 +97,7 @@ fn interrupted() -> (Vec<Row>, Header, SourceTable) {
 }
 
 #[test]
-fn what_runs_at_an_edge_is_cut_there_with_all_that_is_nested_in_it() {
+fn a_row_across_an_edge_is_cut_with_all_its_nested_rows() {
     let (rows, header, sources) = interrupted();
     for (from, to, game, interrupt) in [
         (0, 47, 40, 7),
@@ -109,11 +110,11 @@ fn what_runs_at_an_edge_is_cut_there_with_all_that_is_nested_in_it() {
         let part = part(&rows, &header, &sources, (from, to)).unwrap();
         assert!(part.balance.balances(), "{from} to {to}");
         assert_eq!(part.balance.elapsed, Nanos(to - from));
-        let told = (
+        let times = (
             time_of(&part, Class::Program).0,
             time_of(&part, Class::Irq).0,
         );
-        assert_eq!(told, (game, interrupt), "{from} to {to}");
+        assert_eq!(times, (game, interrupt), "{from} to {to}");
         let limitation = Limitation::PartOfRecording {
             from: Nanos(from),
             to: Nanos(to),
@@ -123,9 +124,9 @@ fn what_runs_at_an_edge_is_cut_there_with_all_that_is_nested_in_it() {
     }
 }
 
-/// A quota held a thread from 20 to 50, and until 80 it waited for a CPU.
+/// The quota held a thread from 20 to 50. It then waited for a CPU until 80.
 #[test]
-fn of_a_wait_by_quota_what_the_quota_held_comes_first() {
+fn a_cut_throttled_wait_begins_with_the_time_held_by_the_quota() {
     let (_, header, mut sources) = interrupted();
     let source = sources.intern(Source {
         kind: Kind::Wait,
@@ -142,14 +143,14 @@ fn of_a_wait_by_quota_what_the_quota_held_comes_first() {
     ] {
         let mut cut = Cut::new(&header, Some(Nanos(from)), Some(Nanos(to))).unwrap();
         let kept = cut.row(&sources, &wait).unwrap();
-        let told = (kept.span().dur, kept.span().self_time);
-        assert_eq!(told, (Nanos(dur), Nanos(held)), "{from} to {to}");
+        let times = (kept.span().dur, kept.span().self_time);
+        assert_eq!(times, (Nanos(dur), Nanos(held)), "{from} to {to}");
     }
 }
 
-/// Who was there at the end of the whole is known of a part as well, and of a part of that.
+/// A part, and a part of a part, keep the list of processes that were present at the end.
 #[test]
-fn a_part_knows_which_processes_were_there() {
+fn a_part_knows_which_processes_were_present() {
     let (_, mut header, _) = interrupted();
     header.after.programs = [(7, ProgramTime::default())].into();
     for _ in 0..2 {
@@ -163,7 +164,7 @@ fn a_part_knows_which_processes_were_there() {
 }
 
 #[test]
-fn a_part_of_a_part_is_told_by_the_times_of_the_whole() {
+fn a_part_of_a_part_is_selected_by_times_of_the_original_recording() {
     let (rows, header, sources) = interrupted();
     let mut cut = Cut::new(&header, Some(Nanos(30)), Some(Nanos(80))).unwrap();
     let rows: Vec<Row> = rows
@@ -171,22 +172,22 @@ fn a_part_of_a_part_is_told_by_the_times_of_the_whole() {
         .filter_map(|row| cut.row(&sources, row))
         .collect();
     let header = cut.finish(&header).unwrap();
-    let told = part(&rows, &header, &sources, (47, 70)).unwrap();
-    assert!(told.balance.balances());
-    let told = told.part.unwrap();
-    assert_eq!((told.from, told.to), (Nanos(47), Nanos(70)));
-    assert_eq!(told.whole, Nanos(100));
+    let part = self::part(&rows, &header, &sources, (47, 70)).unwrap();
+    assert!(part.balance.balances());
+    let part = part.part.unwrap();
+    assert_eq!((part.from, part.to), (Nanos(47), Nanos(70)));
+    assert_eq!(part.whole, Nanos(100));
     let (at, begin, end) = (Nanos(10), Nanos(30), Nanos(80));
     assert_eq!(
-        part(&rows, &header, &sources, (10, 50)).unwrap_err(),
+        self::part(&rows, &header, &sources, (10, 50)).unwrap_err(),
         CutError::Before { at, begin, end }
     );
 }
 
 #[test]
-fn what_was_lost_within_a_part_is_what_its_rows_leave() {
+fn losses_within_a_part_are_the_time_without_rows() {
     let (mut rows, mut header, sources) = interrupted();
-    // Another row of the game, from 130 to 200: what ran from 100 to 130 was lost.
+    // Another row of the game, from 130 to 200. The rows from 100 to 130 were lost.
     rows.push(whole(0, 130, 70, rows[2].source()));
     header.books = vec![books(0, 0, 200)];
     header.coverage.lost = vec![Loss {
@@ -203,7 +204,7 @@ fn what_was_lost_within_a_part_is_what_its_rows_leave() {
 }
 
 #[test]
-fn what_has_no_such_part_is_refused() {
+fn parts_that_do_not_exist_are_refused() {
     let (rows, header, sources) = interrupted();
     let refused =
         |header: &Header, from, to| part(&rows, header, &sources, (from, to)).unwrap_err();

@@ -1,4 +1,4 @@
-//! Processes whose rows tell of less than the scheduler's own account.
+//! Processes with fewer rows than CPU time according to the scheduler.
 
 use ticktax_fixture::thread;
 use ticktax_model::limitation::Limitation;
@@ -32,24 +32,24 @@ fn a_process_with_cpu_time_and_no_rows_is_named() {
         ran: Nanos::from_millis(34),
     }];
     assert_eq!(desk.close().coverage.limitations, missing);
-    // It may all have been before the books were opened.
+    // All of it may have been before the recording began.
     desk.header.before.at = Nanos(BEGIN - 40_000_000);
     assert_eq!(desk.close().coverage.limitations, []);
 }
 
-/// A desk whose program 10 ran for `ran` ms by the scheduler, of which its rows tell `traced`.
+/// A desk where program 10 ran for `ran` ms according to the scheduler, with rows for `traced` ms.
 fn traced_in_part(traced: i64, ran: i64) -> Desk {
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
     let (traced, rest) = (traced * 1_000_000, 1_000_000_000 - traced * 1_000_000);
-    // Half a ms of it was an interrupt's, which the scheduler counts as the program's.
+    // Half a ms of that was an interrupt, which the scheduler charges to the program.
     desk.row((0, 500_000, 500_000), timer());
     desk.row((0, traced, traced - 500_000), game);
     desk.row((traced, rest, rest), Source::idle());
     with_account(desk, ran)
 }
 
-/// The same desk, whose program 10 ran for `ran` ms by the scheduler.
+/// The same desk, where program 10 ran for `ran` ms according to the scheduler.
 fn with_account(mut desk: Desk, ran: i64) -> Desk {
     let program = |ms| ProgramTime {
         name: "game".to_owned(),
@@ -75,10 +75,10 @@ fn a_process_whose_rows_fall_short_of_its_cpu_time_is_named() {
         missing: Nanos::from_millis(missing),
     };
     assert_eq!(named(500, 534), [missing(534, 34)]);
-    // A tick, 2 ms of reading, 1 % of 534 ms.
+    // Tolerated: one tick, 2 ms of reading, and 1 % of 534 ms.
     assert_eq!(named(523, 534), []);
     assert_eq!(named(522, 534), [missing(534, 12)]);
-    // 1 ms at least.
+    // At least 1 ms is tolerated.
     assert_eq!(named(13, 20), []);
     assert_eq!(named(12, 20), [missing(20, 8)]);
     let mut desk = traced_in_part(500, 534);
@@ -86,20 +86,20 @@ fn a_process_whose_rows_fall_short_of_its_cpu_time_is_named() {
     assert_eq!(
         desk.close().coverage.limitations,
         [],
-        "not known when they were read"
+        "the time of reading is unknown"
     );
     let mut desk = traced_in_part(500, 534);
     desk.header.before.at = Nanos(BEGIN - 40_000_000);
     assert_eq!(
         desk.close().coverage.limitations,
         [],
-        "it may have been before"
+        "it may have run before the recording"
     );
 }
 
-/// The scheduler charges a thread from its wake-up on, its rows begin with the switch to it.
+/// The scheduler charges a thread from its wake-up on, but its rows begin at the switch.
 #[test]
-fn what_is_charged_before_a_switch_is_not_missing() {
+fn time_charged_before_a_switch_is_not_missing() {
     let mut desk = traced_in_part(500, 534);
     desk.header.after.programs.get_mut(&10).unwrap().on_cpu = Some(Nanos::from_millis(1_532));
     let named = desk.close().coverage.limitations;
@@ -110,7 +110,7 @@ fn what_is_charged_before_a_switch_is_not_missing() {
         ),
         "{named:?}"
     );
-    // The same time in 1000 runs, between each two of which the CPU idled.
+    // The same time in 1000 runs, with idle time between them.
     let mut desk = Desk::open(1_000_000_000);
     let game = thread(Owner::Program, "game", "game", (10, 10));
     for run in 0..1_000 {
@@ -120,14 +120,14 @@ fn what_is_charged_before_a_switch_is_not_missing() {
     }
     let mut desk = with_account(desk, 532);
     assert_eq!(desk.close().coverage.limitations, []);
-    // 50 µs are the most for each.
+    // At most 50 µs per run are tolerated.
     desk.header.after.programs.get_mut(&10).unwrap().on_cpu = Some(Nanos::from_millis(1_565));
     assert_eq!(desk.close().coverage.limitations.len(), 1);
 }
 
-/// On a busy machine the counters are read while the books are still open.
+/// On a busy machine the counters are read before the recording ends.
 #[test]
-fn books_that_close_late_make_nobody_miss_time() {
+fn counters_read_before_the_end_do_not_make_time_missing() {
     let mut desk = traced_in_part(20, 20);
     let end = BEGIN + 1_000_000_000;
     desk.header.after.at = Nanos(end - 30_000_000);
@@ -139,9 +139,9 @@ fn books_that_close_late_make_nobody_miss_time() {
     assert_eq!(desk.close().coverage.limitations.len(), 1);
 }
 
-/// A process without rows may have run while the counters were being read.
+/// A process without rows may have run while the counters were read.
 #[test]
-fn what_ran_while_the_counters_were_read_is_not_missing() {
+fn time_while_the_counters_were_read_is_not_missing() {
     let mut desk = traced_in_part(20, 20);
     let quiet = |ms| ProgramTime {
         name: "quiet".to_owned(),
@@ -149,7 +149,7 @@ fn what_ran_while_the_counters_were_read_is_not_missing() {
         ..ProgramTime::default()
     };
     desk.header.before.programs.insert(7, quiet(3));
-    // A tick and 2 ms of reading.
+    // Tolerated: one tick and 2 ms of reading.
     desk.header.after.programs.insert(7, quiet(9));
     assert_eq!(desk.close().coverage.limitations, []);
     desk.header.after.programs.insert(7, quiet(10));

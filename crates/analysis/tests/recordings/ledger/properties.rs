@@ -1,4 +1,4 @@
-//! What holds in every fixture.
+//! Properties that hold for every fixture.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn is_gap(sources: &SourceTable, row: &Row) -> bool {
     sources.get(row.source()).kind == Kind::Gap
 }
 
-/// The accounts of rows, by what tells them apart.
+/// Accounts made from rows, by key.
 fn by_key(statement: &Statement) -> BTreeMap<(Class, &str, Option<i32>), i64> {
     let accounts = statement.accounts.iter();
     let accounts = accounts.filter(|account| !MADE_BY_THE_LEDGER.contains(&account.class));
@@ -35,7 +35,7 @@ fn by_key(statement: &Statement) -> BTreeMap<(Class, &str, Option<i32>), i64> {
     times.filter(|&(_, time)| time != 0).collect()
 }
 
-/// Turns all rows of one source on one CPU into a sum.
+/// Merges all rows of one source on one CPU into a sum.
 fn summed(rows: &[Row]) -> Vec<Row> {
     let mut sums: BTreeMap<_, Sum> = BTreeMap::new();
     for row in rows {
@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_nanosecond_is_in_exactly_the_account_that_it_belongs_to(scripts in scripts()) {
+    fn every_nanosecond_is_in_the_right_account(scripts in scripts()) {
         let fixture = Fixture::run(&scripts);
         let statement = book(&fixture);
         prop_assert!(statement.balance.balances(), "{:?}", statement.balance);
@@ -75,16 +75,16 @@ proptest! {
         let known: BTreeMap<_, _> = known.filter(|&(_, time)| time != 0).collect();
         prop_assert_eq!(by_key(&statement), known);
         prop_assert_eq!(time_of(&statement, Class::Probe).0, truth.probe);
-        let of_gaps = |part: fn(&(u64, i64, i64, i64, i64)) -> i64| {
+        let gap_time = |part: fn(&(u64, i64, i64, i64, i64)) -> i64| {
             truth.gaps.iter().map(part).sum::<i64>()
         };
-        prop_assert_eq!(time_of(&statement, Class::EntryExit).0, of_gaps(|side| side.2));
-        prop_assert_eq!(time_of(&statement, Class::Outside).0, of_gaps(|side| side.3));
+        prop_assert_eq!(time_of(&statement, Class::EntryExit).0, gap_time(|side| side.2));
+        prop_assert_eq!(time_of(&statement, Class::Outside).0, gap_time(|side| side.3));
         prop_assert_eq!(time_of(&statement, Class::Unexplained).0, truth.unreported());
     }
 
     #[test]
-    fn a_thread_that_no_switch_reported_is_in_no_account_but_one(scripts in scripts()) {
+    fn unreported_threads_are_in_the_unexplained_account_only(scripts in scripts()) {
         let fixture = Fixture::run(&scripts);
         let statement = book(&fixture);
         let unexplained: Vec<&Account> =
@@ -101,13 +101,13 @@ proptest! {
     }
 
     #[test]
-    fn parts_are_at_most_the_whole(scripts in scripts()) {
+    fn parts_do_not_exceed_their_account(scripts in scripts()) {
         let statement = book(&Fixture::run(&scripts));
         for Account { time, intervals, parts, .. } in &statement.accounts {
             prop_assert!(parts.iter().map(|part| part.time).sum::<Nanos>() <= *time);
             let Intervals { count, median, p99, max } = intervals;
             prop_assert!(median <= max);
-            // Fewer do not tell it.
+            // Fewer than 299 intervals give no 99th percentile.
             prop_assert_eq!(p99.is_some(), *count >= 299);
             prop_assert!(p99.is_none() || (median <= p99 && p99 <= max));
         }
@@ -126,14 +126,14 @@ proptest! {
                 continue;
             };
             prop_assert_eq!(Some(longest.length), account.intervals.max);
-            let is_it = |row: &Row| {
+            let is_longest = |row: &Row| {
                 let span = row.span();
                 (span.cpu, span.dur, (span.start - begin).max(Nanos::ZERO))
                     == (longest.cpu, longest.length, longest.at)
             };
-            prop_assert!(rows.iter().any(is_it), "{:?}", account);
+            prop_assert!(rows.iter().any(is_longest), "{:?}", account);
         }
-        // Of a sum it is not known when its longest interval was.
+        // A sum does not record when its longest interval was.
         let sums = statement(&summed(&rows), &fixture.header, &fixture.sources);
         prop_assert!(sums.accounts.iter().all(|account| account.longest.is_none()));
     }
@@ -147,9 +147,9 @@ proptest! {
             return Ok(());
         };
         for (parts, truth) in [gaps.long, gaps.short, gaps.yielded].iter().zip(fixture.truth.gaps) {
-            let told = [parts.named, parts.entry_exit, parts.outside, parts.unexplained];
-            prop_assert_eq!(parts.time, told.iter().sum());
-            let [named, around, empty, unknown] = told.map(|time| time.0);
+            let times = [parts.named, parts.entry_exit, parts.outside, parts.unexplained];
+            prop_assert_eq!(parts.time, times.iter().sum());
+            let [named, around, empty, unknown] = times.map(|time| time.0);
             prop_assert_eq!((parts.gaps.count, named, around, empty, unknown), truth);
         }
         let count: u64 = gaps.causes.iter().map(|cause| cause.count).sum();
@@ -185,15 +185,15 @@ proptest! {
     }
 
     #[test]
-    fn a_missing_row_is_missed_by_exactly_its_own_time(
+    fn a_missing_row_shows_as_its_exact_own_time(
         scripts in scripts(), pick in any::<prop::sample::Index>(),
     ) {
         let mut fixture = Fixture::run(&scripts);
         let mut rows = fixture.rows();
-        let of_time = rows.iter().enumerate().filter(|(_, row)| !is_gap(&fixture.sources, row));
-        let of_time: Vec<usize> = of_time.map(|(index, _)| index).collect();
-        prop_assume!(!of_time.is_empty());
-        let missing = *rows.remove(of_time[pick.index(of_time.len())]).span();
+        let cpu_rows = rows.iter().enumerate().filter(|(_, row)| !is_gap(&fixture.sources, row));
+        let cpu_rows: Vec<usize> = cpu_rows.map(|(index, _)| index).collect();
+        prop_assume!(!cpu_rows.is_empty());
+        let missing = *rows.remove(cpu_rows[pick.index(cpu_rows.len())]).span();
 
         let torn = statement(&rows, &fixture.header, &fixture.sources);
         let off = (missing.cpu, -missing.self_time);
@@ -208,10 +208,10 @@ proptest! {
         let unexplained = mended.accounts.iter().find(|a| a.class == Class::Unexplained);
         let lost = unexplained.and_then(|a| a.parts.iter().find(|part| part.name == "lost events"));
         prop_assert_eq!(lost.map(|part| (part.time, part.count)), Some((self_time, 1)));
-        // Where something was lost, an empty gap on that CPU proves nothing any more.
+        // After a loss, an empty gap on that CPU proves nothing.
         let books = mended.cpus.iter().find(|books| books.cpu == cpu);
         prop_assert_eq!(books.map(|books| books.of(Class::Outside)), Some(Nanos::ZERO));
-        // What is not known to be in a gap is at most charged twice in gaps that hold more.
+        // Time that is not known to be in a gap is at worst charged twice, in gaps with other rows.
         if fixture.sources.get(missing.source).owner != Owner::Probe {
             prop_assert!(time_of(&mended, Class::Probe) >= Nanos(fixture.truth.probe) - self_time);
         }
@@ -225,7 +225,7 @@ proptest! {
         let spans = statement(&rows, &fixture.header, &fixture.sources);
         let sums = statement(&summed(&rows), &fixture.header, &fixture.sources);
         prop_assert!(sums.balance.balances());
-        // But for when their longest intervals were.
+        // Only the times of their longest intervals are unknown.
         let accounts = spans.accounts.into_iter();
         let accounts = accounts.map(|account| Account { longest: None, ..account });
         prop_assert_eq!(accounts.collect::<Vec<_>>(), sums.accounts);
@@ -233,17 +233,17 @@ proptest! {
     }
 
     #[test]
-    fn gaps_beside_sums_are_unexplained_and_overdraw_nothing(scripts in scripts()) {
+    fn gaps_next_to_sums_are_unexplained_and_overdraw_no_account(scripts in scripts()) {
         let fixture = Fixture::run(&scripts);
         let rows = fixture.rows();
         let (gaps, others): (Vec<Row>, Vec<Row>) =
             rows.into_iter().partition(|row| is_gap(&fixture.sources, row));
         for gaps in [gaps.clone(), summed(&gaps)] {
             let rows: Vec<Row> = summed(&others).into_iter().chain(gaps).collect();
-            let told = statement(&rows, &fixture.header, &fixture.sources);
-            prop_assert!(told.balance.balances());
-            prop_assert!(told.accounts.iter().all(|account| account.time >= Nanos::ZERO));
-            if let Some(gaps) = &told.gaps {
+            let statement = self::statement(&rows, &fixture.header, &fixture.sources);
+            prop_assert!(statement.balance.balances());
+            prop_assert!(statement.accounts.iter().all(|account| account.time >= Nanos::ZERO));
+            if let Some(gaps) = &statement.gaps {
                 let time = gaps.long.time + gaps.short.time;
                 let truth = fixture.truth.gaps.iter().map(|side| side.1 + side.2 + side.3 + side.4);
                 prop_assert_eq!(time.0, truth.sum::<i64>());

@@ -1,4 +1,4 @@
-//! Single situations, by hand.
+//! Single handmade situations.
 
 use ticktax_fixture::{books, off_cpu, row, thread, watched_header, whole};
 use ticktax_model::limitation::Limitation;
@@ -12,10 +12,10 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source, SourceTable};
 
 use crate::ledger::{statement, time_of};
 
-/// When the books are opened, ns.
+/// Start of the recording, ns.
 pub(crate) const BEGIN: i64 = 1_000_000_000;
 
-/// Rows of CPU 0, as (start, length, own time, source).
+/// Rows of CPU 0, given as (start, length, own time, source).
 pub(crate) struct Desk {
     sources: SourceTable,
     pub(crate) header: Header,
@@ -41,7 +41,7 @@ fn gap(name: &str) -> Source {
 }
 
 impl Desk {
-    /// Books from 1 s on, for `elapsed` ns.
+    /// A recording from 1 s on, lasting `elapsed` ns.
     pub(crate) fn open(elapsed: i64) -> Self {
         let mut header = watched_header();
         header.books.push(books(0, BEGIN, BEGIN + elapsed));
@@ -52,7 +52,7 @@ impl Desk {
         }
     }
 
-    /// A row that began `start` ns after the books were opened.
+    /// Adds a row that began `start` ns after the start of the recording.
     pub(crate) fn row(
         &mut self,
         (start, dur, self_time): (i64, i64, i64),
@@ -94,14 +94,13 @@ impl Desk {
     }
 }
 
-/// The times of these classes.
 fn times<const N: usize>(statement: &Statement, classes: [Class; N]) -> [i64; N] {
     classes.map(|class| time_of(statement, class).0)
 }
 
-/// A spinning probe that is robbed twice: of 3000 ns around a tick of 1000 ns, and of 500 ns by
-/// nothing in the machine.
-fn robbed() -> Desk {
+/// A spinning probe that loses time twice: 3000 ns around a tick of 1000 ns, and 500 ns without any
+/// row.
+fn two_losses() -> Desk {
     let mut desk = Desk::open(100_000);
     desk.row((10_500, 1_000, 1_000), timer());
     desk.row((10_000, 3_000, 3_000), gap("spin"));
@@ -111,8 +110,8 @@ fn robbed() -> Desk {
 }
 
 #[test]
-fn a_residual_goes_where_it_belongs() {
-    let statement = robbed().close();
+fn residuals_go_to_the_right_accounts() {
+    let statement = two_losses().close();
     assert!(statement.balance.balances());
     let classes = [Class::Irq, Class::EntryExit, Class::Outside, Class::Probe];
     assert_eq!(times(&statement, classes), [1_000, 2_000, 500, 96_500]);
@@ -138,8 +137,8 @@ fn a_residual_goes_where_it_belongs() {
 }
 
 #[test]
-fn steal_takes_from_outside_and_no_more_than_is_there() {
-    let mut desk = robbed();
+fn steal_is_taken_from_outside_time_up_to_all_of_it() {
+    let mut desk = two_losses();
     for (stolen, outside, steal) in [(200, 300, 200), (10_000_000, 0, 500)] {
         desk.stolen(stolen);
         let statement = desk.close();
@@ -152,8 +151,8 @@ fn steal_takes_from_outside_and_no_more_than_is_there() {
 }
 
 #[test]
-fn a_loss_takes_the_proof_from_empty_gaps() {
-    let mut desk = robbed();
+fn after_a_loss_empty_gaps_prove_nothing() {
+    let mut desk = two_losses();
     desk.header.coverage.lost = vec![Loss {
         cpu: Cpu(0),
         events: 2,
@@ -168,7 +167,7 @@ fn a_loss_takes_the_proof_from_empty_gaps() {
 }
 
 #[test]
-fn an_empty_gap_that_may_hold_what_was_lost_is_not_charged_twice() {
+fn an_empty_gap_that_may_hold_a_lost_row_is_not_charged_twice() {
     let mut desk = Desk::open(100_000);
     desk.row((10_000, 3_000, 3_000), gap("spin"));
     desk.row((50_000, 500, 500), gap("spin"));
@@ -189,7 +188,7 @@ fn an_empty_gap_that_may_hold_what_was_lost_is_not_charged_twice() {
 }
 
 #[test]
-fn a_row_that_comes_much_too_late_takes_the_proof_from_its_cpu() {
+fn after_a_very_late_row_gaps_on_its_cpu_prove_nothing() {
     let mut desk = Desk::open(9_000_000_000);
     desk.row((10_000, 3_000, 3_000), gap("spin"));
     desk.row((8_000_000_000, 1_000, 1_000), timer());
@@ -208,7 +207,7 @@ fn a_row_that_comes_much_too_late_takes_the_proof_from_its_cpu() {
 }
 
 #[test]
-fn clocks_that_disagree_a_little_cost_nothing_and_clocks_that_disagree_a_lot_are_clipped() {
+fn small_clock_differences_are_tolerated_and_larger_ones_are_clipped() {
     for (start, named) in [(9_950, 1_000), (9_700, 700)] {
         let mut desk = Desk::open(100_000);
         desk.row((start, 1_000, 1_000), timer());
@@ -221,7 +220,7 @@ fn clocks_that_disagree_a_little_cost_nothing_and_clocks_that_disagree_a_lot_are
 }
 
 #[test]
-fn a_sleeping_probes_gap_is_shown_and_moves_nothing() {
+fn a_sleeping_probes_gap_is_reported_but_moves_no_time() {
     let mut desk = Desk::open(100_000);
     desk.row((51_000, 4_000, 4_000), timer());
     desk.row((0, 57_000, 53_000), Source::idle());
@@ -242,7 +241,7 @@ fn a_sleeping_probes_gap_is_shown_and_moves_nothing() {
 }
 
 #[test]
-fn a_row_beyond_the_books_is_an_error_and_so_is_one_without_books() {
+fn a_row_outside_the_recorded_time_of_its_cpu_is_an_error() {
     let mut desk = Desk::open(1_000);
     desk.row((-200, 1_200, 1_200), Source::idle());
     assert_eq!(desk.close().balance.off, [(Cpu(0), Nanos(200))]);
@@ -267,7 +266,7 @@ fn a_cpu_that_cannot_exist_is_an_error_and_not_an_allocation() {
 }
 
 #[test]
-fn the_longest_of_intervals_without_a_length_is_one_of_them() {
+fn an_interval_of_zero_length_can_be_the_longest() {
     let statement = Desk::open(1_000).row((100, 0, 0), timer()).close();
     let account = &statement.accounts[0];
     assert_eq!(account.intervals.max, Some(Nanos::ZERO), "{account:?}");
@@ -275,9 +274,9 @@ fn the_longest_of_intervals_without_a_length_is_one_of_them() {
     assert_eq!(at, Some(Nanos(100)), "{account:?}");
 }
 
-/// Of several as long, whichever comes first in the recording.
+/// Regardless of the order in the recording.
 #[test]
-fn the_longest_of_intervals_of_one_length_is_the_earliest() {
+fn among_equally_long_intervals_the_earliest_is_the_longest() {
     for order in [[100, 500], [500, 100]] {
         let mut desk = Desk::open(1_000);
         for at in order {
@@ -318,14 +317,14 @@ fn interrupts_are_counted_by_their_frames_and_functions_are_parts() {
 }
 
 #[test]
-fn without_rows_the_kernels_counters_make_the_books() {
+fn without_rows_the_accounts_come_from_the_kernels_counters() {
     let mut desk = Desk::open(1_000_000_000);
     desk.header.level = Level::Proc;
     desk.row((0, 40_000_000, 40_000_000), gap("spin"));
     desk.report(ProbeKind::Spin);
     desk.stolen(10_000_000);
     let after = desk.header.after.cpu_times.get_mut(&0).unwrap();
-    // The probe is nice, and the samples miss a little of it.
+    // The probe is niced, and the samples miss a little of its time.
     after.user = Nanos::from_millis(10);
     after.nice = Nanos::from_millis(960);
     after.system = Nanos::from_millis(30);
@@ -342,7 +341,7 @@ fn without_rows_the_kernels_counters_make_the_books() {
     assert_eq!(
         ms(Class::Unexplained),
         -10,
-        "the samples say more than passed, and it shows"
+        "the samples exceed the elapsed time"
     );
     let long = statement.gaps.unwrap().long;
     assert_eq!(
@@ -361,14 +360,14 @@ fn without_rows_the_kernels_counters_make_the_books() {
 }
 
 #[test]
-fn a_throttled_wait_is_its_programs_and_no_cpus_time() {
+fn a_throttled_wait_belongs_to_its_program_and_is_not_cpu_time() {
     let mut sources = SourceTable::default();
     let idle = sources.intern(Source::idle());
     let mut wait = |tid, detail: &str| {
         let render = thread(Owner::Program, "render", "game", (7, tid));
         sources.intern(off_cpu(render, detail))
     };
-    // The second goes on on another CPU; it was not allowed to run all the same.
+    // The second thread resumes on another CPU. It was throttled all the same.
     let moved = format!("{}{MOVED}", OffCpuReason::Throttled.name());
     let first = wait(7, OffCpuReason::Throttled.name());
     let second = wait(8, &moved);
@@ -398,17 +397,17 @@ fn cpu_0() -> CpuList {
     [Cpu(0)].into_iter().collect()
 }
 
-/// A probe that ticks interrupt: `usual` ns around each of 100, then `late` ns around each of the
-/// others.
+/// A probe interrupted by ticks. The first 100 gaps are about 1000 ns longer than the tick, the
+/// others by `late`.
 fn ticking(late: &[i64]) -> Desk {
     const PERIOD: i64 = 1_000_000;
     let count = 100 + i64::try_from(late.len()).expect("a few");
     let mut desk = Desk::open(count * PERIOD);
     let mut own = count * PERIOD;
     for tick in 0..count {
-        // 1000 ns, give or take 2 %.
+        // 1000 ns ± 2 %.
         let usual = 980 + tick * 37 % 41;
-        let after = usize::try_from(tick - 100).map_or(usual, |place| late[place]);
+        let after = usize::try_from(tick - 100).map_or(usual, |index| late[index]);
         let at = tick * PERIOD + 10_000;
         desk.row((at, 5_000, 5_000), timer());
         desk.row((at - 100, 5_100 + after - 100, 5_000 + after), gap("spin"));
@@ -420,7 +419,7 @@ fn ticking(late: &[i64]) -> Desk {
 }
 
 #[test]
-fn what_is_too_long_for_entry_and_exit_is_not_entry_and_exit() {
+fn time_too_long_for_entry_and_exit_is_outside() {
     let late = [5_000_000 / 8; 3];
     let mut desk = ticking(&late);
     let statement = desk.close();
@@ -446,29 +445,30 @@ fn what_is_too_long_for_entry_and_exit_is_not_entry_and_exit() {
     assert!((900..1_100).contains(&bound.median.0), "{bound:?}");
     let worst = &gaps.worst[0].parts;
     assert_eq!(worst[0].name, "outside");
-    // Where nothing is proven, it is nobody's.
+    // Without proof it is unexplained.
     desk.header.coverage.every_entry_watched = false;
     let statement = desk.close();
     assert!(statement.balance.balances());
-    let told = times(
+    let moved = times(
         &statement,
         [Class::EntryExit, Class::Outside, Class::Unexplained],
     );
-    assert_eq!(told, [around, 0, outside]);
+    assert_eq!(moved, [around, 0, outside]);
 }
 
 #[test]
-fn a_few_gaps_have_no_bound() {
+fn too_few_gaps_have_no_bound() {
     let mut desk = Desk::open(1_000_000);
     desk.row((10_000, 1_000, 1_000), timer());
     desk.row((9_000, 500_000, 500_000), gap("spin"));
     desk.row((0, 1_000_000, 999_000), probe());
     let statement = desk.close();
-    let told = times(&statement, [Class::EntryExit, Class::Outside]);
-    assert_eq!(told, [499_000, 0]);
+    let moved = times(&statement, [Class::EntryExit, Class::Outside]);
+    assert_eq!(moved, [499_000, 0]);
 }
 
-/// Three empty gaps, of 400, 2000 and 30 000 ns, and a probe that switched away `switches` times.
+/// Three empty gaps of 400, 2000 and 30 000 ns, and a probe with the given witness. The rows show
+/// one switch.
 fn witnessed(witness: ProbeWitness) -> Desk {
     let mut desk = Desk::open(1_000_000);
     for (at, length) in [(10_000, 400), (50_000, 2_000), (100_000, 30_000)] {
@@ -491,19 +491,19 @@ fn proof(statement: &Statement) -> Proof {
 }
 
 #[test]
-fn a_probe_whose_switches_were_all_reported_proves_what_is_empty() {
+fn if_all_switches_were_reported_empty_gaps_are_outside() {
     let statement = witnessed(ProbeWitness {
         switches: 1,
         faults: 0,
     })
     .close();
     assert_eq!(proof(&statement), Proof::Proven);
-    let told = times(&statement, [Class::Outside, Class::Unexplained]);
-    assert_eq!(told, [32_400, 0]);
+    let empty = times(&statement, [Class::Outside, Class::Unexplained]);
+    assert_eq!(empty, [32_400, 0]);
 }
 
 #[test]
-fn as_many_of_the_longest_empty_gaps_are_unexplained_as_entries_were_not_seen() {
+fn each_unseen_entry_makes_one_of_the_longest_empty_gaps_unexplained() {
     let mut desk = witnessed(ProbeWitness {
         switches: 2,
         faults: 1,
@@ -511,12 +511,12 @@ fn as_many_of_the_longest_empty_gaps_are_unexplained_as_entries_were_not_seen() 
     let statement = desk.close();
     assert_eq!(proof(&statement), Proof::Bounded(2));
     assert!(statement.balance.balances());
-    let told = times(&statement, [Class::Outside, Class::Unexplained]);
-    assert_eq!(told, [400, 32_000]);
+    let empty = times(&statement, [Class::Outside, Class::Unexplained]);
+    assert_eq!(empty, [400, 32_000]);
     let worst = statement.gaps.unwrap().worst;
     let names: Vec<&str> = worst.iter().map(|gap| &*gap.parts[0].name).collect();
     assert_eq!(names, ["unexplained", "unexplained", "outside"]);
-    // With as many as there are gaps, or without a bound, nothing is proven.
+    // With as many unseen entries as gaps, nothing is proven.
     for (switches, proof_then) in [(4, Proof::Bounded(4)), (900, Proof::Bounded(900))] {
         desk = witnessed(ProbeWitness {
             switches,
@@ -524,13 +524,13 @@ fn as_many_of_the_longest_empty_gaps_are_unexplained_as_entries_were_not_seen() 
         });
         let statement = desk.close();
         assert_eq!(proof(&statement), proof_then);
-        let told = times(&statement, [Class::Outside, Class::Unexplained]);
-        assert_eq!(told, [0, 32_400]);
+        let empty = times(&statement, [Class::Outside, Class::Unexplained]);
+        assert_eq!(empty, [0, 32_400]);
     }
 }
 
 #[test]
-fn interrupts_without_a_tracepoint_and_skipped_programs_bound_a_proof() {
+fn untraced_interrupts_and_skipped_programs_weaken_the_proof() {
     let mut desk = witnessed(ProbeWitness {
         switches: 1,
         faults: 0,

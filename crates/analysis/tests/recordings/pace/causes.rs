@@ -1,5 +1,5 @@
-//! Every fiftieth frame of a loop is made 9 ms late, each time by something else: the statement
-//! must name it, and nothing else.
+//! Every fiftieth frame of a loop is made 9 ms late, each time by another cause. The statement must
+//! name that cause and no other.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, off_cpu, process, row, thread};
@@ -14,43 +14,40 @@ const BEGIN: i64 = 1_000 * MS;
 const PID: i32 = 10;
 const PERIOD: i64 = 20 * MS;
 const FRAMES: i64 = 500;
-/// How long a frame works.
+/// Work of a frame.
 const WORK: i64 = 3 * MS;
-/// By how much a frame is late that is late.
+/// Delay of a late frame.
 const LATE: i64 = 9 * MS;
-/// What the hypervisor had taken before: its clock runs.
+/// Steal before the recording, so that the steal clock is known to run.
 const STOLEN_BEFORE: i64 = 1_000 * MS;
 
-/// What makes frames late.
+/// The cause that makes frames late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Injected {
-    /// Another program has the CPU.
+    /// Another program runs.
     Program,
-    /// A softirq has the CPU, which idles beneath it.
+    /// A softirq runs on an otherwise idle CPU.
     SoftirqWhileIdle,
     /// A softirq interrupts another program.
     SoftirqWhileBusy,
-    /// It waits where it was, and is moved to a CPU that idles.
+    /// The thread waits and is then moved to an idle CPU.
     Migration,
-    /// It is woken late, on a CPU of which a row says that the hypervisor had it.
+    /// It is woken late on a CPU, and a row shows that the CPU was stolen.
     StealRow,
-    /// The same, of which only the probe's gap tells.
+    /// The same, but only the probe's gap shows it.
     StealGap,
-    /// Its quota is used up.
     Quota,
-    /// The frame before has page faults.
+    /// The previous frame has page faults.
     PageFaults,
-    /// The frame before reclaims memory.
+    /// The previous frame reclaims memory.
     Reclaim,
-    /// It is off its CPU, waiting for a disk.
+    /// It waits for a disk.
     Disk,
-    /// The same for a lock.
+    /// It waits for a lock.
     Lock,
-    /// It is stopped.
     Stopped,
-    /// The frame before works for longer.
+    /// The previous frame works for longer.
     Work,
-    /// Its timer is late.
     Sleep,
 }
 
@@ -59,7 +56,7 @@ use Injected::{
     SoftirqWhileIdle, StealGap, StealRow, Stopped, Work,
 };
 
-/// Everything with what must be said of it.
+/// All causes, with the expected kind and name.
 const ALL: [(Injected, HoldUp, Option<&str>); 14] = [
     (Program, HoldUp::Waiting, Some("cc1")),
     (SoftirqWhileIdle, HoldUp::Interrupts, Some("NET_RX")),
@@ -77,12 +74,12 @@ const ALL: [(Injected, HoldUp, Option<&str>); 14] = [
     (Sleep, HoldUp::OwnSleep, None),
 ];
 
-/// A recording that is being made.
+/// Builds a recording.
 struct Maker {
     auditor: Auditor,
     sources: SourceTable,
     game: Source,
-    /// What else is on CPU 0.
+    /// Whether a probe runs on CPU 0 instead of idle time.
     probe: bool,
     asleep: i64,
     idle: [i64; 2],
@@ -95,7 +92,7 @@ impl Maker {
         self.auditor.row(&self.sources, &row);
     }
 
-    fn whole(&mut self, cpu: u32, source: Source, from: i64, to: i64) {
+    fn span(&mut self, cpu: u32, source: Source, from: i64, to: i64) {
         if from < to {
             self.put(cpu, source, (from, to), to - from);
         }
@@ -103,10 +100,10 @@ impl Maker {
 
     fn off(&mut self, why: &str, from: i64, to: i64) {
         let source = off_cpu(self.game.clone(), why);
-        self.whole(0, source, from, to);
+        self.span(0, source, from, to);
     }
 
-    /// Nobody, or the probe, has had the CPU until `to`, but for `taken` of the time.
+    /// Adds idle time, or the probe, until `to`. Interrupts within it took `taken`.
     fn background(&mut self, cpu: u32, to: i64, taken: i64) {
         let from = std::mem::replace(&mut self.idle[cpu as usize], to);
         let source = if self.probe && cpu == 0 {
@@ -117,7 +114,7 @@ impl Maker {
         self.put(cpu, source, (from, to), to - from - taken);
     }
 
-    /// A frame that was due at `due`, and begins in time or is made late.
+    /// Adds a frame due at `due`, in time or delayed.
     fn frame(&mut self, due: i64, injected: Option<Injected>) {
         match injected {
             None => {
@@ -135,19 +132,19 @@ impl Maker {
         }
     }
 
-    /// It is woken in time, and something else has its CPU.
+    /// The thread is woken in time, but something else runs.
     fn kept_waiting(&mut self, due: i64, injected: Injected) {
         let began = due + LATE;
         let softirq = Source::kernel(Kind::Softirq, "NET_RX", "");
         self.off("sleeping", self.asleep, due);
         if injected == SoftirqWhileIdle {
-            self.whole(0, softirq, due, began);
+            self.span(0, softirq, due, began);
             self.background(0, began, LATE);
         } else {
             let softirqs = injected == SoftirqWhileBusy;
             let taken = if softirqs { LATE - MS } else { 0 };
             self.background(0, due, 0);
-            self.whole(0, softirq, began - taken, began);
+            self.span(0, softirq, began - taken, began);
             let cc1 = process(Owner::Program, "cc1", 77);
             self.put(0, cc1, (due, began), LATE - taken);
         }
@@ -155,7 +152,7 @@ impl Maker {
         self.works(0, began);
     }
 
-    /// It is moved, throttled, or woken late.
+    /// The thread is moved, throttled or woken late.
     fn held_up(&mut self, due: i64, injected: Injected) {
         let began = due + LATE;
         let until = match injected {
@@ -169,14 +166,14 @@ impl Maker {
             _ => None,
         };
         if let Some(outside) = outside {
-            self.whole(0, outside, due, began);
+            self.span(0, outside, due, began);
         }
         self.off("sleeping", self.asleep, until);
         if injected == Migration {
             self.background(0, began + WORK, 0);
             self.background(1, began, 0);
             let waits = off_cpu(self.game.clone(), "woken, moved");
-            self.whole(1, waits, due, began);
+            self.span(1, waits, due, began);
             self.works(1, began);
             return;
         }
@@ -191,7 +188,7 @@ impl Maker {
         self.works(0, began);
     }
 
-    /// The frame before begins in time, and ends when this one begins.
+    /// The previous frame begins in time and ends when this one begins.
     fn overruns(&mut self, due: i64, injected: Injected) {
         let (due, began) = (due - PERIOD, due + LATE);
         let detail = match injected {
@@ -207,17 +204,17 @@ impl Maker {
         self.background(0, due, 0);
         self.works(0, due);
         let ended = began - 50_000;
-        self.whole(0, more, self.asleep, ended);
+        self.span(0, more, self.asleep, ended);
         self.idle[0] = ended;
         self.off("sleeping", ended, began);
         self.background(0, began, 0);
         self.works(0, began);
     }
 
-    /// A frame's work, after which it sleeps.
+    /// Adds a frame's work, after which the thread sleeps.
     fn works(&mut self, cpu: u32, from: i64) {
         let to = from + WORK;
-        self.whole(cpu, self.game.clone(), from, to);
+        self.span(cpu, self.game.clone(), from, to);
         self.asleep = to;
         self.idle[cpu as usize] = to;
     }
@@ -297,7 +294,7 @@ fn late(injected: Injected, header: &Header) -> LateFrames {
 }
 
 #[test]
-fn whatever_makes_frames_late_is_named_and_nothing_else() {
+fn the_cause_of_late_frames_is_named_and_no_other() {
     for (injected, kind, name) in ALL {
         let late = late(injected, &header(injected));
         assert_eq!(late.frames, 10, "{injected:?}: {late:#?}");
@@ -307,30 +304,30 @@ fn whatever_makes_frames_late_is_named_and_nothing_else() {
         let by = cause.by.as_ref().map(|by| &*by.name);
         assert_eq!((cause.kind, by), (kind, name), "{injected:?}: {late:#?}");
         assert_eq!(late.by_kind.len(), HoldUp::ALL.len(), "all could be seen");
-        for one in &late.by_kind {
-            let most = if one.kind == kind { 10 } else { 0 };
-            assert_eq!(one.frames, most, "{injected:?}: {late:#?}");
-            let all: Nanos = late.by_kind.iter().map(|one| one.time).sum();
-            let share = one.time.0 as f64 / all.0 as f64;
-            // A millisecond of each softirq's wait is behind the program that it interrupts.
-            let other = injected == SoftirqWhileBusy && one.kind == HoldUp::Waiting;
+        for late_time in &late.by_kind {
+            let most = if late_time.kind == kind { 10 } else { 0 };
+            assert_eq!(late_time.frames, most, "{injected:?}: {late:#?}");
+            let all: Nanos = late.by_kind.iter().map(|late_time| late_time.time).sum();
+            let share = late_time.time.0 as f64 / all.0 as f64;
+            // One millisecond of each softirq's delay is behind the program that it interrupts.
+            let other = injected == SoftirqWhileBusy && late_time.kind == HoldUp::Waiting;
             assert_eq!(
                 share > 0.02,
-                one.kind == kind || other,
+                late_time.kind == kind || other,
                 "{injected:?}: {late:#?}"
             );
         }
     }
 }
 
-/// What nobody watched is not said to have done nothing.
+/// Kinds of delay that were not watched are not reported as zero.
 #[test]
-fn what_could_not_be_seen_is_not_told_as_none() {
+fn unwatched_kinds_of_delay_are_left_out() {
     let mut header = header(Program);
     header.coverage.attached.clear();
     header.machine.hypervisor = None;
     let late = late(Program, &header);
-    let kinds: Vec<HoldUp> = late.by_kind.iter().map(|one| one.kind).collect();
+    let kinds: Vec<HoldUp> = late.by_kind.iter().map(|time| time.kind).collect();
     for unseen in [
         HoldUp::Interrupts,
         HoldUp::PageFaults,
@@ -342,19 +339,19 @@ fn what_could_not_be_seen_is_not_told_as_none() {
     assert_eq!((late.stolen, kinds.len()), (None, HoldUp::ALL.len() - 4));
 }
 
-/// A device's interrupts are not the timer's.
+/// Device interrupts are watched, but not those of the timer.
 #[test]
-fn interrupts_of_which_only_some_were_watched_may_have_been_the_cause() {
+fn partly_watched_interrupts_are_left_out() {
     let mut header = header(Program);
     header.coverage.attached = vec![Hook::IrqHandler];
     let late = late(Program, &header);
-    let mut kinds = late.by_kind.iter().map(|one| one.kind);
+    let mut kinds = late.by_kind.iter().map(|time| time.kind);
     assert!(!kinds.any(|kind| kind == HoldUp::Interrupts), "{late:#?}");
 }
 
-/// `/proc/stat` has the column also where the hypervisor never fills it.
+/// `/proc/stat` has a steal column even if the hypervisor never fills it.
 #[test]
-fn a_clock_that_never_ran_does_not_say_that_nothing_was_stolen() {
+fn a_steal_clock_that_never_ran_does_not_show_zero_steal() {
     let mut header = header(Program);
     for counters in [&mut header.before, &mut header.after] {
         for times in counters.cpu_times.values_mut() {
@@ -362,20 +359,20 @@ fn a_clock_that_never_ran_does_not_say_that_nothing_was_stolen() {
         }
     }
     let late = late(Program, &header);
-    let mut kinds = late.by_kind.iter().map(|one| one.kind);
+    let mut kinds = late.by_kind.iter().map(|time| time.kind);
     assert!(!kinds.any(|kind| kind == HoldUp::Steal), "{late:#?}");
     assert_eq!(late.stolen, None);
 }
 
-/// A gap is the hypervisor's only where the tracer would have seen everything else.
+/// A gap is attributed to the hypervisor only if the tracer would have seen everything else.
 #[test]
-fn a_gap_without_proof_is_not_the_hypervisors() {
+fn a_gap_without_proof_is_not_blamed_on_the_hypervisor() {
     let mut unproven = header(StealGap);
     unproven.coverage.every_entry_watched = false;
-    let told = late(StealGap, &unproven);
-    assert_eq!(told.causes[0].kind, HoldUp::OwnSleep);
-    // But its clock says how much it was at most.
-    assert_eq!(told.stolen, Some(Nanos(10 * LATE)));
+    let late_frames = late(StealGap, &unproven);
+    assert_eq!(late_frames.causes[0].kind, HoldUp::OwnSleep);
+    // The steal clock still gives an upper limit.
+    assert_eq!(late_frames.stolen, Some(Nanos(10 * LATE)));
     let mut metal = header(StealGap);
     metal.machine.hypervisor = None;
     assert_eq!(late(StealGap, &metal).causes[0].kind, HoldUp::OwnSleep);

@@ -1,4 +1,4 @@
-//! Threads of one process, each alone on a CPU, told as the tracer tells them.
+//! Threads of one process, each alone on a CPU, with rows as the tracer makes them.
 
 use ticktax_analysis::Auditor;
 use ticktax_analysis::pace::Watched;
@@ -6,15 +6,15 @@ use ticktax_fixture::{off_cpu, thread, whole};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, Owner, Source, SourceTable};
 
-/// What a thread does, in µs: when it is woken, when it begins, when it sleeps again.
+/// One run of a thread, in µs: times of wake-up, start and end.
 pub(crate) type Doing = (i64, i64, i64);
 
 pub(crate) const PID: i32 = 10;
-/// In which a second of all tests begins, µs: the clock does not start with the recording.
+/// Start of all tests' recordings, in µs. The clock does not start with the recording.
 pub(crate) const BEGIN: i64 = 7_000_000;
 
-/// Watches for `seconds`; each thread is (name, what it does). The first has the number of its
-/// process.
+/// Watches for `seconds`. Each thread is given as (name, runs). The first thread's id is the
+/// process id.
 pub(crate) fn watch(seconds: i64, threads: &[(&str, Vec<Doing>)]) -> Watched {
     let mut watch = Auditor::books();
     watch.frames_of(PID);
@@ -26,7 +26,7 @@ pub(crate) fn watch(seconds: i64, threads: &[(&str, Vec<Doing>)]) -> Watched {
         .unwrap()
 }
 
-/// Tells what the threads do, and gives the table that the rows point into.
+/// Sends all threads' rows to `watch`, and returns their source table.
 pub(crate) fn tell_all(
     watch: &mut dyn RowSink,
     seconds: i64,
@@ -69,8 +69,8 @@ fn tell(
     put(Source::idle(), idle, end);
 }
 
-/// A loop on a grid: woken `late()` after each slot begins, on its CPU 20 µs later, at work for
-/// `work` µs.
+/// A loop on a grid. It is woken `late()` µs after the start of each slot, runs 20 µs later, and
+/// works for `work` µs.
 pub(crate) fn grid(
     period: i64,
     count: i64,

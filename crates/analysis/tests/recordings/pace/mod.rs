@@ -1,4 +1,4 @@
-//! Another program's loop, made up: what is told of it must be what was put into it.
+//! Another program's loop, simulated: the analysis must find what was put in.
 
 mod causes;
 mod fixture;
@@ -12,39 +12,40 @@ use ticktax_model::victim::{HoldUp, Target, VictimHeader};
 
 use fixture::{BEGIN, Doing, PID, grid, tell_all, watch};
 
-/// 35 frames a second: 28 571 µs.
+/// 35 frames per second: 28 571 µs.
 const PERIOD: i64 = 28_571;
 
 #[test]
-fn a_loop_on_a_grid_is_told_as_it_is() {
+fn a_loop_on_a_grid_is_found() {
     let mut random = SplitMix64::new(1);
     let late = |_| 60 + random.between(0, 40);
-    let told = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
-    assert_eq!(told.chosen, Some(0));
-    let rhythm = told.threads[0].rhythms[0];
+    let watched = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
+    assert_eq!(watched.chosen, Some(0));
+    let rhythm = watched.threads[0].rhythms[0];
     assert!(
         (rhythm.rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-5,
         "{rhythm:?}"
     );
     assert!(!rhythm.rhythm.rearmed && rhythm.mark == FrameMark::Wakeups);
-    let figures = told.figures.unwrap();
-    // The last run is not known to have ended, the first not to have begun.
+    let figures = watched.figures.unwrap();
+    // The start of the first run and the end of the last run are unknown.
     assert!((347..=349).contains(&figures.frames), "{}", figures.frames);
     assert_eq!((figures.dropped, figures.overshot), (0, 0));
-    // 35 slots are 15 µs short of a second, so the first second has the begin of one more.
+    // 35 slots are 15 µs shorter than a second, so the first second contains one more start.
     let fps = [(36, 1), (35, 8)].map(|(fps, seconds)| FpsSeconds { fps, seconds });
     assert_eq!(figures.fps, fps);
     assert_eq!(figures.wanted, None);
     let wait = figures.wait.unwrap();
-    // What all wakeups share cannot be seen; the 40 µs of jitter and the 20 on the way can.
+    // A delay common to all wake-ups is invisible. The 40 µs of jitter and the 20 µs to the start
+    // are visible.
     assert!(wait.max <= Nanos::from_micros(65), "{wait:?}");
     assert_eq!(figures.work.unwrap().mean, Nanos::from_millis(3));
-    let wakeups = told.wakeups.unwrap();
+    let wakeups = watched.wakeups.unwrap();
     assert_eq!(wakeups.count, figures.frames);
     assert_eq!(wakeups.ended_idle.unwrap().count, figures.frames);
 }
 
-/// An audit of the process finds the same frames; asked for another, none.
+/// An audit of the process finds the same frames. An audit of another process finds none.
 #[test]
 fn an_audit_finds_the_same_frames() {
     let late = |k: i64| if k % 50 == 25 { 9_000 } else { 0 };
@@ -77,7 +78,7 @@ fn an_audit_finds_the_same_frames() {
     let frames = audit(PID).unwrap();
     assert_eq!((frames.tid, &*frames.thread), (PID, "frames"));
     assert_eq!(Some(frames.figures), watched.figures);
-    // Nobody else ran, so it was the loop's own sleep; `pace --pid` says the same.
+    // No other thread ran, so the loop itself slept too long. `pace --pid` reports the same.
     let late = frames.late.unwrap();
     assert_eq!((late.frames, late.lost, late.causes.len()), (7, 0, 1));
     assert_eq!(
@@ -92,9 +93,9 @@ fn an_audit_finds_the_same_frames() {
     assert_eq!(audit(PID + 100), None);
 }
 
-/// One that looks after something twenty times a second, beside one that works at no regular times.
+/// One thread checks something 20 times per second; another works at irregular times.
 #[test]
-fn a_thread_that_does_little_has_not_the_frames() {
+fn a_thread_that_does_little_does_not_define_the_frames() {
     let mut random = SplitMix64::new(3);
     let mut at = BEGIN + 5_000;
     let mut work: Vec<Doing> = Vec::new();
@@ -104,25 +105,29 @@ fn a_thread_that_does_little_has_not_the_frames() {
         at += waits + works + random.between(1_000, 40_000);
     }
     let looks = grid(50_000, 198, 50, |_| 0);
-    let told = watch(10, &[("work", work), ("looks", looks.clone())]);
-    assert_eq!((&told.chosen, told.frames.len()), (&None, 0));
-    let looking = told.threads.iter().find(|it| it.name == "looks").unwrap();
+    let watched = watch(10, &[("work", work), ("looks", looks.clone())]);
+    assert_eq!((&watched.chosen, watched.frames.len()), (&None, 0));
+    let looking = watched
+        .threads
+        .iter()
+        .find(|thread| thread.name == "looks")
+        .unwrap();
     assert!(!looking.rhythms.is_empty());
     let why = looking.why_none.as_deref();
     assert_eq!(why, Some("it had little of the process' CPU time"));
-    let why = told.rhythm().unwrap_err();
+    let why = watched.rhythm().unwrap_err();
     assert!(why.contains("little of its CPU time"), "{why}");
-    // By itself it is the one that has them.
+    // Alone, it does define the frames.
     let alone = watch(10, &[("looks", looks)]);
     assert_eq!(alone.chosen, Some(0));
 }
 
 #[test]
-fn late_frames_are_late_by_as_much_as_they_were() {
+fn late_frames_have_the_right_lateness() {
     let late = |k: i64| if k % 50 == 25 { 9_000 } else { 0 };
-    let told = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
-    let figures = told.figures.unwrap();
-    // In time for their slots, and more than 4 ms late.
+    let watched = watch(10, &[("frames", grid(PERIOD, 349, 3_000, late))]);
+    let figures = watched.figures.unwrap();
+    // The frames are in time for their slots, but more than 4 ms late.
     assert_eq!((figures.dropped, figures.overshot), (0, 0));
     assert_eq!(
         (figures.late, figures.late_from),
@@ -132,8 +137,8 @@ fn late_frames_are_late_by_as_much_as_they_were() {
     assert!((max - Nanos::from_micros(9_020)).0.abs() < 50_000, "{max}");
 }
 
-/// Every hundredth frame takes 80 ms: it began in its slot, the next two get none, the one after
-/// begins at once, and late.
+/// Every hundredth frame takes 80 ms. It begins in its slot, the next two slots get no frame, and
+/// the frame after them begins immediately and late.
 #[test]
 fn a_stall_drops_the_slots_that_it_ran_over() {
     let mut doings: Vec<Doing> = Vec::new();
@@ -142,15 +147,16 @@ fn a_stall_drops_the_slots_that_it_ran_over() {
         let due = BEGIN + 5_000 + k * PERIOD;
         if k % 100 == 50 {
             doings.push((due, due + 20, due + 80_000));
-            // Due again at once: it does not sleep before, so this is one long run.
+            // The next frame is due immediately, so the thread does not sleep and this is one long
+            // run.
             k += 3;
             continue;
         }
         doings.push((due, due + 20, due + 3_000));
         k += 1;
     }
-    let told = watch(10, &[("frames", doings)]);
-    let figures = told.figures.unwrap();
+    let watched = watch(10, &[("frames", doings)]);
+    let figures = watched.figures.unwrap();
     assert_eq!(figures.dropped, 2 * 3, "{figures:#?}");
     assert_eq!(figures.slept_through, 0);
 }
@@ -159,32 +165,32 @@ fn a_stall_drops_the_slots_that_it_ran_over() {
 fn slots_without_any_wakeup_were_slept_through() {
     let mut doings = grid(PERIOD, 345, 3_000, |_| 0);
     doings.retain(|&(woken, ..)| (woken - BEGIN - 5_000) / PERIOD % 40 != 20);
-    let told = watch(10, &[("frames", doings)]);
-    let figures = told.figures.unwrap();
+    let watched = watch(10, &[("frames", doings)]);
+    let figures = watched.figures.unwrap();
     assert_eq!((figures.dropped, figures.slept_through), (9, 9));
 }
 
-/// Lateness that wanders slowly, as idle states do, is no reason to call a grid re-armed.
+/// Slow drift of the lateness, as caused by idle states, does not make a grid look rearmed.
 #[test]
-fn a_grid_whose_lateness_wanders_is_a_grid() {
+fn a_grid_with_drifting_lateness_is_a_grid() {
     let mut random = SplitMix64::new(9);
-    let mut wander = 40;
+    let mut drift = 40;
     let late = |_| {
-        wander = (wander + random.between(0, 9) - 4).clamp(20, 70);
-        wander + random.between(0, 12)
+        drift = (drift + random.between(0, 9) - 4).clamp(20, 70);
+        drift + random.between(0, 12)
     };
-    let told = watch(8, &[("frames", grid(20_000, 399, 3_000, late))]);
+    let watched = watch(8, &[("frames", grid(20_000, 399, 3_000, late))]);
     assert!(
-        !told.threads[0].rhythms[0].rhythm.rearmed,
+        !watched.threads[0].rhythms[0].rhythm.rearmed,
         "{:?}",
-        told.threads[0]
+        watched.threads[0]
     );
-    let period = told.figures.unwrap().period;
+    let period = watched.figures.unwrap().period;
     assert!((period - Nanos::from_millis(20)).0.abs() < 100, "{period}");
 }
 
 #[test]
-fn a_loop_that_arms_itself_anew_is_due_its_shortest_interval_after_the_last() {
+fn a_rearmed_loop_is_due_its_shortest_interval_after_the_last_frame() {
     let mut random = SplitMix64::new(7);
     let mut at = BEGIN + 3_000;
     let mut doings = Vec::new();
@@ -192,19 +198,19 @@ fn a_loop_that_arms_itself_anew_is_due_its_shortest_interval_after_the_last() {
         doings.push((at, at + 20, at + 3_000));
         at += 27_000 + random.between(0, 2_000);
     }
-    let told = watch(10, &[("frames", doings)]);
-    let rhythm = told.threads[0].rhythms[0];
+    let watched = watch(10, &[("frames", doings)]);
+    let rhythm = watched.threads[0].rhythms[0];
     assert!(rhythm.rhythm.rearmed, "{rhythm:?}");
     assert!((rhythm.rhythm.period / 28e6 - 1.0).abs() < 0.01);
-    let figures = told.figures.unwrap();
+    let figures = watched.figures.unwrap();
     assert!((figures.period - Nanos::from_micros(27_200)).0.abs() < 100_000);
     assert_eq!((figures.dropped, figures.overshot), (0, 0));
     assert!(figures.wait.unwrap().max <= Nanos::from_micros(2_000));
 }
 
-/// It naps for 1 ms, looks at the clock for 5 µs, and has a frame of 1 ms every 35th of a second.
+/// The loop naps for 1 ms, looks at the clock for 5 µs, and has a 1 ms frame 35 times per second.
 #[test]
-fn a_loop_that_polls_the_clock_has_its_frames_where_the_work_is() {
+fn the_frames_of_a_loop_that_polls_the_clock_are_its_long_runs() {
     let mut random = SplitMix64::new(3);
     let (mut at, mut due) = (BEGIN + 1_000, BEGIN + 20_000);
     let mut doings = Vec::new();
@@ -216,21 +222,21 @@ fn a_loop_that_polls_the_clock_has_its_frames_where_the_work_is() {
         doings.push((at, at + 3, at + 3 + work));
         at += 3 + work + 1_060 + random.between(0, 30);
     }
-    let told = watch(10, &[("frames", doings)]);
-    let rhythm = told.threads[0].rhythms[0];
+    let watched = watch(10, &[("frames", doings)]);
+    let rhythm = watched.threads[0].rhythms[0];
     assert_eq!(rhythm.mark, FrameMark::LongRuns);
     assert!(
         (rhythm.rhythm.period / 28_571_000.0 - 1.0).abs() < 1e-3,
         "{rhythm:?}"
     );
-    let figures = told.figures.clone().unwrap();
+    let figures = watched.figures.clone().unwrap();
     assert!((figures.average_fps.unwrap() - 35.0).abs() < 0.1);
-    // It is late by up to a nap, and no frame after it is due later for that.
+    // It is late by up to a nap, but that does not delay later frames.
     assert!(!rhythm.rhythm.rearmed);
     assert!((figures.period.as_secs_f64() * 35.0 - 1.0).abs() < 1e-3);
-    assert!(told.wakeups.as_ref().unwrap().count > 20 * figures.frames);
-    // Who waits for the next frame tells it from a look at the clock.
-    let rhythm = told.rhythm().unwrap();
+    assert!(watched.wakeups.as_ref().unwrap().count > 20 * figures.frames);
+    // A caller that waits for the next frame can tell it from a poll of the clock.
+    let rhythm = watched.rhythm().unwrap();
     let long_from = rhythm.long_from.unwrap();
     assert_eq!((rhythm.tid, &*rhythm.name), (PID, "frames"));
     assert!(long_from > Nanos::from_micros(5) && long_from < Nanos::from_micros(1_000));
@@ -238,7 +244,7 @@ fn a_loop_that_polls_the_clock_has_its_frames_where_the_work_is() {
 }
 
 #[test]
-fn who_waits_for_the_next_frame_learns_the_rhythm_or_why_there_is_none() {
+fn the_rhythm_is_returned_or_the_reason_why_none_was_found() {
     let grid = watch(5, &[("frames", grid(PERIOD, 170, 3_000, |_| 0))]);
     let rhythm = grid.rhythm().unwrap();
     assert_eq!((rhythm.long_from, rhythm.rearmed), (None, false));
@@ -247,31 +253,36 @@ fn who_waits_for_the_next_frame_learns_the_rhythm_or_why_there_is_none() {
     let none = watch(5, &[]).rhythm().unwrap_err();
     assert_eq!(none, "it did not run");
     let spins = vec![(BEGIN, BEGIN, BEGIN + 4_900_000)];
-    let told = watch(5, &[("frames", spins.clone())]).rhythm().unwrap_err();
-    assert!(!told.is_empty());
-    let told = watch(5, &[("frames", spins.clone()), ("other", spins)]);
-    assert!(told.rhythm().unwrap_err().contains("none of its 2 threads"));
+    let watched = watch(5, &[("frames", spins.clone())]).rhythm().unwrap_err();
+    assert!(!watched.is_empty());
+    let watched = watch(5, &[("frames", spins.clone()), ("other", spins)]);
+    assert!(
+        watched
+            .rhythm()
+            .unwrap_err()
+            .contains("none of its 2 threads")
+    );
 }
 
 #[test]
-fn of_several_threads_the_one_with_the_work_has_the_frames() {
+fn the_thread_that_does_the_work_defines_the_frames() {
     let mut random = SplitMix64::new(5);
     let watchdog = grid(100_000, 99, 50, |_| 0);
     let frames = grid(PERIOD, 345, 5_000, |_| random.between(0, 300));
-    let told = watch(10, &[("watchdog", watchdog), ("frames", frames)]);
-    assert_eq!(told.threads[0].name, "frames");
-    assert_eq!(told.threads[1].name, "watchdog");
-    assert!(!told.threads[1].rhythms.is_empty());
-    assert_eq!(told.cpus.to_string(), "1");
+    let watched = watch(10, &[("watchdog", watchdog), ("frames", frames)]);
+    assert_eq!(watched.threads[0].name, "frames");
+    assert_eq!(watched.threads[1].name, "watchdog");
+    assert!(!watched.threads[1].rhythms.is_empty());
+    assert_eq!(watched.cpus.to_string(), "1");
 }
 
 #[test]
-fn a_process_without_a_rhythm_says_what_was_seen() {
+fn a_process_without_a_rhythm_reports_what_was_seen() {
     let mut random = SplitMix64::new(11);
     let mut at = BEGIN;
     let mut irregular = Vec::new();
     while at < BEGIN + 9_500_000 {
-        // Exponential, nearly: as requests come.
+        // Nearly exponential intervals, like those of requests.
         at += 200 + random.between(0, 20_000);
         while random.between(0, 2) == 0 {
             at += 20_000;
@@ -283,11 +294,11 @@ fn a_process_without_a_rhythm_says_what_was_seen() {
         (BEGIN + 10, BEGIN + 20, BEGIN + 30),
         (BEGIN + 900, BEGIN + 910, BEGIN + 950),
     ];
-    let told = watch(10, &[("requests", irregular), ("rare", few)]);
-    assert_eq!(told.chosen, None);
-    assert!(told.figures.is_none() && told.wakeups.is_none());
+    let watched = watch(10, &[("requests", irregular), ("rare", few)]);
+    assert_eq!(watched.chosen, None);
+    assert!(watched.figures.is_none() && watched.wakeups.is_none());
     let why = |name: &str| {
-        let thread = told.threads.iter().find(|thread| thread.name == name);
+        let thread = watched.threads.iter().find(|thread| thread.name == name);
         thread.unwrap().why_none.clone().unwrap()
     };
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Ways of packets whose steps are known.
+//! Packets whose path is known step by step.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::{books, header, process, replay, thread, whole};
@@ -11,7 +11,7 @@ use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable};
 const US: i64 = 1_000;
 const MS: i64 = 1_000_000;
 
-/// A receiver, a program that keeps it waiting, the kernel's threads, and what interrupts them.
+/// The sources: a receiver, a program that delays it, kernel threads, and interrupts.
 struct Cast {
     sources: SourceTable,
     game: SourceId,
@@ -43,7 +43,7 @@ impl Cast {
         }
     }
 
-    fn told(&self, rows: &[Row], header: &Header) -> Option<PacketPaths> {
+    fn statement(&self, rows: &[Row], header: &Header) -> Option<PacketPaths> {
         let mut auditor = Auditor::new(&Machine::default()).without_beats();
         if header.victim.is_some() {
             auditor.victim_since(Nanos::ZERO);
@@ -53,11 +53,11 @@ impl Cast {
     }
 
     fn packets(&self, rows: &[Row]) -> PacketPaths {
-        self.told(rows, &traced()).unwrap()
+        self.statement(rows, &traced()).unwrap()
     }
 
-    /// On CPU 0 an interrupt of the card at `at` raises `NET_RX` 2 µs later, which begins after 4
-    /// µs and wakes the game after 7 µs; it had interrupted idling.
+    /// An interrupt of the card at `at` on idle CPU 0. It raises `NET_RX` after 2 µs. The softirq
+    /// begins at 4 µs and wakes the game at 7 µs.
     fn packet(&self, at: i64) -> Vec<Row> {
         vec![
             raised(0, at + 2 * US, self.card),
@@ -88,21 +88,21 @@ fn ran(cpu: u32, from: i64, to: i64, source: SourceId) -> Row {
     whole(cpu, from, to - from, source)
 }
 
-/// Each step of the longest way in ns.
+/// Steps of the longest path, in ns.
 fn steps(packets: &PacketPaths) -> Vec<(Step, i64)> {
     let longest = packets.longest.first().unwrap();
     let steps = longest.steps.iter();
     steps.map(|step| (step.step, step.time.0)).collect()
 }
 
-/// Who had the CPU in the step of the longest way that took longest.
+/// Occupants of the CPU during the longest step of the longest path.
 fn behind(packets: &PacketPaths) -> Vec<(&str, i64)> {
     let by = packets.longest.first().unwrap().by.iter();
-    by.map(|it| (&*it.name, it.time.0)).collect()
+    by.map(|holder| (&*holder.name, holder.time.0)).collect()
 }
 
 #[test]
-fn a_way_has_four_steps_from_the_interrupt_to_the_run() {
+fn a_path_has_four_steps_from_the_interrupt_to_the_run() {
     let cast = Cast::new();
     let mut rows = vec![ran(0, 0, 90 * US, cast.game)];
     rows.extend(cast.packet(100 * US));
@@ -123,18 +123,21 @@ fn a_way_has_four_steps_from_the_interrupt_to_the_run() {
     let longest = &packets.longest[0];
     assert_eq!(longest.at, Nanos(100 * US));
     assert_eq!(longest.longest, Step::Woken);
-    assert!(longest.by.is_empty(), "a short way is not looked at");
+    assert!(longest.by.is_empty(), "a short delay is not examined");
     let way = &packets.ways[0];
     let named = (way.raised_by.as_deref(), way.kind, way.received_in);
     assert_eq!(named, (Some("eth0"), Some(Kind::Irq), ReceivedIn::Softirq));
-    let one = &packets.threads[0];
-    assert_eq!((&*one.name, one.pid, one.tid), ("game", GAME, GAME));
+    let thread = &packets.threads[0];
+    assert_eq!(
+        (&*thread.name, thread.pid, thread.tid),
+        ("game", GAME, GAME)
+    );
 }
 
 #[test]
-fn a_wait_for_the_cpu_is_told_with_whoever_had_it() {
+fn a_wait_for_the_cpu_is_reported_with_the_occupants() {
     let cast = Cast::new();
-    // A timer's softirq of 20 µs interrupts the hog.
+    // A timer softirq of 20 µs interrupts the hog.
     let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
     rows.extend(cast.packet(100 * US));
     rows.push(whole(0, MS, 20 * US, cast.timers));
@@ -144,11 +147,11 @@ fn a_wait_for_the_cpu_is_told_with_whoever_had_it() {
     let woken = packets
         .steps
         .iter()
-        .find(|it| it.step == Step::Woken)
+        .find(|step| step.step == Step::Woken)
         .unwrap();
     assert_eq!(woken.length.max, Some(Nanos(5 * MS - 107 * US)));
     assert_eq!(woken.held, 1);
-    // The rest of NET_RX is its own.
+    // The rest of NET_RX counts as NET_RX.
     let own = 5 * MS - 107 * US - 3 * US - 20 * US;
     let expected = [("hog", own), ("TIMER", 20 * US), ("NET_RX", 3 * US)];
     assert_eq!(behind(&packets), expected);
@@ -156,7 +159,7 @@ fn a_wait_for_the_cpu_is_told_with_whoever_had_it() {
 }
 
 #[test]
-fn a_softirq_that_is_held_up_is_told_with_whatever_ran_before_it() {
+fn a_delayed_softirq_is_reported_with_what_ran_before_it() {
     let cast = Cast::new();
     let rows = [
         ran(0, 0, 50 * US, cast.game),
@@ -174,9 +177,9 @@ fn a_softirq_that_is_held_up_is_told_with_whatever_ran_before_it() {
     assert_eq!(behind(&packets), expected);
 }
 
-/// Handed over: `ksoftirqd` waits behind the hog before it runs `NET_RX`.
+/// `ksoftirqd` waits behind the hog before it runs `NET_RX`.
 #[test]
-fn a_hand_over_to_ksoftirqd_is_told_apart() {
+fn a_softirq_deferred_to_ksoftirqd_is_a_separate_way() {
     let cast = Cast::new();
     let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
     rows.extend(cast.packet(100 * US));
@@ -191,25 +194,25 @@ fn a_hand_over_to_ksoftirqd_is_told_apart() {
         ran(0, 3 * MS + 20 * US, 4 * MS, cast.game),
     ]);
     let packets = cast.packets(&rows);
-    let of = |it| {
+    let way_in = |received_in| {
         packets
             .ways
             .iter()
-            .find(|way| way.received_in == it)
+            .find(|way| way.received_in == received_in)
             .unwrap()
     };
-    let handed = of(ReceivedIn::Ksoftirqd);
+    let handed = way_in(ReceivedIn::Ksoftirqd);
     assert_eq!(handed.raised_by.as_deref(), Some("NET_RX"));
     assert_eq!(handed.delay.max, Some(Nanos(3 * MS + 20 * US - 302 * US)));
-    assert_eq!(of(ReceivedIn::Softirq).delay.count, 1);
+    assert_eq!(way_in(ReceivedIn::Softirq).delay.count, 1);
     assert_eq!(packets.longest[0].received_in, ReceivedIn::Ksoftirqd);
     let expected = [("hog", 3 * MS - 302 * US), ("ksoftirqd/0", US)];
     assert_eq!(behind(&packets), expected);
 }
 
-/// Over loopback and veth a thread's own call raises `NET_RX`: there is no interrupt.
+/// Over loopback and veth, the sending thread raises `NET_RX`, without an interrupt.
 #[test]
-fn what_a_thread_raised_begins_there() {
+fn the_path_of_a_softirq_raised_by_a_thread_begins_there() {
     let mut cast = Cast::new();
     let peer = |tid| thread(Owner::Program, "worker", "peer", (30, tid));
     let peers = [cast.sources.intern(peer(31)), cast.sources.intern(peer(32))];
@@ -227,48 +230,55 @@ fn what_a_thread_raised_begins_there() {
         ]);
     }
     let packets = cast.packets(&rows);
-    assert_eq!(packets.ways.len(), 1, "threads of a program are one");
+    assert_eq!(packets.ways.len(), 1, "threads of a program count as one");
     let way = &packets.ways[0];
-    let told = (way.raised_by.as_deref(), way.kind, way.delay.count);
-    assert_eq!(told, (Some("peer"), Some(Kind::Task), 2));
+    let raised_by = (way.raised_by.as_deref(), way.kind, way.delay.count);
+    assert_eq!(raised_by, (Some("peer"), Some(Kind::Task), 2));
     let (raised, receiving) = ((Step::Raised, US), (Step::Receiving, US));
     assert_eq!(steps(&packets), [raised, receiving, (Step::Woken, 4 * US)]);
 }
 
 #[test]
-fn what_has_no_edge_is_no_step_and_what_has_no_row_is_not_followed() {
+fn missing_edges_drop_a_step_and_missing_rows_drop_the_packet() {
     let cast = Cast::new();
     let rows = [
         ran(0, 0, 50 * US, cast.game),
-        // Nothing raised this one.
+        // No edge shows what raised this one.
         woke(0, 107 * US, cast.rx, GAME),
         whole(0, 104 * US, 6 * US, cast.rx),
         ran(0, 50 * US, 115 * US, cast.idle),
         ran(0, 115 * US, 200 * US, cast.game),
-        // The row of this one was lost.
+        // The row of this softirq was lost.
         woke(0, 250 * US, cast.rx, GAME),
         ran(0, 200 * US, 260 * US, cast.idle),
         ran(0, 260 * US, 300 * US, cast.game),
-        // After this one it never ran.
+        // The thread never ran after this wake-up.
         woke(0, 407 * US, cast.rx, GAME),
         whole(0, 404 * US, 6 * US, cast.rx),
         ran(0, 300 * US, 1_000 * MS, cast.hog),
     ];
     let packets = cast.packets(&rows);
-    let not = packets.not_followed;
-    assert_eq!((not.not_run, not.no_softirq, not.no_room), (1, 1, 0));
+    let not_followed = packets.not_followed;
+    assert_eq!(
+        (
+            not_followed.not_run,
+            not_followed.no_softirq,
+            not_followed.no_room
+        ),
+        (1, 1, 0)
+    );
     assert_eq!((packets.wakeups, packets.followed), (3, 1));
     let first = [(Step::Receiving, 3 * US), (Step::Woken, 8 * US)];
     assert_eq!(steps(&packets), first);
     assert_eq!(packets.ways[0].raised_by, None);
-    // What woke nobody, or something else did, is nothing.
+    // Wake-ups by other sources, and softirqs that wake no thread, do not count.
     let others = [woke(0, 5, cast.timers, GAME), ran(0, 10, 20, cast.game)];
-    assert_eq!(cast.told(&others, &traced()), None);
+    assert_eq!(cast.statement(&others, &traced()), None);
 }
 
-/// The rows of another CPU come late, in both orders.
+/// Rows of another CPU come late, in both directions.
 #[test]
-fn in_which_order_the_rows_of_cpus_come_does_not_matter() {
+fn the_order_of_rows_of_different_cpus_does_not_matter() {
     let cast = Cast::new();
     let mut receiving = Vec::new();
     let mut running = vec![ran(1, 0, 50 * US, cast.game)];
@@ -281,21 +291,21 @@ fn in_which_order_the_rows_of_cpus_come_does_not_matter() {
         running.push(ran(1, at + 27 * US, at + 100 * US, cast.game));
     }
     let first: Vec<Row> = receiving.iter().chain(&running).cloned().collect();
-    // A thread is known by its first packet: what it did before that came is of no use.
+    // A thread is tracked from its first packet on, so the earlier rows are ignored.
     let split = receiving.len() / 2;
     let (early, late) = receiving.split_at(split);
     let mixed: Vec<Row> = early.iter().chain(&running).chain(late).cloned().collect();
-    let told = cast.packets(&first);
-    assert_eq!(told.followed, 40);
-    assert_eq!(told.delay.max, Some(Nanos(27 * US)));
-    assert_eq!(told.delay.median, cast.packets(&mixed).delay.median);
-    assert_eq!(cast.packets(&mixed), told);
+    let packets = cast.packets(&first);
+    assert_eq!(packets.followed, 40);
+    assert_eq!(packets.delay.max, Some(Nanos(27 * US)));
+    assert_eq!(packets.delay.median, cast.packets(&mixed).delay.median);
+    assert_eq!(cast.packets(&mixed), packets);
 }
 
-/// Woken by its own CPU's interrupt while it ran, it goes on; from another CPU right before it
-/// left, it comes back, unless something else woke it before it did.
+/// A thread that was running when its own CPU's interrupt woke it continues. If it was woken from
+/// another CPU just before it left, it comes back, unless something else woke it before it left.
 #[test]
-fn a_thread_that_had_its_cpu_goes_on() {
+fn a_thread_that_was_running_continues() {
     let cast = Cast::new();
     let mut rows = cast.packet(100 * US);
     rows.extend([
@@ -321,11 +331,11 @@ fn a_thread_that_had_its_cpu_goes_on() {
     assert_eq!(elsewhere(true), Nanos::ZERO);
 }
 
-/// It waited behind the hog on the CPU that it came from, and moved to one that idled.
+/// The thread waited behind the hog on the CPU that it came from, and moved to an idle one.
 #[test]
-fn who_had_the_cpu_that_it_came_from_is_told_where_the_other_idled() {
+fn if_the_new_cpu_was_idle_the_occupant_of_the_old_cpu_is_named() {
     let cast = Cast::new();
-    // A thread is looked at from its first packet on; rows of other CPUs may come late.
+    // A thread is tracked from its first packet on. Rows of other CPUs may come late.
     let mut rows = cast.packet(100 * US);
     rows.extend([
         ran(1, 0, 50 * US, cast.game),
@@ -338,7 +348,7 @@ fn who_had_the_cpu_that_it_came_from_is_told_where_the_other_idled() {
 }
 
 #[test]
-fn of_equal_ways_the_first_is_told_first() {
+fn among_equal_delays_the_first_comes_first() {
     let cast = Cast::new();
     let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
     for number in 0..12 {
@@ -349,13 +359,17 @@ fn of_equal_ways_the_first_is_told_first() {
         rows.push(ran(0, at + 15 * US, at + 100 * US, cast.game));
     }
     let packets = cast.packets(&rows);
-    let at: Vec<i64> = packets.longest.iter().map(|it| it.at.0 / MS).collect();
+    let at: Vec<i64> = packets
+        .longest
+        .iter()
+        .map(|delay| delay.at.0 / MS)
+        .collect();
     assert_eq!(at, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
 
-/// Of a program that is watched only its own packets are told.
+/// Only a watched program's own packets are reported.
 #[test]
-fn a_watched_program_has_its_own_packets() {
+fn only_the_watched_programs_packets_are_reported() {
     let cast = Cast::new();
     let mut rows = vec![ran(0, 0, 50 * US, cast.game)];
     rows.extend(cast.packet(100 * US));
@@ -366,12 +380,12 @@ fn a_watched_program_has_its_own_packets() {
     rows.push(ran(0, 115 * US, 200 * US, cast.game));
     rows.push(ran(0, 200 * US, 300 * US, cast.hog));
     let mut header = traced();
-    let told = |header: &Header| {
-        let packets = cast.told(&rows, header)?;
-        let threads = packets.threads.iter().map(|it| it.name.clone());
+    let thread_names = |header: &Header| {
+        let packets = cast.statement(&rows, header)?;
+        let threads = packets.threads.iter().map(|thread| thread.name.clone());
         Some(threads.collect::<Vec<_>>())
     };
-    assert_eq!(told(&header).unwrap().len(), 2);
+    assert_eq!(thread_names(&header).unwrap().len(), 2);
     header.victim = Some(VictimHeader {
         target: Target::Process,
         name: "hog".to_owned(),
@@ -383,11 +397,11 @@ fn a_watched_program_has_its_own_packets() {
         after: None,
         threads: None,
     });
-    assert_eq!(told(&header).unwrap(), ["hog"]);
+    assert_eq!(thread_names(&header).unwrap(), ["hog"]);
 }
 
 #[test]
-fn what_the_kernel_counted_is_told_even_where_no_packet_was_seen() {
+fn kernel_counters_are_reported_even_if_no_packet_was_seen() {
     let cast = Cast::new();
     let mut header = traced();
     let counts = |processed, squeezed| SoftnetCounts {
@@ -397,9 +411,9 @@ fn what_the_kernel_counted_is_told_even_where_no_packet_was_seen() {
     };
     header.before.softnet = [(0, counts(5, 1)), (1, counts(0, 0))].into();
     header.after.softnet = [(0, counts(9, 1)), (1, counts(0, 0))].into();
-    assert_eq!(cast.told(&[], &header), None, "nothing to tell");
+    assert_eq!(cast.statement(&[], &header), None, "nothing to report");
     header.after.softnet.insert(0, counts(90, 4));
-    let packets = cast.told(&[], &header).unwrap();
+    let packets = cast.statement(&[], &header).unwrap();
     let cpu = packets.cpus[0];
     assert_eq!((cpu.processed, cpu.squeezed, cpu.dropped), (85, 3, 0));
     assert_eq!((packets.cpus.len(), packets.wakeups), (1, 0));

@@ -1,4 +1,4 @@
-//! The tick's bill of machines whose ticks are known.
+//! Tick bills of simulated machines with known ticks.
 
 use ticktax_analysis::{Auditor, tick};
 use ticktax_fixture::{books, process, replay, span, watched_header};
@@ -10,11 +10,11 @@ use ticktax_model::{Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable
 const US: i64 = 1_000;
 const SECOND: i64 = 1_000_000_000;
 
-/// What a tick costs: the interrupt's own, its function's, and that of the softirq after it.
+/// Parts of a tick's cost: own time of the interrupt, of its function, and of the softirq after it.
 const OWN: i64 = 2 * US;
 const FUNCTION: i64 = 3 * US;
 const SOFTIRQ: i64 = US;
-/// Another timer's function in every tenth tick, which is not the tick's.
+/// Another timer's function in every tenth tick. It is not part of the tick's cost.
 const OTHER: i64 = 40 * US;
 
 struct Machinery {
@@ -47,7 +47,7 @@ impl Machinery {
             .push(ticktax_fixture::row(cpu, start, dur, own, source));
     }
 
-    /// A tick that begins at `at`; returns its length with the softirq.
+    /// Adds a tick at `at`; returns its length including the softirq.
     fn tick(&mut self, cpu: u32, at: i64, with_other: bool) -> i64 {
         let function = self.id(Kind::Irq, "local_timer", "tick_nohz_handler");
         let other = self.id(Kind::Irq, "local_timer", "hrtimer_wakeup");
@@ -64,7 +64,7 @@ impl Machinery {
         OWN + inner + US + SOFTIRQ
     }
 
-    /// A CPU that a thread of `owner` keeps busy under a tick of `hz`.
+    /// Adds a CPU that a thread of `owner` keeps busy, with a tick of `hz`.
     fn busy(&mut self, cpu: u32, hz: i64, owner: Owner) -> i64 {
         let (thread, length) = (self.thread(owner), self.seconds * SECOND);
         let ticks = self.seconds * hz;
@@ -79,7 +79,7 @@ impl Machinery {
         ticks
     }
 
-    /// A CPU that idles and has one tick every half a second, when something wakes it.
+    /// Adds an idle CPU with one tick every half second, when something wakes it.
     fn idle(&mut self, cpu: u32) -> i64 {
         let (idle, thread) = (
             self.sources.intern(Source::idle()),
@@ -125,8 +125,8 @@ impl Machinery {
     }
 }
 
-fn near(told: f64, truth: f64, part: f64) -> bool {
-    (told - truth).abs() <= part * truth
+fn near(value: f64, truth: f64, part: f64) -> bool {
+    (value - truth).abs() <= part * truth
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn one_cpu_is_busy_and_the_other_idles_without_a_tick() {
         assert_eq!(idle.idle.unwrap().count, 40);
         assert!(idle.frequency.is_none());
         assert_eq!(idle.pauses, 39);
-        // Half a second holds hz / 2 ticks, of which one came.
+        // Half a second holds hz / 2 ticks. One of them came.
         assert_eq!(
             i64::try_from(idle.saved).unwrap(),
             39 * (hz / 2 - 1) + 39 * (hz % 2) / 2
@@ -180,22 +180,22 @@ fn parameters_for_init_are_not_the_kernels() {
 }
 
 #[test]
-fn a_fleet_is_so_many_times_the_machine_with_its_interval() {
+fn a_fleet_multiplies_the_machines_cost_and_its_confidence_interval() {
     let mut machine = Machinery::new(10);
     machine.idle(0);
     let bill = machine.bill(250);
-    let one = bill.cost.as_ref().unwrap().cores;
+    let machine_cost = bill.cost.as_ref().unwrap().cores;
     let fleet = tick::fleet(&bill, 40).unwrap();
     assert_eq!(fleet.guests, 40);
-    assert!(near(fleet.cores.value, 40.0 * one.value, 1e-12));
+    assert!(near(fleet.cores.value, 40.0 * machine_cost.value, 1e-12));
     assert_eq!(
         fleet.cores.plus_minus,
-        one.plus_minus.map(|half| 40.0 * half)
+        machine_cost.plus_minus.map(|half| 40.0 * half)
     );
 }
 
 #[test]
-fn what_a_spinning_probe_saw_around_a_tick_is_told() {
+fn entry_and_exit_around_a_tick_come_from_the_spinning_probe() {
     const AROUND: i64 = 4 * US;
     let mut machine = Machinery::new(5);
     let gap = machine.sources.intern(Source {
@@ -209,7 +209,7 @@ fn what_a_spinning_probe_saw_around_a_tick_is_told() {
         let other = number % 10 == 9;
         let named = OWN + FUNCTION + SOFTIRQ + if other { OTHER } else { 0 };
         let length = machine.tick(0, begin, other);
-        // The µs between the interrupt and the softirq has no name, either.
+        // The µs between the interrupt and the softirq belongs to no row either.
         machine.row(0, begin - 2 * US, length + 3 * US, length + 3 * US, gap);
         machine.row(0, at, 4_000 * US, 4_000 * US - named, probe);
     }
@@ -218,7 +218,7 @@ fn what_a_spinning_probe_saw_around_a_tick_is_told() {
     assert!(bill.cpus[0].busy.is_none(), "{bill:?}");
     assert_eq!(bill.cpus[0].probed.unwrap().count, 1250);
     let around = bill.cost.unwrap().around.unwrap();
-    // Every tenth gap held another timer as well.
+    // Every tenth gap also contained another timer.
     assert_eq!(around.count, 1125);
     assert!(
         near(around.median.0 as f64, AROUND as f64, 0.13),
@@ -227,7 +227,7 @@ fn what_a_spinning_probe_saw_around_a_tick_is_told() {
 }
 
 #[test]
-fn a_sum_tells_what_a_sum_can() {
+fn sums_give_counts_and_times_only() {
     let mut machine = Machinery::new(10);
     for (detail, own, count) in [
         ("tick_nohz_handler", FUNCTION, 2_500u64),

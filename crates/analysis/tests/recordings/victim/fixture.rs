@@ -1,4 +1,4 @@
-//! Random worlds of two CPUs with a victim of a few threads, told as the tracer tells them.
+//! Random worlds of two CPUs, with a victim of a few threads, recorded as the tracer does.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use ticktax_model::recording::{Header, Row};
 use ticktax_model::victim::{MOVED, OffCpuReason, Target, ThreadState, VictimHeader};
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
-/// One thing that happens, some time after the last.
+/// An event, with its delay after the previous one.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A CPU switches to the thread of this number, if it may run; else to nobody. Whoever leaves
-    /// it does so for this cause.
+    /// A CPU switches to the thread with this number if it can run, else to idle. A thread that
+    /// leaves the CPU does so for this reason.
     Switch(i64, usize, usize, usize),
-    /// This thread is woken, if it is blocked.
+    /// This thread is woken if it is blocked.
     Wake(i64, usize),
-    /// This CPU is interrupted for so long.
+    /// This CPU is interrupted for this long.
     Interrupt(i64, usize, i64),
 }
 
-/// What happens, in order.
+/// A sequence of events.
 pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0i64..500_000, 0usize..2, 0usize..6, 0usize..7)
@@ -32,7 +32,7 @@ pub(crate) fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..120)
 }
 
-/// Threads of the victim; number 4 is a stranger's, everything above is nobody.
+/// Number of threads of the victim. Number 4 belongs to another program; higher numbers mean idle.
 pub(crate) const VICTIMS: usize = 4;
 const STRANGER: usize = 4;
 
@@ -43,18 +43,18 @@ struct Occupant {
     interrupted: i64,
 }
 
-/// Recorded rows.
+/// Recorded rows and the truth about them.
 pub(crate) struct Fixture {
     pub(crate) sources: SourceTable,
     pub(crate) header: Header,
     pub(crate) rows: Vec<Row>,
-    /// Time by account.
+    /// Time by state.
     pub(crate) truth: BTreeMap<ThreadState, i64>,
-    /// Waits that ended on another CPU than they began on.
+    /// Waits that ended on another CPU than the one where they began.
     pub(crate) migrations: u64,
-    /// From the first to the last moment of each thread.
+    /// Sum of the threads' lifetimes.
     pub(crate) elapsed: i64,
-    /// Time for which the stranger ran on a CPU whose thread waited for it.
+    /// Time that the victim's threads waited for a CPU.
     pub(crate) waits: i64,
 }
 
@@ -64,7 +64,7 @@ struct Machinery {
     truth: BTreeMap<ThreadState, i64>,
     migrations: u64,
     cpus: [Occupant; 2],
-    /// Since when, why, and where last.
+    /// Start, reason and last CPU of each thread's absence.
     absent: [Option<(i64, OffCpuReason, usize)>; VICTIMS],
     now: i64,
 }
@@ -196,7 +196,7 @@ impl Machinery {
 }
 
 impl Fixture {
-    /// Lets it all happen. Thread 0 runs at first, the others sleep.
+    /// Plays all events. At first thread 0 runs, and the others sleep.
     pub(crate) fn run(events: &[Event]) -> Self {
         let occupant = |who| Occupant {
             who,
@@ -216,7 +216,7 @@ impl Fixture {
         for event in events {
             machinery.happen(event);
         }
-        // The end: every thread has a wait sooner or later, as the tracer's nudge makes sure.
+        // At the end every thread gets a wait row, as the tracer's nudge ensures.
         machinery.now += 1_000;
         machinery.switch(0, usize::MAX, 3);
         machinery.now += 1_000;
@@ -244,7 +244,8 @@ fn header() -> Header {
     followed(Target::Process, "program", Some(10), BEGIN)
 }
 
-/// A header without books, of a recording in which `name` was followed from `begin` on, in ns.
+/// Header of a recording in which `name` was followed from `begin` on, in ns. Its `books` are
+/// empty.
 pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64) -> Header {
     Header {
         victim: Some(VictimHeader {

@@ -11,18 +11,18 @@ use crate::victim::fixture::followed;
 const MS: i64 = 1_000_000;
 const BEGIN: i64 = 1_000 * MS;
 
-/// In which order the rows of the two CPUs come.
+/// Arrival order of the two CPUs' rows.
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
     Cpu0First,
     Cpu1First,
-    /// The compiler's row comes when it leaves its CPU, long after the wait, and that of an
-    /// interrupt of it before.
+    /// The compiler's row comes when it leaves its CPU, long after the wait, and after a row of its
+    /// interrupt.
     CompilerLast,
 }
 
-/// The thread is preempted on CPU 0 by `compiler` for 20 ms, and runs on CPU 1 then, which idled
-/// for the first 15 ms of that and ran `other` from then on.
+/// `compiler` preempts the thread on CPU 0 for 20 ms. The thread then runs on CPU 1. That CPU was
+/// idle for 15 of the 20 ms and then ran `other`.
 fn audit(order: Order) -> ThreadTimes {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid));
@@ -35,30 +35,30 @@ fn audit(order: Order) -> ThreadTimes {
     let detail = format!("{}{MOVED}", OffCpuReason::Preempted.name());
     let waits = sources.intern(off_cpu(program("game", 10), &detail));
     let at = |ms: i64| BEGIN + ms * MS;
-    let of = |cpu, from: i64, to: i64, source| {
+    let make = |cpu, from: i64, to: i64, source| {
         row(cpu, at(from), (to - from) * MS, (to - from) * MS, source)
     };
-    let one: Vec<Row> = vec![
-        of(0, 0, 5, sleeping),
-        of(0, 0, 5, idle),
-        of(0, 5, 10, game),
-        of(0, 10, 300, compiler),
+    let cpu_0: Vec<Row> = vec![
+        make(0, 0, 5, sleeping),
+        make(0, 0, 5, idle),
+        make(0, 5, 10, game),
+        make(0, 10, 300, compiler),
     ];
-    let two: Vec<Row> = vec![
-        of(1, 0, 25, idle),
-        of(1, 25, 30, other),
-        of(1, 10, 30, waits),
-        of(1, 30, 400, game),
+    let cpu_1: Vec<Row> = vec![
+        make(1, 0, 25, idle),
+        make(1, 25, 30, other),
+        make(1, 10, 30, waits),
+        make(1, 30, 400, game),
     ];
     let rows: Vec<Row> = match order {
-        Order::Cpu0First => one.into_iter().chain(two).collect(),
-        Order::Cpu1First => two.into_iter().chain(one).collect(),
+        Order::Cpu0First => cpu_0.into_iter().chain(cpu_1).collect(),
+        Order::Cpu1First => cpu_1.into_iter().chain(cpu_0).collect(),
         Order::CompilerLast => {
-            let mut rows = one;
+            let mut rows = cpu_0;
             let _ = rows.pop();
-            rows.extend(two);
-            rows.push(of(0, 410, 411, tick));
-            rows.push(of(0, 10, 600, compiler));
+            rows.extend(cpu_1);
+            rows.push(make(0, 410, 411, tick));
+            rows.push(make(0, 10, 600, compiler));
             rows
         }
     };
@@ -71,7 +71,7 @@ fn audit(order: Order) -> ThreadTimes {
 }
 
 #[test]
-fn who_ran_where_it_waited_is_who_it_waited_behind() {
+fn the_wait_is_behind_what_ran_on_the_cpu_where_it_began() {
     for order in [Order::Cpu0First, Order::CompilerLast] {
         waited_behind_both(&audit(order));
     }
@@ -82,7 +82,7 @@ fn waited_behind_both(threads: &ThreadTimes) {
     let behind: Vec<(&str, i64)> = threads
         .behind
         .iter()
-        .map(|one| (&*one.name, one.time.0 / MS))
+        .map(|interferer| (&*interferer.name, interferer.time.0 / MS))
         .collect();
     assert_eq!(behind, [("compiler", 15), ("other", 5)]);
     assert_eq!(threads.waited_on.to_string(), "0-1");
@@ -92,10 +92,10 @@ fn waited_behind_both(threads: &ThreadTimes) {
     assert_eq!(lost, ["compiler", "other"]);
 }
 
-/// A row that comes more than 200 ms late is not waited for, and nothing is claimed of where the
-/// thread ran before.
+/// A row more than 200 ms late is not waited for. The CPU where the thread ran before is then
+/// unknown.
 #[test]
-fn where_it_ran_before_is_not_guessed() {
+fn an_unknown_previous_cpu_is_not_guessed() {
     let threads = audit(Order::Cpu1First);
     assert!(threads.balances());
     assert_eq!(threads.delays[0].waited_on, None);

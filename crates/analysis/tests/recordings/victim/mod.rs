@@ -1,6 +1,7 @@
-//! The victim's statement against worlds whose truth is known.
+//! Tests the victim's statement against worlds with known truth.
 mod ended;
 mod fixture;
+mod follow;
 mod migration;
 mod properties;
 mod steal;

@@ -1,4 +1,4 @@
-//! What holds for every victim.
+//! Properties that hold for every victim.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn threads(rows: &[Row], header: &Header, sources: &SourceTable) -> ThreadTimes 
     statement.victim.unwrap().threads.unwrap()
 }
 
-fn told(threads: &ThreadTimes) -> BTreeMap<ThreadState, i64> {
+fn times_by_state(threads: &ThreadTimes) -> BTreeMap<ThreadState, i64> {
     let accounts = threads.accounts.iter();
     accounts
         .map(|account| (account.state, account.time.0))
@@ -43,9 +43,9 @@ proptest! {
         let truth: BTreeMap<ThreadState, i64> =
             fixture.truth.iter().map(|(&state, &time)| (state, time)).filter(|&(_, time)| time != 0)
                 .collect();
-        prop_assert_eq!(told(&threads), truth);
+        prop_assert_eq!(times_by_state(&threads), truth);
         prop_assert_eq!(threads.migrations, fixture.migrations);
-        // What it waited behind had at most the time that it waited.
+        // Culprits together had at most the time of the waits.
         let behind: i64 = threads.behind.iter().map(|interferer| interferer.time.0).sum();
         prop_assert!(behind <= fixture.waits);
         for delay in &threads.delays {
@@ -67,9 +67,10 @@ proptest! {
     }
 
     #[test]
-    fn what_is_missing_is_told(events in events(), pick in any::<prop::sample::Index>()) {
+    fn missing_rows_are_reported(events in events(), pick in any::<prop::sample::Index>()) {
         let fixture = Fixture::run(&events);
-        // In the middle of a life; at its edges a shorter life would be as good.
+        // The row must be in the middle of a thread's life; without one at its edge, the life would
+        // only seem shorter.
         let waits: Vec<usize> = (0..fixture.rows.len())
             .filter(|&at| {
                 let span = fixture.rows[at].span();
@@ -85,16 +86,16 @@ proptest! {
             .collect();
         prop_assume!(!waits.is_empty());
         let mut rows = fixture.rows.clone();
-        let gone = rows.remove(waits[pick.index(waits.len())]);
-        let told = threads(&rows, &fixture.header, &fixture.sources);
-        prop_assert!(!told.balances());
-        prop_assert_eq!(told.off.iter().map(|&(_, time)| time).sum::<Nanos>(), -gone.span().dur);
+        let removed = rows.remove(waits[pick.index(waits.len())]);
+        let torn = threads(&rows, &fixture.header, &fixture.sources);
+        prop_assert!(!torn.balances());
+        prop_assert_eq!(torn.off.iter().map(|&(_, time)| time).sum::<Nanos>(), -removed.span().dur);
 
         let mut header = fixture.header.clone();
         header.coverage.lost.push(Loss { events: 1, ..Loss::none(Cpu(0)) });
         let excused = threads(&rows, &header, &fixture.sources);
         prop_assert!(excused.balances());
         let unseen = excused.accounts.iter().find(|account| account.state == ThreadState::Unseen);
-        prop_assert_eq!(unseen.map(|account| account.time), Some(gone.span().dur));
+        prop_assert_eq!(unseen.map(|account| account.time), Some(removed.span().dur));
     }
 }

@@ -1,4 +1,4 @@
-//! What the hypervisor's clock says, where there is one.
+//! Statements based on the hypervisor's steal clock.
 
 use ticktax_analysis::Auditor;
 use ticktax_fixture::books;
@@ -11,7 +11,7 @@ use crate::victim::fixture::followed;
 
 const BEGIN: i64 = 1_000_000_000;
 
-/// A guest whose clock of stolen time stood at these, ns, as the recording began and ended.
+/// A guest whose steal clock showed `before` and `after` ns at the start and end of the recording.
 fn guest(before: i64, after: i64) -> Header {
     let mut header = followed(Target::Process, "game", Some(10), BEGIN);
     header.machine.hypervisor = Some("VMware".to_owned());
@@ -33,9 +33,9 @@ fn stolen(header: &Header) -> Option<Nanos> {
     statement.victim.unwrap().stolen
 }
 
-/// `/proc/stat` has the column also where the hypervisor never fills it.
+/// `/proc/stat` has a steal column even if the hypervisor never fills it.
 #[test]
-fn a_clock_that_never_ran_is_not_known_to_run() {
+fn a_steal_clock_that_never_ran_gives_no_figure() {
     assert_eq!(stolen(&guest(0, 0)), None);
     assert_eq!(stolen(&guest(5, 5)), Some(Nanos::ZERO));
     assert_eq!(stolen(&guest(0, 7)), Some(Nanos(7)));

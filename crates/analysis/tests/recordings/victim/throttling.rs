@@ -10,9 +10,9 @@ use crate::victim::fixture::followed;
 
 const MS: i64 = 1_000_000;
 
-/// Thread 11 of process 10 uses 20 ms of each 100, never sleeps, and is known by nothing but its
-/// throttling; after each it waits 5 ms for another program. The timer runs on the other CPU, and
-/// its row comes after all others.
+/// Thread 11 of process 10 uses 20 ms out of every 100 ms, never sleeps, and has no wait rows
+/// except those of throttling. After each throttling, it waits 5 ms for another program. The timer
+/// runs on the other CPU, and its rows come last.
 fn audit(target: Target, pid: Option<i32>) -> Option<ThreadTimes> {
     let mut sources = SourceTable::default();
     let program = |name: &str, pid| thread(Owner::Program, name, name, (pid, pid + 1));
@@ -48,15 +48,15 @@ fn audit(target: Target, pid: Option<i32>) -> Option<ThreadTimes> {
 fn throttling_is_among_the_delays_and_ends_with_the_timer() {
     let threads = audit(Target::Process, Some(10)).unwrap();
     assert!(threads.balances(), "{:?}", threads.off);
-    let of = |state| {
+    let state = |state| {
         let account = threads
             .accounts
             .iter()
             .find(|account| account.state == state);
         account.map(|account| (account.time, account.count))
     };
-    assert_eq!(of(ThreadState::Throttled), Some((Nanos(5 * 75 * MS), 5)));
-    assert_eq!(of(ThreadState::Waiting), Some((Nanos(5 * 5 * MS), 5)));
+    assert_eq!(state(ThreadState::Throttled), Some((Nanos(5 * 75 * MS), 5)));
+    assert_eq!(state(ThreadState::Waiting), Some((Nanos(5 * 5 * MS), 5)));
     let longest = &threads.delays[0];
     assert_eq!(longest.kind, DelayKind::Throttled);
     assert_eq!(longest.length, Nanos(75 * MS));
@@ -71,7 +71,7 @@ fn throttling_is_among_the_delays_and_ends_with_the_timer() {
 }
 
 #[test]
-fn who_was_only_ever_throttled_is_not_the_victims_without_a_sign() {
+fn a_thread_known_only_from_throttling_is_not_attributed_to_a_group() {
     let threads = audit(Target::Cgroup("/game".to_owned()), None).unwrap();
     assert_eq!(threads.threads, 0);
 }

@@ -1,11 +1,11 @@
-//! Journals that cannot be read in full, and other files that are named as one.
+//! Journals that are partly unreadable, and other files that are named as a journal.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// The lines of a killed run that changed two settings.
+/// Journal lines of a killed run that changed two settings.
 fn lines() -> Vec<Vec<u8>> {
     let machine = machine();
     let (swappiness, interval) = ("vm.swappiness", "vm.stat_interval");
@@ -21,7 +21,7 @@ fn lines() -> Vec<Vec<u8>> {
     lines.map(<[u8]>::to_vec).collect()
 }
 
-/// A machine with the settings that the run left, and with this in the place of its journal.
+/// A machine with the settings that the run left, and `bytes` as its journal.
 fn left_with(bytes: &[u8]) -> Machine {
     let machine = machine();
     machine.put(SWAPPINESS, "10\n");
@@ -38,7 +38,7 @@ fn refused(machine: &Machine) -> [String; 2] {
     [undone, begun].map(|error| error.to_string())
 }
 
-/// Names in the journal's folder, in order.
+/// Sorted names in the journal's folder.
 fn names(machine: &Machine) -> Vec<OsString> {
     let entries = fs::read_dir(machine.path("journal")).unwrap();
     let mut names: Vec<OsString> = entries.map(|entry| entry.unwrap().file_name()).collect();
@@ -47,7 +47,7 @@ fn names(machine: &Machine) -> Vec<OsString> {
 }
 
 #[test]
-fn a_file_that_is_no_journal_stays_as_it_is() {
+fn files_that_are_not_journals_stay_unchanged() {
     let recording: Vec<u8> = b"PAR1"
         .iter()
         .copied()
@@ -76,7 +76,7 @@ fn a_file_that_is_no_journal_stays_as_it_is() {
 }
 
 #[test]
-fn a_journal_that_is_damaged_between_its_lines_is_restored_and_stays_as_it_is() {
+fn a_journal_damaged_between_lines_is_restored_and_stays_unchanged() {
     let mut lines = lines();
     lines[3] = b"damaged\n".to_vec();
     // The end of such a journal is not cut either.
@@ -109,7 +109,7 @@ fn a_journal_that_is_damaged_between_its_lines_is_restored_and_stays_as_it_is() 
 }
 
 #[test]
-fn the_unreadable_end_of_a_journal_is_copied_before_it_is_cut() {
+fn an_unreadable_end_is_copied_before_it_is_cut() {
     let readable = lines().concat();
     for (end, damaged) in [(&b"damaged\nhalf a li"[..], 1), (b"half a li", 0)] {
         let machine = left_with(&[&*readable, end].concat());
@@ -128,7 +128,7 @@ fn the_unreadable_end_of_a_journal_is_copied_before_it_is_cut() {
 }
 
 #[test]
-fn a_run_says_which_copy_it_made_and_the_latest_four_are_kept() {
+fn a_run_reports_its_copy_and_four_copies_are_kept() {
     let machine = left_with(b"");
     for round in 0..6 {
         let bytes = [lines().concat(), format!("end {round}").into_bytes()].concat();
@@ -149,10 +149,10 @@ fn a_run_says_which_copy_it_made_and_the_latest_four_are_kept() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_not_cut() {
+fn an_end_that_cannot_be_copied_is_not_cut() {
     let bytes = [lines().concat(), b"half a li".to_vec()].concat();
     let machine = left_with(b"");
-    // A longer name is not allowed, so a copy cannot have one.
+    // The longest allowed name, so that a copy with a longer name cannot be made.
     let journal = machine.path("journal").join("j".repeat(250));
     fs::write(&journal, &bytes).unwrap();
     let statement = undo(&machine.system(), &journal).unwrap();

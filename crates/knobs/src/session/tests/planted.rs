@@ -1,5 +1,4 @@
-//! Journals and records that somebody else planted: nothing outside the kernel's settings is
-//! written.
+//! Journals and records planted by an attacker: nothing outside the kernel's settings is written.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -18,11 +17,11 @@ fn refused(machine: &Machine, journal: &Path) -> [String; 2] {
 }
 
 #[test]
-fn a_link_in_the_place_of_the_journal_is_not_followed() {
+fn a_link_instead_of_a_journal_is_not_followed() {
     let machine = machine();
     machine.folder("journal");
     machine.put("victim", "precious\n");
-    // Also to a journal, and to nothing.
+    // The target may also be a journal, or not exist.
     machine.put("other", "");
     for target in ["victim", "other", "nothing"] {
         symlink(machine.path(target), journal(&machine)).unwrap();
@@ -36,7 +35,7 @@ fn a_link_in_the_place_of_the_journal_is_not_followed() {
 }
 
 #[test]
-fn a_journal_that_others_could_have_written_changes_nothing() {
+fn a_journal_writable_by_others_changes_nothing() {
     for (path, mode) in [
         ("journal/knobs.journal", 0o666),
         ("journal", 0o777),
@@ -67,7 +66,7 @@ fn a_journal_that_others_could_have_written_changes_nothing() {
 }
 
 #[test]
-fn a_path_without_a_name_is_no_journal() {
+fn a_path_without_a_file_name_is_refused() {
     let machine = machine();
     for path in ["/", "..", ""] {
         for why in refused(&machine, Path::new(path)) {
@@ -76,7 +75,7 @@ fn a_path_without_a_name_is_no_journal() {
     }
 }
 
-/// A journal of the running machine that holds these records, and what an undo says about them.
+/// Result of an undo on the running machine with a journal of these records.
 fn undone_here(machine: &Machine, records: &[Record]) -> UndoStatement {
     let system = System::default();
     let began = Record::Began {
@@ -94,7 +93,7 @@ fn undone_here(machine: &Machine, records: &[Record]) -> UndoStatement {
 }
 
 #[test]
-fn a_group_that_is_no_cgroup_has_nothing_written_or_removed() {
+fn nothing_is_written_or_removed_in_planted_groups() {
     let machine = machine();
     let root = machine.path("").canonicalize().unwrap();
     machine.put("victim", "precious\n");
@@ -132,7 +131,7 @@ fn a_group_that_is_no_cgroup_has_nothing_written_or_removed() {
     );
 }
 
-/// Identity of a folder as the journal has it, which an attacker can know.
+/// Identity of a folder as in the journal, which an attacker can find out.
 fn identity(path: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
     let facts = fs::metadata(path).unwrap();
@@ -140,7 +139,7 @@ fn identity(path: &Path) -> String {
 }
 
 #[test]
-fn a_setting_outside_the_kernels_file_systems_is_not_written() {
+fn planted_settings_outside_the_kernels_file_systems_are_not_written() {
     let machine = machine();
     machine.put("victim", "10\n");
     let evil = machine.path("evil");
@@ -172,7 +171,7 @@ fn a_setting_outside_the_kernels_file_systems_is_not_written() {
             Target::Cgroup(evil.clone()),
             identity(&evil),
         ),
-        // Of another kind than the setting, whose presence is judged by other rules.
+        // Targets of another kind than the setting's, which are checked by other rules.
         (
             "cgroup.cpu_weight",
             Target::Net(evil.clone()),

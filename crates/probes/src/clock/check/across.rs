@@ -1,4 +1,4 @@
-//! Whether all CPUs' counters show one time: readings on one CPU, enclosed by two on another.
+//! Checks that all CPUs' counters agree: readings on one CPU must lie between two on another.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::Builder;
@@ -8,23 +8,23 @@ use ticktax_model::{Cpu, CpuList, Nanos};
 use super::super::{Counter, Hardware, now};
 use crate::cpus;
 
-/// How many readings are compared for each pair of CPUs.
+/// Number of readings compared for each pair of CPUs.
 const ROUNDS: u32 = 64;
 
-/// How long one pair may take. A pair that does not get its CPUs compares fewer readings.
+/// Time limit per pair. If the threads do not get their CPUs, fewer readings are compared.
 const LIMIT: Nanos = Nanos::from_millis(20);
 
-/// The turn that tells the other side that nothing more comes.
-const OVER: u32 = u32::MAX;
+/// Turn number that ends the exchange.
+const ENDED: u32 = u32::MAX;
 
-/// What the comparison found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Steps {
     pub(super) comparisons: u32,
     pub(super) backwards: u32,
 }
 
-/// Two threads take turns: odd turns are the second one's, even turns the first one's.
+/// Shared state of two threads that alternate: odd turns are the second thread's, even turns the
+/// first's.
 struct Relay {
     turn: AtomicU32,
     reading: AtomicU64,
@@ -32,22 +32,22 @@ struct Relay {
 }
 
 impl Relay {
-    /// Waits for a turn. `false` when the other side is gone or the time is up.
+    /// Waits for a turn. `false` if the other side has ended or the time is up.
     fn wait_for(&self, turn: u32) -> bool {
         for spins in 1_u32.. {
             match self.turn.load(Ordering::Acquire) {
                 now if now == turn => return true,
-                OVER => return false,
+                ENDED => return false,
                 _ if spins % 1024 != 0 => std::hint::spin_loop(),
                 _ if now() > self.deadline => return false,
-                // On a crowded machine both threads may need the same CPU's time.
+                // On a busy machine both threads may compete for the same CPU.
                 _ => std::thread::yield_now(),
             }
         }
         false
     }
 
-    /// The side that encloses.
+    /// Takes the two enclosing readings of each round.
     fn enclose(&self, counter: &mut impl Counter) -> Steps {
         let mut steps = Steps::default();
         for round in 0..ROUNDS {
@@ -61,11 +61,11 @@ impl Relay {
             steps.comparisons += 1;
             steps.backwards += u32::from(!(before..=after).contains(&between));
         }
-        self.turn.store(OVER, Ordering::Release);
+        self.turn.store(ENDED, Ordering::Release);
         steps
     }
 
-    /// The side that is enclosed.
+    /// Takes the enclosed reading of each round.
     fn answer(&self, counter: &mut impl Counter) {
         for round in 0..ROUNDS {
             if !self.wait_for(2 * round + 1) {
@@ -85,7 +85,7 @@ impl Relay {
     }
 }
 
-/// Compares the first of `cpus` with each of the others. A CPU that cannot be used is passed over.
+/// Compares the first of `cpus` with each of the others. Unusable CPUs are skipped.
 pub(super) fn compare(cpus: &CpuList) -> Steps {
     let Some(reference) = cpus.iter().next() else {
         return Steps::default();
@@ -105,10 +105,10 @@ fn compare_pair<C: Counter>(reference: Cpu, other: Cpu, counter: impl Fn() -> C 
         reading: AtomicU64::new(0),
         deadline: now() + LIMIT,
     };
-    let give_up = || relay.turn.store(OVER, Ordering::Release);
+    let end_exchange = || relay.turn.store(ENDED, Ordering::Release);
     let answer = || match cpus::pin(other) {
         Ok(()) => relay.answer(&mut counter()),
-        Err(_) => give_up(),
+        Err(_) => end_exchange(),
     };
     let enclose = || match cpus::pin(reference) {
         Ok(()) => relay.enclose(&mut counter()),
@@ -119,7 +119,7 @@ fn compare_pair<C: Counter>(reference: Cpu, other: Cpu, counter: impl Fn() -> C 
             return Steps::default();
         }
         let Ok(first) = Builder::new().spawn_scoped(scope, enclose) else {
-            give_up();
+            end_exchange();
             return Steps::default();
         };
         first.join().unwrap_or_default()
@@ -135,7 +135,7 @@ mod tests {
     use super::{Counter, ROUNDS, compare_pair};
     use crate::cpus;
 
-    /// One count for all CPUs, seen from this one with an offset.
+    /// A count shared by all CPUs, read with an offset.
     struct Skewed<'a>(&'a AtomicU64, u64);
 
     impl Counter for Skewed<'_> {
@@ -149,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn one_time_is_told_from_two() {
+    fn offset_counters_are_distinguished_from_a_common_one() {
         let cpu = cpus::allowed().iter().next().unwrap();
         let count = AtomicU64::new(0);
         let one_time = compare_pair(cpu, cpu, || Skewed(&count, 0));
         assert!(one_time.comparisons <= ROUNDS);
         assert_eq!(one_time.backwards, 0);
-        // Both threads ask for a counter; each one's offset differs by more than a round trip.
+        // Each thread creates its own counter, and their offsets differ by more than a round trip.
         let offset = AtomicU64::new(0);
         let two_times = compare_pair(cpu, cpu, || {
             Skewed(&count, offset.fetch_add(1_000_000, Ordering::SeqCst))

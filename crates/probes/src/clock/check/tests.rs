@@ -1,4 +1,4 @@
-//! The judgement of a counter, on files and readings made up for it.
+//! Verdicts on a counter, from made-up files and readings.
 
 use ticktax_model::Nanos;
 
@@ -10,7 +10,7 @@ use super::{
 const CPUINFO: &str = "processor\t: 0\nflags\t\t: fpu tsc constant_tsc nonstop_tsc avx2\n\
                        bugs\t\t: spectre_v1\nbogomips\t: 5192.28\n";
 
-fn sound() -> CounterCheck {
+fn trusted_check() -> CounterCheck {
     CounterCheck {
         source: CounterSource::Tsc,
         invariant: true,
@@ -26,7 +26,7 @@ fn sound() -> CounterCheck {
 }
 
 #[test]
-fn reads_the_kernels_flags_and_frequency() {
+fn the_kernels_flags_and_frequency_are_read() {
     assert!(is_invariant(CounterSource::Tsc, CPUINFO));
     assert!(!is_invariant(
         CounterSource::Tsc,
@@ -43,35 +43,38 @@ fn reads_the_kernels_flags_and_frequency() {
 }
 
 #[test]
-fn a_sound_counter_is_trusted_whatever_clock_was_chosen_by_hand() {
-    assert_eq!(judge(&sound(), "tsc hpet acpi_pm"), CounterVerdict::Trusted);
+fn a_sound_counter_is_trusted_under_any_chosen_clock_source() {
+    assert_eq!(
+        judge(&trusted_check(), "tsc hpet acpi_pm"),
+        CounterVerdict::Trusted
+    );
     let by_hand = CounterCheck {
         clocksource: "hpet".to_owned(),
-        ..sound()
+        ..trusted_check()
     };
     assert_eq!(judge(&by_hand, "hpet tsc"), CounterVerdict::Trusted);
     let silent = CounterCheck {
         clocksource: "unknown".to_owned(),
-        ..sound()
+        ..trusted_check()
     };
     assert_eq!(judge(&silent, ""), CounterVerdict::Trusted);
 }
 
 #[test]
-fn each_fault_is_a_reason() {
+fn each_fault_makes_the_counter_untrusted() {
     let hpet = || "hpet".to_owned();
     let faults = [
         (
             CounterCheck {
                 invariant: false,
-                ..sound()
+                ..trusted_check()
             },
             Distrust::NotInvariant,
         ),
         (
             CounterCheck {
                 clocksource: hpet(),
-                ..sound()
+                ..trusted_check()
             },
             Distrust::RefusedByKernel {
                 clocksource: hpet(),
@@ -80,7 +83,7 @@ fn each_fault_is_a_reason() {
         (
             CounterCheck {
                 backwards_steps: 3,
-                ..sound()
+                ..trusted_check()
             },
             Distrust::StepsBackwards {
                 steps: 3,
@@ -90,7 +93,7 @@ fn each_fault_is_a_reason() {
         (
             CounterCheck {
                 drift_ppm: -140.0,
-                ..sound()
+                ..trusted_check()
             },
             Distrust::Drifts { ppm: -140.0 },
         ),
@@ -103,7 +106,7 @@ fn each_fault_is_a_reason() {
     }
     let off = CounterCheck {
         frequency_hz: 2_700_000_000,
-        ..sound()
+        ..trusted_check()
     };
     let CounterVerdict::Untrusted(reasons) = judge(&off, "tsc") else {
         panic!("trusted")
@@ -114,7 +117,7 @@ fn each_fault_is_a_reason() {
     assert!((ppm - 40_006.0).abs() < 1.0, "{ppm}");
     let none = CounterCheck {
         source: CounterSource::Monotonic,
-        ..sound()
+        ..trusted_check()
     };
     assert_eq!(
         judge(&none, "tsc"),
@@ -123,13 +126,13 @@ fn each_fault_is_a_reason() {
 }
 
 #[test]
-fn the_rate_and_its_change_come_from_three_brackets() {
+fn frequency_and_drift_are_measured_from_three_brackets() {
     let bracket = |counter: u64, nanos| Bracket {
         before: counter - 20,
         after: counter + 20,
         monotonic: Nanos(nanos),
     };
-    let mut check = sound();
+    let mut check = trusted_check();
     // 2 GHz in the first 25 ms, 2.001 GHz in the second: 500 ppm more.
     let readings = [
         bracket(1_000, 0),

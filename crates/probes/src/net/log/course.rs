@@ -1,46 +1,49 @@
-//! What came around bursts of losses, and when nothing was read meanwhile, in slots of time.
+//! The course of each burst: datagrams sent, and pauses of the receiver, in time slots.
 //!
-//! A larger buffer loses less and is read for longer. So a course goes on after its burst until a receiver that had to
-//! read the lost ones as well would have been done: what each of these takes is owed, and paid where nothing waits.
+//! A larger buffer would lose less, but take longer to read. So a course continues after its burst
+//! until a receiver that also had to read the lost datagrams would have finished. The time to read
+//! each lost datagram is added to a debt, which is paid off whenever no datagram is waiting.
 
 use std::collections::VecDeque;
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::Course;
 
-/// A slot is no shorter.
+/// Shortest slot.
 const SHORTEST: Nanos = Nanos::from_micros(50);
 
-/// Datagrams that a slot holds at the rate that was asked for: as many less may be known of when one was sent.
+/// Datagrams per slot at the requested rate. More per slot make the times less precise.
 const IN_A_SLOT: f64 = 4.0;
 
-/// A course begins so many slots before the pause that filled the buffer, so that it begins with an empty one.
+/// A course starts this number of slots before the pause that filled the buffer, so that it starts
+/// with an empty buffer.
 const BEFORE: i64 = 100;
 
-/// Slots that are remembered: a burst is noticed once the buffer that it has filled was read.
+/// Number of slots remembered. A burst is only noticed after the buffer that it filled has been
+/// read.
 const RECENT: usize = 1 << 16;
 
-/// Slots of all courses, 2 bytes each, and pauses.
+/// Maximum number of slots of all courses, 2 bytes each, including pauses.
 const KEPT: usize = 1 << 17;
 
-/// What reading one takes before it is known.
-const A_READ: Nanos = Nanos(1_000);
+/// Assumed time of a read until it has been measured.
+const DEFAULT_READ_TIME: Nanos = Nanos(1_000);
 
-/// What was sent of late, and the courses that have been made of it.
+/// Recently sent datagrams, and the courses made from them.
 #[derive(Debug)]
 pub(super) struct Courses {
     slot: Nanos,
-    /// What the slots count from.
+    /// Time from which slots are counted.
     origin: Option<Nanos>,
-    /// Datagrams sent in each of the last slots.
+    /// Number of datagrams sent in each of the last slots.
     recent: VecDeque<u16>,
-    /// The number of the first of these.
+    /// Index of the first of these slots.
     base: i64,
-    /// The slot in which the course begins that has not ended.
+    /// First slot of the course that has not ended.
     open: Option<i64>,
-    /// The time that reading the lost ones would have taken, less what there was room for.
+    /// Time that reading the lost datagrams would have taken, minus the idle time since.
     owed: Nanos,
-    /// Reads with others waiting, and what they took.
+    /// Number of reads while others were waiting, and their total time.
     reads: (i64, Nanos),
     kept: Vec<Course>,
     room: usize,
@@ -48,13 +51,13 @@ pub(super) struct Courses {
 }
 
 impl Courses {
-    /// Of datagrams that come at this rate, or as fast as may be.
+    /// Courses for datagrams at this rate, or at full speed for `None`.
     pub(super) fn new(rate_hz: Option<f64>) -> Self {
-        let some = rate_hz.map_or(Nanos::ZERO, |rate| {
+        let slot = rate_hz.map_or(Nanos::ZERO, |rate| {
             Nanos::from_secs(1).times(IN_A_SLOT / rate)
         });
         Self {
-            slot: some.max(SHORTEST),
+            slot: slot.max(SHORTEST),
             origin: None,
             recent: VecDeque::with_capacity(RECENT),
             base: 0,
@@ -67,46 +70,46 @@ impl Courses {
         }
     }
 
-    /// One was sent at this time of the receiver's clock.
+    /// Records a datagram sent at this time of the receiver's clock.
     pub(super) fn sent(&mut self, at: Nanos) {
         self.add(at, 1);
     }
 
-    /// What comes next was sent later than at this time.
+    /// Extends the record to this time; later datagrams were sent after it.
     pub(super) fn reach(&mut self, at: Nanos) {
         self.add(at, 0);
     }
 
-    /// Reading one took so long while others waited.
+    /// Records the time of a read while others were waiting.
     pub(super) fn read(&mut self, took: Nanos) {
         self.reads.0 += 1;
         self.reads.1 += took;
     }
 
-    /// Nothing waited for so long.
+    /// Records a time during which no datagram was waiting.
     pub(super) fn idle(&mut self, time: Nanos) {
         if self.owed > Nanos::ZERO {
             self.owed -= time;
         }
     }
 
-    /// So many were lost, for what began at this time.
+    /// Records losses from a cause that started at `from`.
     pub(super) fn lose(&mut self, count: u64, from: Nanos) {
         if self.open.is_none() {
             let first = self.place(from) - BEFORE;
-            // What is no longer remembered is missing.
+            // Slots that were already dropped are missing from the course.
             self.is_one_missing |= first + BEFORE < self.base;
             self.open = Some(first.max(self.base));
         }
-        self.owed += self.a_read().times(count as f64);
+        self.owed += self.read_time().times(count as f64);
     }
 
-    /// Whether a course has come to its end, once the burst has.
+    /// Whether the course can end once the burst has.
     pub(super) fn is_done(&self) -> bool {
         self.open.is_some() && self.owed <= Nanos::ZERO
     }
 
-    /// Ends the course that has not ended.
+    /// Ends the open course, if there is one.
     pub(super) fn end(&mut self, pauses: impl Iterator<Item = (Nanos, Nanos)>) {
         let Some(first) = self.open.take() else {
             return;
@@ -120,7 +123,7 @@ impl Courses {
         };
         let sent: Vec<u16> = self.recent.iter().skip(skipped).copied().collect();
         let pauses: Vec<(Nanos, Nanos)> = pauses.filter(|pause| pause.1 > start).collect();
-        // A time takes as much as eight counts.
+        // A pause takes as much memory as eight counts.
         let size = sent.len() + 8 * pauses.len();
         if size > self.room {
             self.is_one_missing = true;
@@ -132,11 +135,12 @@ impl Courses {
             slot: self.slot,
             sent,
             pauses,
-            read: self.a_read(),
+            read: self.read_time(),
         });
     }
 
-    /// One was sent at this time that never came: of courses that have ended, which may share slots.
+    /// Adds a lost datagram, sent at this time, to the courses that have ended. Courses may share
+    /// slots.
     pub(super) fn never_came(&mut self, at: Nanos) {
         let begun = self.kept.partition_point(|course| course.start <= at);
         let mut is_last = begun == self.kept.len();
@@ -144,7 +148,7 @@ impl Courses {
             let place = (at - course.start).0 / course.slot.0.max(1);
             let mut place = usize::try_from(place).unwrap_or(usize::MAX);
             if std::mem::take(&mut is_last) {
-                // It ends when the last was sent, as far as was known then.
+                // It ends with the last datagram whose time was known then.
                 place = place.min(course.sent.len().saturating_sub(1));
             }
             let Some(slot) = course.sent.get_mut(place) else {
@@ -157,32 +161,32 @@ impl Courses {
         }
     }
 
-    /// There is no room to follow what comes.
+    /// Notes that some losses cannot be followed, for lack of room.
     pub(super) fn give_up(&mut self) {
         self.is_one_missing = true;
     }
 
-    /// All of them, and whether some are missing.
+    /// All courses, and whether some are missing or incomplete.
     pub(super) fn finish(self) -> (Vec<Course>, bool) {
         (self.kept, self.is_one_missing)
     }
 
-    fn a_read(&self) -> Nanos {
+    fn read_time(&self) -> Nanos {
         let (count, time) = self.reads;
         if count == 0 {
-            return A_READ;
+            return DEFAULT_READ_TIME;
         }
         Nanos(time.0 / count).max(Nanos(1))
     }
 
-    /// The slot of a time.
+    /// Index of the slot that contains a time.
     fn place(&mut self, at: Nanos) -> i64 {
         let origin = *self.origin.get_or_insert(at);
         at.0.saturating_sub(origin.0).div_euclid(self.slot.0)
     }
 
     fn add(&mut self, at: Nanos, count: u64) {
-        // What is older than all that is remembered is of its first slot.
+        // Times before the first remembered slot are counted in it.
         let place = self.place(at).max(self.base);
         let end = self.base + i64::try_from(self.recent.len()).unwrap_or(i64::MAX);
         if place - end >= i64::try_from(RECENT).unwrap_or(i64::MAX) {

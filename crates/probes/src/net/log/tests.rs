@@ -19,7 +19,7 @@ fn datagram(number: u64, sent: i64) -> Vec<u8> {
 }
 
 fn log(same_clock: bool) -> Log {
-    let arrivals = Arrivals::of(TOKEN);
+    let arrivals = Arrivals::new(TOKEN);
     let rate_hz = 1e9 / Link::EACH as f64;
     Log::new(
         arrivals,
@@ -34,16 +34,16 @@ fn finish(mut log: Log, sent: Option<u64>, drops: u64) -> PacketLog {
     log.finish(drops, 0)
 }
 
-/// A link on which datagrams come every 20 µs into a buffer of so many, which a reader empties at 2 µs each, but for
-/// the times in which it is held up.
+/// A link with a datagram every 20 µs into a buffer of limited capacity. A reader takes 2 µs for
+/// each, except while it is stalled.
 struct Link {
     capacity: usize,
     stalls: Vec<(i64, i64)>,
-    /// What the sender's clock is ahead.
+    /// Lead of the sender's clock over the receiver's.
     ahead: i64,
-    /// When the sender was held up; what was due is sent at the end of that.
+    /// When the sender was delayed; everything due in that time is sent at its end.
     held: (i64, i64),
-    /// Whether the sender is asked when it sent what never came.
+    /// Whether the sender is asked when it sent the missing datagrams.
     asked: bool,
     queue: VecDeque<(u64, i64, u32)>,
     next: u64,
@@ -105,7 +105,11 @@ impl Link {
         let mut log = log(same_clock);
         let mut now = 0;
         loop {
-            if let Some(&(_, end)) = self.stalls.iter().find(|it| it.0 <= now && now < it.1) {
+            if let Some(&(_, end)) = self
+                .stalls
+                .iter()
+                .find(|stall| stall.0 <= now && now < stall.1)
+            {
                 now = end;
             }
             self.arrive(now, count);
@@ -133,17 +137,18 @@ impl Link {
     }
 }
 
-/// 300 fit; 17 ms of nothing read begin 4 ms before the sender is held up for 10 ms, which it then catches up with at once.
+/// The buffer holds 300. The receiver pauses for 17 ms. From 4 ms into the pause, the sender is
+/// delayed for 10 ms, and then catches up in one burst.
 fn held_up(asked: bool) -> PacketLog {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
     (link.held, link.asked) = ((104 * MS, 114 * MS), asked);
     link.run(10_000, true)
 }
 
-/// Of 850 that came in the pause 200 did before the sender was held up, and 500 at its end: so 300 were lost in the
-/// first part of these.
+/// In the pause, 850 datagrams are sent: 200 before the sender is delayed, and 500 at the end of
+/// its delay. Since 300 fit, the losses start within that burst.
 #[test]
-fn a_sender_that_was_held_up_says_when_it_sent_what_was_lost() {
+fn a_delayed_sender_reports_when_it_sent_lost_datagrams() {
     let log = held_up(true);
     let [burst] = &*log.bursts else {
         panic!("{:#?}", log.bursts);
@@ -161,31 +166,31 @@ fn a_sender_that_was_held_up_says_when_it_sent_what_was_lost() {
     assert!((540..=560).contains(&at_once), "{at_once}");
     let lost: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!(lost, burst.lost);
-    // Nobody else knows.
+    // Without asking, the receiver can only assume an even rate.
     let evenly = held_up(false);
     let others: u64 = evenly.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!((others, evenly.bursts[0].lost), (lost, lost));
 }
 
-/// The sender is held up for 40 ms, from 3 ms before the end of the receiver's pause: of those that were lost the last was
-/// sent before, and of those between it and the next that came none was sent meanwhile.
+/// The sender is delayed for 40 ms, from 3 ms before the end of the receiver's pause. All lost
+/// datagrams were sent before that, and none between the last of them and the next one received.
 #[test]
-fn a_sender_that_is_held_up_at_the_end_of_a_pause_has_sent_all_that_was_lost_before() {
+fn a_sender_delayed_at_the_end_of_a_pause_sent_all_losses_before() {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
     (link.held, link.asked) = ((114 * MS, 154 * MS), true);
     let log = link.run(10_000, true);
-    // What it then sends at once is lost in another.
+    // The datagrams sent at the end of the delay are lost in a second burst.
     let burst = &log.bursts[0];
-    // 14 ms at 50 000 a second.
+    // 14 ms at 50 000 per second.
     let sent = burst.pause.unwrap().sent.unwrap();
     assert!(sent.abs_diff(700) <= 2, "{burst:?}");
     assert!(burst.lost.abs_diff(400) <= 2, "{burst:?}");
 }
 
-/// What is no answer changes nothing.
+/// Invalid answers change nothing.
 #[test]
-fn a_sender_that_says_what_cannot_be_is_not_believed() {
-    let of = |said: &[(u64, Nanos)]| {
+fn impossible_answers_of_a_sender_are_ignored() {
+    let log_with = |answer: &[(u64, Nanos)]| {
         let mut log = log(true);
         for number in (0..1_000).filter(|number| !(400..440).contains(number)) {
             let at = i64::try_from(number).unwrap() * Link::EACH;
@@ -193,24 +198,24 @@ fn a_sender_that_says_what_cannot_be_is_not_believed() {
         }
         log.end(Some(1_000), 0);
         assert_eq!(log.unsure(), [(400, 440)]);
-        log.departed((400, 440), said);
+        log.departed((400, 440), answer);
         log.finish(0, 0)
     };
-    let evenly = of(&[]);
+    let evenly = log_with(&[]);
     let (first, last) = (Nanos(8 * MS), Nanos(9 * MS));
-    for said in [
+    for answer in [
         vec![(400, first)],
         vec![(400, first), (440, last)],
         vec![(399, first), (439, last)],
         vec![(400, last), (439, first)],
         vec![(400, first), (420, last), (410, last), (439, last)],
     ] {
-        assert_eq!(of(&said), evenly, "{said:?}");
+        assert_eq!(log_with(&answer), evenly, "{answer:?}");
     }
-    let far = of(&[(400, Nanos(i64::MIN)), (439, Nanos(i64::MAX))]);
+    let far = log_with(&[(400, Nanos(i64::MIN)), (439, Nanos(i64::MAX))]);
     let all: u64 = far.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!(all, 40);
-    assert_ne!(of(&[(400, first), (439, last)]), evenly);
+    assert_ne!(log_with(&[(400, first), (439, last)]), evenly);
 }
 
 #[test]
@@ -223,9 +228,9 @@ fn a_reader_that_keeps_up_loses_nothing() {
     assert_eq!(log.delays.unwrap().max, Nanos(Link::READ));
 }
 
-/// 17 ms at 50 000 a second are 850 datagrams, of which a buffer of 300 holds 300.
+/// 17 ms at 50 000 per second are 850 datagrams, and the buffer holds 300 of them.
 #[test]
-fn a_stall_is_one_burst_in_the_pause_that_filled_the_buffer() {
+fn a_stall_causes_one_burst_in_its_pause() {
     let stall = (100 * MS, 117 * MS);
     let log = Link::new(300, &[stall]).run(10_000, true);
     let [burst] = &*log.bursts else {
@@ -252,9 +257,10 @@ fn a_stall_is_one_burst_in_the_pause_that_filled_the_buffer() {
     assert!(log.delays.unwrap().max >= Nanos(17 * MS));
 }
 
-/// The course of a burst has all that was sent, and goes on until those that were lost would have been read as well.
+/// A burst's course contains everything sent. It continues until the lost datagrams would have been
+/// read as well.
 #[test]
-fn a_course_has_what_came_until_all_of_it_would_have_been_read() {
+fn a_course_lasts_until_lost_datagrams_would_have_been_read() {
     let stall = (100 * MS, 117 * MS);
     let log = Link::new(300, &[stall]).run(10_000, true);
     let [course] = &*log.courses else {
@@ -264,39 +270,40 @@ fn a_course_has_what_came_until_all_of_it_would_have_been_read() {
     assert_eq!(course.slot, Nanos(4 * Link::EACH));
     assert!(course.start < Nanos(stall.0 - 5 * MS), "{course:?}");
     assert_eq!(course.read, Nanos(Link::READ));
-    // It ends within a slot.
-    let whole = &course.sent[..course.sent.len() - 1];
+    // The last slot is incomplete.
+    let full_slots = &course.sent[..course.sent.len() - 1];
     assert!(
-        whole.iter().all(|sent| (3..=5).contains(sent)),
+        full_slots.iter().all(|sent| (3..=5).contains(sent)),
         "{course:?}"
     );
     let [(start, end)] = *course.pauses else {
         panic!("{course:?}");
     };
     assert!(start <= Nanos(stall.0) && end >= Nanos(stall.1));
-    // 850 waited, and 2 of 20 µs are needed for each that came since: 850 · 2 µs / 0.9.
+    // 850 waited, and each new one every 20 µs also takes 2 µs: 850 · 2 µs / 0.9.
     let length = course.slot.times(course.sent.len() as f64);
     let after = course.start + length - Nanos(stall.1);
     assert!((1_800 * US..3_000 * US).contains(&after.0), "{after:?}");
 }
 
-/// A second stall before that belongs to the same course, though all that waited was read in between.
+/// A second stall before that belongs to the same course, although all waiting datagrams were read
+/// in between.
 #[test]
-fn a_stall_while_the_lost_ones_would_be_read_is_of_the_same_course() {
-    let of = |second: i64| {
+fn a_stall_before_the_end_of_a_course_belongs_to_it() {
+    let log_with = |second: i64| {
         let stalls = [(100 * MS, 117 * MS), (second, second + 8 * MS)];
         Link::new(300, &stalls).run(10_000, true)
     };
-    let log = of(118 * MS + 200 * US);
+    let log = log_with(118 * MS + 200 * US);
     assert_eq!((log.bursts.len(), log.courses.len()), (2, 1));
     assert_eq!(log.courses[0].pauses.len(), 2);
-    let log = of(150 * MS);
+    let log = log_with(150 * MS);
     assert_eq!((log.bursts.len(), log.courses.len()), (2, 2));
 }
 
-/// The longest pause in which nothing was lost is that of 3 ms: what the buffer has room for.
+/// The buffer has room for a pause of 3 ms, so that is the longest pause without losses.
 #[test]
-fn the_longest_pause_without_a_loss_is_told() {
+fn the_longest_pause_without_losses_is_reported() {
     let stalls = [
         (50 * MS, 53 * MS),
         (100 * MS, 117 * MS),
@@ -314,22 +321,22 @@ fn the_longest_pause_without_a_loss_is_told() {
 }
 
 #[test]
-fn courses_for_which_there_is_no_room_are_said_to_be_missing() {
-    // Half of the time: of 10 s.
+fn courses_that_do_not_fit_are_reported_missing() {
+    // The receiver is stalled for three quarters of 10 s.
     let stalls: Vec<(i64, i64)> = (0..500)
-        .map(|it| (it * 20 * MS, (it * 20 + 15) * MS))
+        .map(|round| (round * 20 * MS, (round * 20 + 15) * MS))
         .collect();
     let log = Link::new(300, &stalls).run(500_000, true);
     assert!(log.is_course_missing);
-    let size: usize = log.courses.iter().map(|it| it.sent.len()).sum();
+    let size: usize = log.courses.iter().map(|course| course.sent.len()).sum();
     assert!(size <= 1 << 17, "{size}");
-    // And one that is longer than what is remembered.
+    // A stall that is longer than the remembered time.
     let log = Link::new(300, &[(100 * MS, 30_000 * MS)]).run(1_600_000, true);
     assert!(log.is_course_missing);
 }
 
 #[test]
-fn each_stall_has_its_burst_and_bursts_sum_to_what_is_missing() {
+fn each_stall_has_one_burst_and_bursts_sum_to_all_losses() {
     let stalls = [(20 * MS, 30 * MS), (60 * MS, 75 * MS), (80 * MS, 81 * MS)];
     let log = Link::new(200, &stalls).run(10_000, true);
     assert_eq!(log.bursts.len(), 2, "{:#?}", log.bursts);
@@ -337,9 +344,9 @@ fn each_stall_has_its_burst_and_bursts_sum_to_what_is_missing() {
     assert_eq!(lost, log.socket_drops);
 }
 
-/// The sender's clock is an hour ahead: which pause it was is told all the same, and no delay.
+/// With the sender's clock an hour ahead, the pause is still found, but no delays are reported.
 #[test]
-fn two_clocks_tell_the_same_but_for_delays() {
+fn two_clocks_give_the_same_pauses_but_no_delays() {
     let mut link = Link::new(300, &[(100 * MS, 117 * MS)]);
     link.ahead = 3_600_000 * MS;
     let log = link.run(10_000, false);
@@ -350,7 +357,7 @@ fn two_clocks_tell_the_same_but_for_delays() {
 }
 
 #[test]
-fn what_was_lost_before_the_socket_is_not_its_own() {
+fn losses_before_the_socket_are_not_the_sockets() {
     let mut log = log(true);
     for number in (0..1_000).filter(|number| !(400..410).contains(number)) {
         let at = i64::try_from(number).unwrap() * Link::EACH;
@@ -365,7 +372,7 @@ fn what_was_lost_before_the_socket_is_not_its_own() {
 }
 
 #[test]
-fn what_comes_late_was_not_lost() {
+fn late_datagrams_are_not_lost() {
     let mut log = log(true);
     for (at, number) in [0, 1, 5, 3, 3, 6].into_iter().enumerate() {
         let at = i64::try_from(at).unwrap() * Link::EACH;
@@ -374,18 +381,18 @@ fn what_comes_late_was_not_lost() {
     let counts = log.arrivals.finish(Some(9), Nanos::ZERO);
     let log = finish(log, Some(9), 0);
     let lost: u64 = log.bursts.iter().map(|burst| burst.lost).sum();
-    // 2, 4, 7 and 8.
+    // Numbers 2, 4, 7 and 8.
     assert_eq!((lost, counts.lost()), (4, Some(4)));
     let slots: u64 = log.by_time.iter().map(|slot| slot.lost).sum();
     assert_eq!(slots, 4);
 }
 
 #[test]
-fn what_never_came_at_all_is_lost() {
-    let of = |sent| finish(log(true), sent, 0);
-    assert_eq!(of(Some(7)).not_kept, 7);
-    assert_eq!(of(None).not_kept, 0);
-    // All but one that is not the first.
+fn datagrams_that_never_arrive_are_lost() {
+    let log_after = |sent| finish(log(true), sent, 0);
+    assert_eq!(log_after(Some(7)).not_kept, 7);
+    assert_eq!(log_after(None).not_kept, 0);
+    // All are lost except one that is not the first.
     let mut log = log(true);
     log.take(&datagram(3, 0), Nanos(US), None);
     let log = finish(log, Some(10), 0);
@@ -394,7 +401,7 @@ fn what_never_came_at_all_is_lost() {
 }
 
 #[test]
-fn no_clock_however_strange_panics() {
+fn implausible_clocks_cause_no_panic() {
     for same_clock in [true, false] {
         let mut log = log(same_clock);
         for (number, sent) in [

@@ -1,4 +1,4 @@
-//! A receiver that notes what becomes of each datagram.
+//! A receiver that logs the fate of each datagram.
 
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
@@ -21,13 +21,13 @@ use crate::net::wire::Message;
 use crate::net::{UDP_CALLS, counters};
 use crate::sys::socket_memory;
 
-/// How many gaps are asked about in a message.
+/// Maximum number of gaps per question to the sender.
 const QUESTIONS: usize = 500;
 
-/// How long an answer may take.
+/// Time limit for an answer.
 const ANSWER: Nanos = Nanos::from_secs(2);
 
-/// What a receiver that logs was given.
+/// State of a receiver that logs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logged {
     buffer: SocketBuffer,
@@ -35,7 +35,7 @@ pub(super) struct Logged {
 }
 
 impl Listening {
-    /// Has the datagrams logged, in a buffer as it is asked for.
+    /// Turns on logging, with the requested buffer.
     pub(in crate::net) fn log(&mut self, logging: Logging) -> Result<(), NetError> {
         let buffer = logging.set(&self.datagrams)?;
         let failed = NetError::errno("have a socket count what it drops");
@@ -49,7 +49,7 @@ impl Listening {
 }
 
 impl Receiving {
-    /// As [`Receiving::run`], of datagrams that are logged.
+    /// [`Receiving::run`] for datagrams that are logged.
     pub(super) fn run_logged(self, logged: Logged, shared: &Shared) -> Result<Outcome, NetError> {
         let (mut control, spec) = (self.control, self.spec);
         let Data::Datagrams(socket, arrivals) = self.data else {
@@ -64,7 +64,7 @@ impl Receiving {
         let before = counters::read();
         control.say(&Message::Ready { departures: true })?;
         let mut run = Run::new(control, spec);
-        let mut reader = Reader::of(&socket);
+        let mut reader = Reader::new(&socket);
         run.logged(shared, &mut reader, &mut log);
         let sent = run.sent.as_ref().map(|(sent, _)| sent.calls);
         let since = run.sent.as_ref().map(|(_, at)| now() - *at);
@@ -83,7 +83,8 @@ impl Receiving {
 }
 
 impl Run {
-    /// Reads datagrams until all that were sent have arrived, or nothing more comes, and notes when nothing waited.
+    /// Reads datagrams until all sent ones have arrived, or no more are to be expected. Notes when
+    /// none was waiting.
     fn logged(&mut self, shared: &Shared, reader: &mut Reader<'_>, log: &mut Log) {
         let mut flags = MsgFlags::MSG_DONTWAIT;
         while !self.is_over(shared) && !self.is_drained(&log.arrivals) {
@@ -107,7 +108,8 @@ impl Run {
 }
 
 impl Run {
-    /// Asks a sender that is still there when those were sent that never came. What it does not tell was sent evenly.
+    /// Asks a sender that is still connected when it sent the missing datagrams. Without an answer,
+    /// an even rate is assumed.
     fn ask(&mut self, log: &mut Log) {
         if self.sent.is_none() || self.trouble.is_some() {
             return;
@@ -120,21 +122,21 @@ impl Run {
                 return;
             }
             let never = AtomicBool::new(false);
-            let Ok(Message::Then(said)) = self.control.hear(ANSWER, &never) else {
+            let Ok(Message::Then(answers)) = self.control.hear(ANSWER, &never) else {
                 return;
             };
-            if said.is_empty() || said.len() > asked.len() {
+            if answers.is_empty() || answers.len() > asked.len() {
                 return;
             }
-            for (&gap, said) in asked.iter().zip(&said) {
-                log.departed(gap, said);
+            for (&gap, answer) in asked.iter().zip(&answers) {
+                log.departed(gap, answer);
             }
-            left = &left[said.len()..];
+            left = &left[answers.len()..];
         }
     }
 }
 
-/// Reads datagrams, and allocates nothing meanwhile.
+/// Reads datagrams without allocating.
 #[derive(Debug)]
 struct Reader<'a> {
     socket: &'a UdpSocket,
@@ -143,7 +145,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn of(socket: &'a UdpSocket) -> Self {
+    fn new(socket: &'a UdpSocket) -> Self {
         Self {
             socket,
             datagram: vec![0; *UDP_CALLS.end() as usize],
@@ -151,21 +153,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A datagram, and how many the socket had dropped when it came, where that is any.
+    /// Reads a datagram, with the socket's drop count when it arrived, if that is not zero.
     fn read(&mut self, flags: MsgFlags) -> Result<(&[u8], Option<u32>), Errno> {
         let mut parts = [IoSliceMut::new(&mut self.datagram)];
         let fd = self.socket.as_raw_fd();
-        let told = recvmsg::<()>(fd, &mut parts, Some(&mut self.space), flags)?;
-        let drops = told.cmsgs()?.find_map(|it| match it {
+        let message = recvmsg::<()>(fd, &mut parts, Some(&mut self.space), flags)?;
+        let drops = message.cmsgs()?.find_map(|control| match control {
             ControlMessageOwned::RxqOvfl(drops) => Some(drops),
             _ => None,
         });
-        let bytes = told.bytes;
+        let bytes = message.bytes;
         Ok((&self.datagram[..bytes], drops))
     }
 }
 
-/// How many the socket dropped, and how many are in its buffer and were never read.
+/// Number of datagrams dropped by the socket, and number still in its buffer.
 fn left(log: &Log, reader: &mut Reader<'_>) -> (u64, u64) {
     let mut never_read = 0;
     while let Ok((datagram, _)) = reader.read(MsgFlags::MSG_DONTWAIT) {

@@ -34,13 +34,13 @@ fn over_loopback(spec: TrafficSpec) -> Outcome {
 }
 
 #[test]
-fn a_stream_arrives_whole() {
-    let told = over_loopback(spec(Protocol::Tcp, None));
-    let (sent, received) = (told.report, told.other.unwrap());
+fn a_stream_arrives_completely() {
+    let outcome = over_loopback(spec(Protocol::Tcp, None));
+    let (sent, received) = (outcome.report, outcome.other.unwrap());
     assert_eq!((sent.end, received.end), (End::Sender, End::Receiver));
     assert!(sent.bytes > 0);
     assert_eq!(sent.bytes, received.bytes);
-    assert_eq!(told.trouble, None);
+    assert_eq!(outcome.trouble, None);
     assert!(sent.elapsed() > Nanos::ZERO, "{sent:?}");
     for end in [sent, received] {
         assert!(Nanos::ZERO < end.user && end.user <= end.cpu, "{end:?}");
@@ -50,17 +50,17 @@ fn a_stream_arrives_whole() {
 
 #[test]
 fn a_rate_is_not_exceeded() {
-    let told = over_loopback(spec(Protocol::Tcp, Some(8e6)));
-    // What is sent before anything is due is one call.
+    let outcome = over_loopback(spec(Protocol::Tcp, Some(8e6)));
+    // One call is sent before anything is due.
     let most = 200_000 + 2_000 + 10_000;
-    assert!(told.report.bytes <= most, "{}", told.report.bytes);
-    assert!(told.report.bytes > 1_000);
+    assert!(outcome.report.bytes <= most, "{}", outcome.report.bytes);
+    assert!(outcome.report.bytes > 1_000);
 }
 
 #[test]
-fn datagrams_are_counted_each() {
-    let told = over_loopback(spec(Protocol::Udp, Some(8e6)));
-    let (sent, received) = (told.report, told.other.unwrap());
+fn every_datagram_is_counted() {
+    let outcome = over_loopback(spec(Protocol::Udp, Some(8e6)));
+    let (sent, received) = (outcome.report, outcome.other.unwrap());
     let datagrams = received.datagrams.unwrap();
     assert_eq!(datagrams.sent, Some(sent.calls));
     assert_eq!(datagrams.arrived + datagrams.lost().unwrap(), sent.calls);
@@ -68,20 +68,21 @@ fn datagrams_are_counted_each() {
     assert_eq!(received.bytes, datagrams.arrived * 1_000);
 }
 
-/// Of a sender at full speed, to a receiver that keeps up or not: what is not lost has arrived.
+/// With a sender at full speed, every datagram is either lost or arrives, even if the receiver
+/// cannot keep up.
 #[test]
-fn datagrams_that_were_dropped_are_lost_and_no_others() {
-    let told = over_loopback(spec(Protocol::Udp, None));
-    let received = told.other.unwrap();
+fn only_dropped_datagrams_are_lost() {
+    let outcome = over_loopback(spec(Protocol::Udp, None));
+    let received = outcome.other.unwrap();
     let datagrams = received.datagrams.unwrap();
     let lost = datagrams.lost().unwrap();
-    assert_eq!(datagrams.arrived + lost, told.report.calls);
-    // The counter is of the whole namespace, so that other programs' drops are in it too.
+    assert_eq!(datagrams.arrived + lost, outcome.report.calls);
+    // The counter covers the whole namespace, so it includes other programs' drops.
     assert!(received.counters.buffer_drops >= lost, "{received:?}");
 }
 
 #[test]
-fn who_is_told_to_stop_says_what_was_done() {
+fn a_stopped_sender_reports_what_it_sent() {
     for protocol in Protocol::ALL {
         let spec = TrafficSpec {
             length: Nanos::from_secs(3_600),
@@ -95,15 +96,15 @@ fn who_is_told_to_stop_says_what_was_done() {
         }
         assert!(!traffic.is_over());
         traffic.stop();
-        let told = traffic.finish().unwrap();
-        assert_eq!(told.report.ended_early, Some(EndedBy::Interrupted));
-        assert_eq!(told.trouble, None);
-        assert_eq!(told.other.unwrap().bytes, told.report.bytes);
+        let outcome = traffic.finish().unwrap();
+        assert_eq!(outcome.report.ended_early, Some(EndedBy::Interrupted));
+        assert_eq!(outcome.trouble, None);
+        assert_eq!(outcome.other.unwrap().bytes, outcome.report.bytes);
     }
 }
 
 #[test]
-fn traffic_that_is_dropped_ends() {
+fn dropped_traffic_ends() {
     let spec = TrafficSpec {
         length: Nanos::from_secs(3_600),
         ..spec(Protocol::Tcp, None)
@@ -116,17 +117,17 @@ fn traffic_that_is_dropped_ends() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn the_error_for_a_port_in_use_names_the_address() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let error = Traffic::receive(address.clone(), None).unwrap_err();
-    let said = error.to_string();
-    assert!(matches!(error, NetError::Listen { .. }), "{said}");
+    let message = error.to_string();
+    assert!(matches!(error, NetError::Listen { .. }), "{message}");
     assert!(
-        said.contains(&address) && said.contains("address already in use"),
-        "{said}"
+        message.contains(&address) && message.contains("address already in use"),
+        "{message}"
     );
-    assert!(!said.contains("os error"), "{said}");
+    assert!(!message.contains("os error"), "{message}");
 }
 
 fn failure(address: &str) -> NetError {
@@ -135,14 +136,14 @@ fn failure(address: &str) -> NetError {
     loop {
         match traffic.prepared(WAIT) {
             Ok(None) => {}
-            Ok(Some(told)) => panic!("{told:?}"),
+            Ok(Some(outcome)) => panic!("{outcome:?}"),
             Err(error) => return error,
         }
     }
 }
 
 #[test]
-fn an_address_where_nobody_listens_is_named() {
+fn an_address_without_a_receiver_is_reported() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
@@ -156,7 +157,7 @@ fn an_address_where_nobody_listens_is_named() {
 }
 
 #[test]
-fn another_server_is_not_taken_for_a_receiver() {
+fn another_server_is_not_mistaken_for_a_receiver() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap().to_string();
     let serving = thread::spawn(move || {
@@ -169,7 +170,7 @@ fn another_server_is_not_taken_for_a_receiver() {
 }
 
 #[test]
-fn a_receiver_of_another_version_is_told() {
+fn a_receiver_of_another_version_is_reported() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap().to_string();
     let serving = thread::spawn(move || {
@@ -184,7 +185,7 @@ fn a_receiver_of_another_version_is_told() {
 }
 
 #[test]
-fn strangers_do_not_keep_a_receiver_from_its_sender() {
+fn a_receiver_ignores_strangers_and_serves_its_sender() {
     let mut there = Traffic::receive("127.0.0.1:0".to_owned(), None).unwrap();
     let address = there.listens().unwrap();
     let mut stranger = TcpStream::connect(address).unwrap();
@@ -199,13 +200,13 @@ fn strangers_do_not_keep_a_receiver_from_its_sender() {
 }
 
 #[test]
-fn who_goes_away_is_missed_and_what_was_done_is_told() {
+fn a_lost_receiver_is_noticed_and_the_sender_still_reports() {
     for protocol in Protocol::ALL {
         let spec = TrafficSpec {
             length: Nanos::from_secs(3_600),
             ..spec(protocol, Some(1e6))
         };
-        // The thread ends without a word, as a process does that is killed: its sockets are closed.
+        // The thread closes its sockets without a message, as a killed process does.
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap().to_string();
         let serving = thread::spawn(move || {
@@ -219,19 +220,19 @@ fn who_goes_away_is_missed_and_what_was_done_is_told() {
         });
         let mut sender = Traffic::send(address, spec, None).unwrap();
         begin(&mut sender);
-        let told = sender.finish().unwrap();
-        assert_eq!(told.report.ended_early, Some(EndedBy::PeerGone));
+        let outcome = sender.finish().unwrap();
+        assert_eq!(outcome.report.ended_early, Some(EndedBy::PeerGone));
         assert!(
-            matches!(told.trouble, Some(NetError::Gone { .. })),
-            "{told:?}"
+            matches!(outcome.trouble, Some(NetError::Gone { .. })),
+            "{outcome:?}"
         );
-        assert!(told.report.bytes > 0);
+        assert!(outcome.report.bytes > 0);
         serving.join().unwrap();
     }
 }
 
 #[test]
-fn sizes_that_cannot_be_sent_are_refused() {
+fn call_sizes_out_of_range_are_refused() {
     for (protocol, call_bytes) in [
         (Protocol::Udp, 23),
         (Protocol::Udp, 65_508),

@@ -8,21 +8,21 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use super::super::error::{NetError, words};
 use super::super::sys;
 
-/// Work that a device takes off the network stack.
+/// Work that a device takes over from the network stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Checksums of what is sent.
+    /// Computing checksums of sent packets.
     Checksum,
-    /// Cutting TCP data into segments: a veth pair hands it over uncut.
+    /// Cutting TCP data into segments; a veth pair passes it on uncut.
     Segmentation,
-    /// The same put off to the last moment before the device, for all protocols.
+    /// Cutting data of any protocol as late as possible, just before the device.
     GenericSegmentation,
-    /// Putting segments together that were received.
+    /// Merging received segments.
     GenericReceive,
 }
 
 impl Offload {
-    /// Each of them, those that others depend on first.
+    /// All variants; those that others depend on come first.
     pub const ALL: [Self; 4] = [
         Self::Checksum,
         Self::GenericSegmentation,
@@ -30,7 +30,7 @@ impl Offload {
         Self::GenericReceive,
     ];
 
-    /// What ethtool calls it.
+    /// ethtool's name of the offload.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Checksum => "tx-checksum",
@@ -50,12 +50,12 @@ impl Offload {
         }
     }
 
-    /// Sets it on the device of the calling thread's namespace.
+    /// Sets the offload on the device of the calling thread's namespace.
     pub(super) fn set(self, on: bool) -> Result<(), NetError> {
         self.ask(self.commands().1, u32::from(on)).map(|_| ())
     }
 
-    /// Whether it is on.
+    /// Whether the offload is on.
     pub(super) fn read(self) -> Result<bool, NetError> {
         Ok(self.ask(self.commands().0, 0)? != 0)
     }
@@ -80,7 +80,7 @@ impl Offload {
     }
 }
 
-/// The one device of the calling thread's namespace beside the loopback device.
+/// The only device of the calling thread's namespace other than loopback.
 fn device() -> Option<String> {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let names = devices.lines().filter_map(|line| line.split_once(':'));

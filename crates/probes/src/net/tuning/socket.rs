@@ -1,4 +1,4 @@
-//! Options of the sockets, and what the kernel says of them once they are connected.
+//! Socket options, and the kernel's data about connected sockets.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +13,7 @@ use super::super::error::{NetError, words};
 use super::super::sys;
 use super::{Tuning, on_off};
 
-/// What is to be set of a socket.
+/// The options of one end's sockets.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Options<'a> {
     pub(super) tuning: &'a Tuning,
@@ -21,10 +21,10 @@ pub(in super::super) struct Options<'a> {
 }
 
 impl Options<'_> {
-    /// Sets what a sending socket has, before it connects.
-    pub(in super::super) fn of_sender(&self, socket: &impl AsFd) -> Result<(), NetError> {
-        let it = self.tuning;
-        if let Some(bytes) = it.send_buffer {
+    /// Sets a sending socket's options before it connects.
+    pub(in super::super) fn apply_to_sender(&self, socket: &impl AsFd) -> Result<(), NetError> {
+        let tuning = self.tuning;
+        if let Some(bytes) = tuning.send_buffer {
             let set = setsockopt(socket, sockopt::SndBuf, &(bytes as usize));
             set.map_err(refused("sndbuf", &bytes))?;
         }
@@ -32,7 +32,7 @@ impl Options<'_> {
             return Ok(());
         }
         self.segment(socket)?;
-        if let Some(name) = &it.congestion {
+        if let Some(name) = &tuning.congestion {
             let set = setsockopt(socket, sockopt::TcpCongestion, &OsString::from(name));
             set.map_err(|error| match error {
                 Errno::ENOENT => NetError::Option {
@@ -48,8 +48,9 @@ impl Options<'_> {
         Ok(())
     }
 
-    /// Sets what the receiving sockets have: the one that listens, whose connections inherit it, and that of datagrams.
-    pub(in super::super) fn of_receiver(
+    /// Sets the options of the receiving sockets: the listening socket, whose connections inherit
+    /// them, and the datagram socket.
+    pub(in super::super) fn apply_to_receiver(
         &self,
         listener: &impl AsFd,
         datagrams: &impl AsFd,
@@ -63,7 +64,7 @@ impl Options<'_> {
         self.segment(listener)
     }
 
-    /// Whether small segments are sent at once.
+    /// Whether small segments are sent immediately.
     pub(in super::super) fn nodelay(&self) -> bool {
         self.tuning.nodelay.unwrap_or_default()
     }
@@ -76,7 +77,7 @@ impl Options<'_> {
         set.map_err(refused("mss", &mss))
     }
 
-    /// What is in effect of a sending socket.
+    /// The options in effect for a sending socket.
     pub(in super::super) fn sender_facts(
         &self,
         socket: BorrowedFd<'_>,
@@ -104,10 +105,10 @@ impl Options<'_> {
         (facts, connection(info))
     }
 
-    /// What is in effect of a receiving socket.
+    /// The options in effect for a receiving socket.
     pub(in super::super) fn receiver_facts(&self, socket: BorrowedFd<'_>) -> Vec<Fact> {
         if self.tuning.receive_buffer.is_none() {
-            // The kernel tunes it while bytes come.
+            // Without a fixed size, the kernel changes it while bytes arrive.
             return Vec::new();
         }
         let bytes = getsockopt(&socket, sockopt::RcvBuf).unwrap_or_default();
@@ -138,7 +139,7 @@ fn word(info: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes))
 }
 
-/// What both ends agreed on.
+/// The options that both ends agreed on.
 fn negotiated(info: &[u8]) -> Vec<Fact> {
     const NAMES: [(&str, u8); 4] = [
         ("timestamps", 1),
@@ -153,7 +154,8 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
         .iter()
         .map(|&(name, bit)| Fact::new(name, on_off(options & bit != 0)))
         .collect();
-    // What the other end's window is multiplied by; which half of the byte it is goes by the machine's order of bits.
+    // The factor for the other end's window. The half of the byte that holds it depends on the
+    // machine's bit order.
     let scale = if cfg!(target_endian = "little") {
         scales & 15
     } else {
@@ -164,15 +166,15 @@ fn negotiated(info: &[u8]) -> Vec<Fact> {
     facts
 }
 
-/// What moved, and how long an answer takes.
+/// Traffic of the connection, and its round-trip times.
 fn connection(info: &[u8]) -> Option<ConnectionFacts> {
     let micros = |at| word(info, at).map(|us| Nanos::from_micros(i64::from(us)));
     Some(ConnectionFacts {
         acks: word(info, SEGMENTS_IN)?,
         segment_bytes: word(info, SEND_MSS)?,
         round_trip: micros(RTT)?,
-        // The kernel's word for none yet.
-        shortest_round_trip: micros(MIN_RTT).filter(|it| it.0 < i64::from(u32::MAX) * 1_000)?,
+        // The kernel uses this value before the first measurement.
+        shortest_round_trip: micros(MIN_RTT).filter(|time| time.0 < i64::from(u32::MAX) * 1_000)?,
         peer_window_bytes: word(info, SEND_WINDOW),
     })
 }

@@ -1,5 +1,5 @@
-//! Sysctls of a network namespace. `/proc/sys/net` is that of the namespace of whoever looks: what is not there in a
-//! new one, or may not be written there, is the whole machine's.
+//! Sysctls of a network namespace. `/proc/sys/net` shows those of the reader's namespace. A sysctl
+//! that is missing or read-only in a new namespace belongs to the whole machine.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,39 +10,39 @@ use super::super::error::{NetError, reason};
 /// Why a sysctl cannot be set in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SysctlError {
-    /// No kernel has such a name.
+    /// The name is not valid for a sysctl below `net`.
     #[error("`{name}` is no name of a sysctl below net")]
     Name {
-        /// As it was asked for.
+        /// The requested name.
         name: String,
     },
-    /// This kernel does not have it.
+    /// This kernel does not have the sysctl.
     #[error("there is no sysctl {name} here: check its name, and whether its module is loaded")]
     Absent {
-        /// Its name.
+        /// Name of the sysctl.
         name: String,
     },
-    /// It is not a namespace's own.
+    /// The sysctl belongs to the whole machine, not to a namespace.
     #[error(
         "{name} is the whole machine's, not a network namespace's, and is left alone: try it with `ticktax try`"
     )]
     Shared {
-        /// Its name.
+        /// Name of the sysctl.
         name: String,
     },
-    /// The kernel does not take the value.
+    /// The kernel refuses the value.
     #[error("{name} does not take `{value}`: {why}")]
     Refused {
-        /// Its name.
+        /// Name of the sysctl.
         name: String,
-        /// What it was to be.
+        /// The requested value.
         value: String,
         /// The kernel's reason.
         why: String,
     },
 }
 
-/// Where a sysctl is, by its name: dots, or slashes where a device's name has dots.
+/// Path of a sysctl, from its name with dots.
 fn path(name: &str) -> Result<PathBuf, SysctlError> {
     let wrong = || SysctlError::Name {
         name: name.to_owned(),
@@ -61,15 +61,15 @@ fn path(name: &str) -> Result<PathBuf, SysctlError> {
     Ok(path)
 }
 
-/// Whether the calling thread's namespace has it.
+/// Whether the calling thread's namespace has the sysctl.
 ///
 /// # Errors
-/// It is no such name.
+/// The name is invalid.
 pub fn has_sysctl(name: &str) -> Result<bool, SysctlError> {
     Ok(path(name)?.is_file())
 }
 
-/// Sets it in the namespace of the calling thread: what it then is.
+/// Sets a sysctl in the calling thread's namespace, and returns the value read back.
 pub(super) fn set(name: &str, value: &str) -> Result<String, NetError> {
     Ok(set_at(name, value)?)
 }
@@ -80,7 +80,7 @@ fn set_at(name: &str, value: &str) -> Result<String, SysctlError> {
         ErrorKind::NotFound => SysctlError::Absent {
             name: name.to_owned(),
         },
-        // What is not the namespace's own may be read there by all, and written by nobody.
+        // Sysctls of the whole machine are readable in a namespace, but not writable.
         ErrorKind::PermissionDenied => SysctlError::Shared {
             name: name.to_owned(),
         },
@@ -103,7 +103,7 @@ fn set_at(name: &str, value: &str) -> Result<String, SysctlError> {
     })
 }
 
-/// Numbers with one space between them.
+/// Joins the words of a text with single spaces.
 fn words(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
@@ -114,7 +114,7 @@ mod tests {
     use super::{SysctlError, path, words};
 
     #[test]
-    fn a_name_leads_nowhere_but_below_net() {
+    fn names_only_lead_to_paths_below_net() {
         let there = path("net.ipv4.conf.all.rp_filter").unwrap();
         let there = there.to_str().unwrap();
         assert_eq!(there, "/proc/sys/net/ipv4/conf/all/rp_filter");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read_back_as_they_were_typed() {
+    fn lists_of_numbers_compare_equal_to_the_input() {
         assert_eq!(words("4096\t131072\t6291456\n"), "4096 131072 6291456");
     }
 }

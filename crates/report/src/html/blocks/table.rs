@@ -1,4 +1,4 @@
-//! Lines of a table as one.
+//! Table lines, combined into one HTML table.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use crate::html::escape::{attribute, text};
 use crate::text::block::{Block, Cell, Row};
 use crate::text::page::Tone;
 
-/// How many of the blocks at the beginning are one table: lines of it, and what is said between them.
+/// Number of blocks at the start of `blocks` that form one table: its lines, and text between them.
 pub(super) fn length(blocks: &[Block]) -> usize {
     let mut length = 0;
     for (at, block) in blocks.iter().enumerate() {
         match block {
-            // Another table.
+            // The next table starts here.
             Block::Row(row) if row.is_heading && at > 0 => break,
             Block::Row(_) => length = at + 1,
             Block::Line { .. } | Block::Text { .. } if is_headed(blocks) => {}
@@ -22,13 +22,13 @@ pub(super) fn length(blocks: &[Block]) -> usize {
     length
 }
 
-/// Whether the first of them has the headings of the columns, without which lines are a table only where they follow
-/// upon each other.
+/// Whether the first block has column headings. Without headings, only consecutive lines form a
+/// table.
 fn is_headed(blocks: &[Block]) -> bool {
     matches!(blocks.first(), Some(Block::Row(row)) if row.is_heading)
 }
 
-/// Writes a table; `title` is what the text around it is about.
+/// Writes a table. `title` is the heading above it.
 pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
     let rows = || {
         blocks.iter().filter_map(|block| match block {
@@ -37,16 +37,18 @@ pub(super) fn write(out: &mut String, title: &str, blocks: &[Block]) {
         })
     };
     let most = rows().map(|row| row.cells.len()).max().unwrap_or_default();
-    let told = |column: &usize| {
+    let is_used = |column: &usize| {
         rows().any(|row| {
             let cell = row.cells.get(*column);
             cell.is_some_and(|cell| !cell.text.is_empty())
         })
     };
-    let columns: Vec<usize> = (0..most).filter(told).collect();
+    let columns: Vec<usize> = (0..most).filter(is_used).collect();
     let head = rows().next().filter(|row| row.is_heading);
-    let own = head.map(|row| row.name.trim()).filter(|it| !it.is_empty());
-    // Where the table has no title of its own, the one above it is read out and not shown twice.
+    let own = head
+        .map(|row| row.name.trim())
+        .filter(|name| !name.is_empty());
+    // A table without a title gets the heading above it as its caption, which is only read aloud.
     let (caption, shown) = match own {
         Some(own) => (own, ""),
         None => (title.trim(), " class=\"unseen\""),
@@ -113,7 +115,8 @@ fn body(out: &mut String, row: &Row, columns: &[usize]) {
     out.push_str("</tr>\n");
 }
 
-/// What is said between the lines of a table: of what follows where it is a title, else of what is above.
+/// Writes text between the lines of a table. A title refers to the lines below it, other text to
+/// those above.
 fn between(out: &mut String, tone: Tone, words: &str, columns: usize) {
     let (class, words) = (class(tone), text(words.trim()));
     let _ = if tone == Tone::Strong {
@@ -129,7 +132,7 @@ fn between(out: &mut String, tone: Tone, words: &str, columns: usize) {
     };
 }
 
-/// Words keep to the left, numbers to the right.
+/// Words are left-aligned, numbers right-aligned.
 fn side(cell: &Cell) -> &'static str {
     if cell.is_left { " class=\"words\"" } else { "" }
 }

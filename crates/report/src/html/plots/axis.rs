@@ -1,13 +1,13 @@
-//! Axes: where a value lies, and what the numbers beside are called.
+//! Axes: the position of each value, and the labelled ticks.
 
-/// What the values of an axis are.
+/// The kind of values on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// Times, ns.
+    /// Times in ns.
     Time,
     /// Numbers whose unit is in the title.
     Number,
-    /// Shares, 0 to 1, which are told in percent.
+    /// Shares from 0 to 1, shown in percent.
     Share,
 }
 
@@ -16,21 +16,21 @@ pub(super) enum Unit {
 pub(super) struct Axis {
     title: String,
     is_log: bool,
-    /// The ends, as logarithms where it is logarithmic.
+    /// The ends; on a logarithmic axis, their decimal logarithms.
     low: f64,
     high: f64,
     ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// An even axis from one value to another, with some five numbers beside it.
+    /// A linear axis from `low` to `high` with about five ticks.
     pub(super) fn linear(title: &str, (low, high): (f64, f64), unit: Unit) -> Self {
         let (low, high) = widened(low, high);
         let step = step(high - low, 5.0);
         let ticks = multiples(low, high, step);
         let ticks = ticks
             .into_iter()
-            .map(|at| (at, called(at, step, high.abs().max(low.abs()), unit)));
+            .map(|at| (at, label(at, step, high.abs().max(low.abs()), unit)));
         Self {
             title: title.to_owned(),
             is_log: false,
@@ -40,7 +40,8 @@ impl Axis {
         }
     }
 
-    /// A logarithmic axis of whole powers of ten around these values, which are more than 0.
+    /// A logarithmic axis over the whole powers of ten around `low` and `high`, which must be
+    /// positive.
     pub(super) fn log(title: &str, (low, high): (f64, f64), unit: Unit) -> Self {
         let low = low.max(f64::MIN_POSITIVE).log10().floor();
         let high = high.max(f64::MIN_POSITIVE).log10().ceil().max(low + 1.0);
@@ -48,7 +49,7 @@ impl Axis {
         let powers = multiples(low, high, every);
         let ticks = powers.into_iter().map(|power| {
             let value = 10f64.powf(power);
-            (value, called(value, value, value, unit))
+            (value, label(value, value, value, unit))
         });
         Self {
             title: title.to_owned(),
@@ -59,8 +60,8 @@ impl Axis {
         }
     }
 
-    /// Even where values are within two powers of ten, or not all above 0; else logarithmic. An even one has its 0 but where
-    /// all values are far from it.
+    /// Chooses the kind of axis. It is logarithmic if all values are positive and span more than
+    /// two powers of ten. A linear axis includes 0 unless all values are far from it.
     pub(super) fn fitting(
         title: &str,
         values: impl Iterator<Item = f64> + Clone,
@@ -76,7 +77,7 @@ impl Axis {
             Self::log(title, (low, high), unit)
         } else {
             let room = 0.1 * (high - low);
-            // What is far from 0 is told apart without it.
+            // Far from 0, values are easier to distinguish without it.
             let is_far = low > 0.0 && high < 3.0 * low;
             let ends = if is_far {
                 (low - room, high + room)
@@ -87,7 +88,7 @@ impl Axis {
         }
     }
 
-    /// Percentiles by the share of times that is above them, of so many times.
+    /// An axis of percentiles for `most` times. A position is the share of times above it.
     pub(super) fn percentiles(most: u64) -> Self {
         let decades = (most as f64).log10().max(1.0);
         let percentiles = [
@@ -106,7 +107,7 @@ impl Axis {
             title: "percentile (% of times that lie below)".to_owned(),
             is_log: true,
             low: 0.0,
-            // What is rarest is on the right.
+            // The rarest times are on the right.
             high: -decades,
             ticks: named
                 .map(|(above, name)| (above, name.to_owned()))
@@ -114,23 +115,23 @@ impl Axis {
         }
     }
 
-    /// The same axis with these numbers beside it.
+    /// Replaces the ticks.
     pub(super) fn with_ticks(mut self, ticks: Vec<(f64, String)>) -> Self {
         self.ticks = ticks;
         self
     }
 
-    /// What it is of.
+    /// The title of the axis.
     pub(super) fn title(&self) -> &str {
         &self.title
     }
 
-    /// Values with a number, and that.
+    /// The ticks: a value and its label.
     pub(super) fn ticks(&self) -> &[(f64, String)] {
         &self.ticks
     }
 
-    /// How far along the axis a value lies: 0 to 1, and at an end what lies beyond it.
+    /// The position of a value along the axis, from 0 to 1. Values beyond an end are at that end.
     pub(super) fn part(&self, value: f64) -> f64 {
         let value = match (self.is_log, value > 0.0) {
             (true, true) => value.log10(),
@@ -152,7 +153,7 @@ impl Axis {
     }
 }
 
-/// Ends that are apart.
+/// Widens an empty range, so that the ends differ.
 fn widened(low: f64, high: f64) -> (f64, f64) {
     if high > low && (high - low).is_finite() {
         return (low, high);
@@ -162,7 +163,7 @@ fn widened(low: f64, high: f64) -> (f64, f64) {
     (low - half, low + half)
 }
 
-/// 1, 2 or 5 times a power of ten, of which a length has about so many.
+/// The step of 1, 2 or 5 times a power of ten that divides `length` into about `wanted` parts.
 fn step(length: f64, wanted: f64) -> f64 {
     let rough = length / wanted;
     let power = 10f64.powf(rough.log10().floor());
@@ -172,7 +173,7 @@ fn step(length: f64, wanted: f64) -> f64 {
     times.unwrap_or(10.0) * power
 }
 
-/// The multiples of a step between two values, some tens at most.
+/// The multiples of `step` between two values, at most 40.
 fn multiples(low: f64, high: f64, step: f64) -> Vec<f64> {
     let slack = step * 1e-6;
     let first = ((low - slack) / step).ceil();
@@ -180,8 +181,8 @@ fn multiples(low: f64, high: f64, step: f64) -> Vec<f64> {
     all.take_while(|at| *at <= high + slack).collect()
 }
 
-/// A number beside an axis whose numbers are `step` apart and no larger than `most`.
-fn called(value: f64, step: f64, most: f64, unit: Unit) -> String {
+/// The label of a tick. Ticks are `step` apart, and none exceeds `most`.
+fn label(value: f64, step: f64, most: f64, unit: Unit) -> String {
     let (value, step, name) = match unit {
         Unit::Time => {
             let units = [(1e9, " s"), (1e6, " ms"), (1e3, " µs"), (1.0, " ns")];
@@ -195,9 +196,9 @@ fn called(value: f64, step: f64, most: f64, unit: Unit) -> String {
     format!("{}{name}", number(value, step))
 }
 
-/// A number to the digits that a step has.
+/// Formats a number with as many decimals as `step` needs.
 fn number(value: f64, step: f64) -> String {
-    // No number is a negative 0.
+    // Avoid a negative zero.
     let value = if value.abs() < step.abs() * 1e-6 {
         0.0
     } else {
@@ -211,7 +212,7 @@ fn number(value: f64, step: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "cut to 0 to 8 above"
+        reason = "clamped to 0 to 8"
     )]
     let places = places as usize;
     format!("{value:.places$}")
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beside_an_axis_are_round_and_have_units() {
+    fn tick_labels_are_round_and_have_units() {
         let axis = Axis::linear("time", (-5e6, 5e6), Unit::Time);
         assert_eq!(names(&axis), ["-4 ms", "-2 ms", "0 ms", "2 ms", "4 ms"]);
         let axis = Axis::linear("share", (0.0, 0.03), Unit::Share);
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_has_a_place() {
+    fn every_value_has_a_position_on_every_axis() {
         let all = [
             Axis::linear("", (1.0, 1.0), Unit::Number),
             Axis::linear("", (f64::NAN, f64::INFINITY), Unit::Time),
@@ -248,10 +249,10 @@ mod tests {
             Axis::fitting("", [1e-3, 1e9].into_iter(), Unit::Number),
             Axis::percentiles(0),
         ];
-        for each in &all {
-            assert!(each.ticks().len() <= 40, "{each:?}");
+        for axis in &all {
+            assert!(axis.ticks().len() <= 40, "{axis:?}");
             for value in [0.0, -1.0, 1.0, f64::NAN, f64::MAX, f64::NEG_INFINITY] {
-                assert!((0.0..=1.0).contains(&each.part(value)), "{each:?}: {value}");
+                assert!((0.0..=1.0).contains(&axis.part(value)), "{axis:?}: {value}");
             }
         }
         let percentiles = Axis::percentiles(1_000);

@@ -1,4 +1,4 @@
-//! The books as a balance sheet: groups, which open by account, and accounts, which open by part.
+//! The accounts as a balance sheet. Groups unfold into accounts, and accounts into parts.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use crate::html::escape::text;
 use crate::text::numbers::percent;
 use crate::text::{Group, account_name};
 
-/// The sheet; nothing where nothing was recorded.
+/// The balance sheet. `None` if nothing was recorded.
 pub(super) fn plot(statement: &Statement) -> Option<Plot> {
     if statement.accounts.is_empty() {
         return None;
@@ -23,7 +23,7 @@ pub(super) fn plot(statement: &Statement) -> Option<Plot> {
     for group in Group::ALL {
         let of_group = statement.accounts.iter();
         let mut accounts: Vec<&Account> = of_group
-            .filter(|account| Group::of(account.class) == group)
+            .filter(|account| Group::from_class(account.class) == group)
             .collect();
         accounts.sort_by_key(|account| Reverse(account.time));
         let time = accounts.iter().map(|account| account.time).sum();
@@ -67,7 +67,7 @@ fn account(out: &mut String, account: &Account, whole: Nanos) {
     out.push_str("</details>\n");
 }
 
-/// A name, its time, its share, and that as a bar.
+/// Writes a name, its time, its share, and a bar.
 fn line(out: &mut String, name: &str, time: Nanos, whole: Nanos) {
     let share = time.share_of(whole);
     let _ = write!(

@@ -1,4 +1,5 @@
-//! What was published, what follows from it, what a model gives, and what kernels did, beside one another.
+//! Plots of cases: published and derived values next to the model's results and the kernels'
+//! measurements.
 
 use std::fmt::Write;
 
@@ -13,12 +14,12 @@ use super::strips::{Mark, Strips};
 use crate::html::escape::text;
 use crate::text::{case_ends, case_number, kernel_table_title, published_words};
 
-/// How what a mark means is told.
+/// Explains the marks.
 const MARKS: &str = "Each kind of number has a shape and a height of its own. A line goes from one end of a range to the \
                      other, and on to the edge where it is open; the shape on it says what it is of.";
 
-/// The rows of a case, by series and by what they are.
-pub(super) fn of_case(statement: &CaseStatement) -> Option<Plot> {
+/// The rows of a case, grouped by series and kind.
+pub(super) fn case_plot(statement: &CaseStatement) -> Option<Plot> {
     let mut html = format!(
         "<p class=\"legend\">{MARKS} fit: the model was fitted to the row, and predicts nothing there. predicted: it was \
          not fitted to it. not comparable: there is no number to hold it against.</p>\n"
@@ -45,8 +46,8 @@ fn series(out: &mut String, lines: &[Line]) {
     let title = titled(&first.series, &first.unit);
     let ends = |ends: Option<Ends>| ends.into_iter().flatten().flatten();
     let values = lines.iter().flat_map(|line| {
-        let told = ends(line.published).chain(ends(line.derived));
-        told.chain(line.modelled)
+        let given = ends(line.published).chain(ends(line.derived));
+        given.chain(line.modelled)
     });
     let unit = if first.unit.is_empty() {
         "value"
@@ -105,13 +106,15 @@ fn titled(what: &str, unit: &str) -> String {
     }
 }
 
-/// The least and the most of some values.
+/// The smallest and largest of the finite values.
 fn edges(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    let ends = values.filter(|it| it.is_finite()).map(|it| (it, it));
+    let ends = values
+        .filter(|value| value.is_finite())
+        .map(|value| (value, value));
     ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// A value or a range, of which an open end is beyond all values.
+/// The mark of a value or range. An open end extends beyond all values.
 fn mark(kind: usize, ends: Ends, edges: Option<(f64, f64)>) -> Option<Mark> {
     let (low, high) = edges?;
     match ends {
@@ -123,14 +126,14 @@ fn mark(kind: usize, ends: Ends, edges: Option<(f64, f64)>) -> Option<Mark> {
     }
 }
 
-/// What kernels did, beside what was published, modelled and expected.
-pub(super) fn of_kernels(statement: &KernelsStatement) -> Option<Plot> {
+/// Measurements on kernels next to the published, modelled and expected values.
+pub(super) fn kernels_plot(statement: &KernelsStatement) -> Option<Plot> {
     let mut html = format!(
         "<p class=\"legend\">{MARKS} calibrates: what was expected was calibrated by the row, and predicts nothing \
          there.</p>\n"
     );
     for table in &statement.tables {
-        of_table(&mut html, table);
+        kernel_table(&mut html, table);
     }
     let any = statement.tables.iter().any(|table| !table.rows.is_empty());
     any.then_some(Plot {
@@ -140,24 +143,24 @@ pub(super) fn of_kernels(statement: &KernelsStatement) -> Option<Plot> {
     })
 }
 
-fn of_table(out: &mut String, table: &KernelTable) {
+fn kernel_table(out: &mut String, table: &KernelTable) {
     let title = kernel_table_title(table);
     let rows = &table.rows;
     if rows.is_empty() {
         return;
     }
-    let told = |row: &KernelRow| {
+    let given = |row: &KernelRow| {
         let published = row.published.into_iter().flat_map(|(a, b)| [a, b]);
         published.chain(row.modelled)
     };
-    let done = |row: &KernelRow| {
+    let on_kernel = |row: &KernelRow| {
         let expected = row.expected.into_iter().flat_map(|(a, b)| [a, b]);
         expected.chain([row.kernel])
     };
-    let one = table.unit == table.kernel_unit;
-    let real = rows.iter().flat_map(done);
-    let axes = if one {
-        let all = rows.iter().flat_map(told).chain(real);
+    let same_unit = table.unit == table.kernel_unit;
+    let real = rows.iter().flat_map(on_kernel);
+    let axes = if same_unit {
+        let all = rows.iter().flat_map(given).chain(real);
         vec![Axis::fitting(
             &titled("all", &table.unit),
             all,
@@ -166,7 +169,7 @@ fn of_table(out: &mut String, table: &KernelTable) {
     } else {
         let first = Axis::fitting(
             &titled("the publication", &table.unit),
-            rows.iter().flat_map(told),
+            rows.iter().flat_map(given),
             Unit::Number,
         );
         let second = Axis::fitting(
@@ -206,40 +209,40 @@ fn of_table(out: &mut String, table: &KernelTable) {
             case_number(row.kernel),
             near.to_owned(),
         ];
-        let (told, done) = marks(row);
+        let (given, on_kernel) = marks(row);
         let name = format!("HZ={}", row.hz);
-        if one {
-            strips.row(&name, &cells, &[&[told, done].concat()]);
+        if same_unit {
+            strips.row(&name, &cells, &[&[given, on_kernel].concat()]);
         } else {
-            strips.row(&name, &cells, &[&told, &done]);
+            strips.row(&name, &cells, &[&given, &on_kernel]);
         }
     }
     out.push_str(&strips.finish());
 }
 
-/// What was told of a tick rate, and what a kernel did there.
+/// The marks of a row: published and modelled values, and those of the kernel.
 fn marks(row: &KernelRow) -> (Vec<Mark>, Vec<Mark>) {
     let over = |kind, ends: Option<(f64, f64)>| {
         ends.and_then(|(a, b)| mark(kind, [Some(a), Some(b)], Some((a, b))))
     };
     let modelled = row.modelled.map(|value| Mark::at(1, value));
-    let told = over(0, row.published).into_iter().chain(modelled);
-    let done = over(2, row.expected).into_iter();
+    let given = over(0, row.published).into_iter().chain(modelled);
+    let on_kernel = over(2, row.expected).into_iter();
     (
-        told.collect(),
-        done.chain([Mark::at(3, row.kernel)]).collect(),
+        given.collect(),
+        on_kernel.chain([Mark::at(3, row.kernel)]).collect(),
     )
 }
 
-/// Loops on kernels beside the model of each: rates, waits, and what samples make of their time.
-pub(super) fn of_loops(comparison: &KernelComparison) -> Option<Plot> {
+/// Loops on kernels, compared with the model of each: rates, waits, and sampled CPU time.
+pub(super) fn loops_plot(comparison: &KernelComparison) -> Option<Plot> {
     let cells = &comparison.cells;
     if cells.is_empty() {
         return None;
     }
     let mut html = format!("<p class=\"legend\">{MARKS}</p>\n");
     for measure in MEASURES {
-        of_measure(&mut html, cells, measure);
+        measure_table(&mut html, cells, measure);
     }
     Some(Plot {
         id: "cells",
@@ -248,18 +251,22 @@ pub(super) fn of_loops(comparison: &KernelComparison) -> Option<Plot> {
     })
 }
 
-/// One measure of every cell.
-fn of_measure(out: &mut String, cells: &[KernelCell], (title, unit, of): (&str, Unit, OfCell)) {
-    let measured = cells.iter().filter_map(|cell| of(&cell.measured));
+/// Draws one measure of every cell.
+fn measure_table(
+    out: &mut String,
+    cells: &[KernelCell],
+    (title, unit, figure): (&str, Unit, CellFigure),
+) {
+    let measured = cells.iter().filter_map(|cell| figure(&cell.measured));
     if measured.clone().next().is_none() {
         return;
     }
     let predicted = |cell: &KernelCell| {
-        let it = cell.predicted.as_ref()?;
+        let predicted = cell.predicted.as_ref()?;
         Some(match title {
-            RATE => it.rate_hz,
-            WAIT => it.wait_ns,
-            _ => it.sampled_share,
+            RATE => predicted.rate_hz,
+            WAIT => predicted.wait_ns,
+            _ => predicted.sampled_share,
         })
     };
     let ranges = cells.iter().filter_map(predicted);
@@ -273,7 +280,7 @@ fn of_measure(out: &mut String, cells: &[KernelCell], (title, unit, of): (&str, 
         vec![axis],
     );
     for cell in cells {
-        let value = of(&cell.measured);
+        let value = figure(&cell.measured);
         let range = predicted(cell);
         let shown = |value: f64| match unit {
             Unit::Share => format!("{:.2} %", 100.0 * value),
@@ -282,8 +289,8 @@ fn of_measure(out: &mut String, cells: &[KernelCell], (title, unit, of): (&str, 
         };
         let texts = [
             value.map_or_else(String::new, shown),
-            range.map_or_else(String::new, |it| shown(it.0)),
-            range.map_or_else(String::new, |it| shown(it.1)),
+            range.map_or_else(String::new, |ends| shown(ends.0)),
+            range.map_or_else(String::new, |ends| shown(ends.1)),
         ];
         let marks = value.map(|value| Mark::at(0, value));
         let marks = marks
@@ -296,7 +303,7 @@ fn of_measure(out: &mut String, cells: &[KernelCell], (title, unit, of): (&str, 
             &cell.sleep.to_string(),
             &cell.rule.to_string(),
         ];
-        let name: Vec<&str> = name.into_iter().filter(|it| !it.is_empty()).collect();
+        let name: Vec<&str> = name.into_iter().filter(|word| !word.is_empty()).collect();
         table.row(&name.join(" "), &texts, &[&marks]);
     }
     out.push_str(&table.finish());
@@ -304,11 +311,11 @@ fn of_measure(out: &mut String, cells: &[KernelCell], (title, unit, of): (&str, 
 
 const RATE: &str = "frames a second (1/s)";
 const WAIT: &str = "mean wait of a frame";
-type OfCell = fn(&CellFigures) -> Option<f64>;
-const MEASURES: [(&str, Unit, OfCell); 3] = [
-    (RATE, Unit::Number, |it| Some(it.rate_hz)),
-    (WAIT, Unit::Time, |it| Some(it.wait_ns)),
-    ("CPU time as samples have it", Unit::Share, |it| {
-        it.sampled_share
+type CellFigure = fn(&CellFigures) -> Option<f64>;
+const MEASURES: [(&str, Unit, CellFigure); 3] = [
+    (RATE, Unit::Number, |figures| Some(figures.rate_hz)),
+    (WAIT, Unit::Time, |figures| Some(figures.wait_ns)),
+    ("CPU time as samples have it", Unit::Share, |figures| {
+        figures.sampled_share
     }),
 ];

@@ -1,4 +1,5 @@
-//! What changed between two recordings, with intervals, and how long the program waited in both.
+//! Plots of the changes between two recordings: accounts with intervals, and the program's waits in
+//! both.
 
 use std::fmt::Write;
 
@@ -10,24 +11,24 @@ use super::chart::{Chart, key};
 use super::strips::{Mark, Strips};
 use crate::html::escape::text;
 
-/// Accounts that are drawn: those that changed most.
+/// Maximum number of accounts drawn: those that changed most.
 const ACCOUNTS: usize = 24;
 const WAITS: &str = "Waits of the program in both";
-/// How high the plot of waits is, in its own units.
+/// Height of the plot of waits, in SVG units.
 const HEIGHT: f64 = 300.0;
 
-/// The accounts that changed most, their difference and its interval.
+/// Draws the accounts that changed most, with their differences and intervals.
 pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
     let known = statement.accounts.iter();
     let known: Vec<_> = known
-        .filter(|it| it.share.difference().is_some())
+        .filter(|account| account.share.difference().is_some())
         .take(ACCOUNTS)
         .collect();
     if known.is_empty() {
         return None;
     }
-    let values = known.iter().filter_map(|it| mark(&it.share));
-    let values: Vec<f64> = values.flat_map(|it| it.values()).collect();
+    let values = known.iter().filter_map(|account| mark(&account.share));
+    let values: Vec<f64> = values.flat_map(|mark| mark.values()).collect();
     let low = values.iter().copied().fold(0.0, f64::min);
     let high = values.iter().copied().fold(0.0, f64::max);
     let axis = Axis::linear(
@@ -44,24 +45,24 @@ pub(super) fn accounts(statement: &ChangeStatement) -> Option<Plot> {
     ];
     let title = "Accounts that changed";
     let mut table = Strips::new(title, &columns, &["change"], vec![axis]).with_zero();
-    for it in &known {
+    for account in &known {
         let share = |value: Option<f64>| {
-            value.map_or_else(|| "–".to_owned(), |it| format!("{:.3}", 100.0 * it))
+            value.map_or_else(|| "–".to_owned(), |share| format!("{:.3}", 100.0 * share))
         };
-        let certain = match it.share.certain {
+        let certain = match account.share.certain {
             Some(true) => "yes",
             Some(false) => "no",
             None => "not known",
         };
         let cells = [
-            share(it.share.first),
-            share(it.share.second),
-            share(it.share.difference_low),
-            share(it.share.difference_high),
+            share(account.share.first),
+            share(account.share.second),
+            share(account.share.difference_low),
+            share(account.share.difference_high),
             certain.to_owned(),
         ];
-        let marks: Vec<Mark> = mark(&it.share).into_iter().collect();
-        table.row(&it.name, &cells, &[&marks]);
+        let marks: Vec<Mark> = mark(&account.share).into_iter().collect();
+        table.row(&account.name, &cells, &[&marks]);
     }
     let mut html = "<p class=\"legend\">Shares of the time of all CPUs. A shape at the difference, a line over its 95 % \
          interval, a thick line at no change.</p>\n"
@@ -90,24 +91,26 @@ fn mark(change: &Change) -> Option<Mark> {
     })
 }
 
-/// How long the program waited once it was woken, the first recording over the second.
+/// Draws the wake-up latencies of the program in both recordings.
 pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
     let quantiles = [
         (ChangeMeasure::LatencyMedianNs, 0.5, "median"),
         (ChangeMeasure::LatencyP99Ns, 0.01, "p99"),
     ];
-    let of = |measure: ChangeMeasure| {
+    let change_of = |measure: ChangeMeasure| {
         let mut all = statement.program.iter();
-        all.find(|it| it.measure == measure).map(|it| it.change)
+        all.find(|row| row.measure == measure).map(|row| row.change)
     };
     let known: Vec<(f64, &str, Change)> = quantiles
         .into_iter()
-        .filter_map(|(measure, above, name)| Some((above, name, of(measure)?)))
+        .filter_map(|(measure, above, name)| Some((above, name, change_of(measure)?)))
         .collect();
-    let longest = of(ChangeMeasure::LatencyMaxNs);
-    let all = known.iter().map(|it| it.2).chain(longest);
-    let values = all.flat_map(|it| [it.first, it.second]).flatten();
-    let values: Vec<f64> = values.filter(|it| *it > 0.0).collect();
+    let longest = change_of(ChangeMeasure::LatencyMaxNs);
+    let all = known.iter().map(|entry| entry.2).chain(longest);
+    let values = all
+        .flat_map(|change| [change.first, change.second])
+        .flatten();
+    let values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
     let low = values.iter().copied().reduce(f64::min)?;
     let high = values.iter().copied().reduce(f64::max)?;
     if known.len() < 2 {
@@ -123,7 +126,7 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
             points.filter_map(|(above, _, change)| Some((*above, side(change, place)?))),
         );
     }
-    let below = key(files.into_iter().map(|it| &**it), false)
+    let below = key(files.into_iter().map(|file| &**file), false)
         + "<p class=\"legend\">Both axes are logarithmic. A shape at each percentile that both recordings tell, with a \
            line between them that says nothing.</p>\n";
     let mut html = chart.finish(WAITS, &below);
@@ -137,7 +140,7 @@ pub(super) fn waits(statement: &ChangeStatement) -> Option<Plot> {
     })
 }
 
-/// Percentiles of both in numbers.
+/// The percentiles of both recordings as numbers.
 fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Change)]) {
     let _ = write!(
         out,
@@ -152,7 +155,7 @@ fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Change)]) {
         let _ = write!(out, "<tr><th scope=\"row\">{}</th>", text(file));
         for (_, _, change) in all {
             let value = side(change, place);
-            let value = value.map_or_else(|| "–".to_owned(), |it| format!("{it:.0}"));
+            let value = value.map_or_else(|| "–".to_owned(), |value| format!("{value:.0}"));
             let _ = write!(out, "<td>{value}</td>");
         }
         out.push_str("</tr>\n");
@@ -160,7 +163,7 @@ fn table(out: &mut String, files: [&String; 2], all: &[(f64, &str, Change)]) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// What is known of one of the two.
+/// The value of the first (0) or second recording.
 fn side(change: &Change, place: usize) -> Option<f64> {
     if place == 0 {
         change.first

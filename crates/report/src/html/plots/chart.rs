@@ -1,21 +1,21 @@
-//! A plot with two axes, and what lies between them.
+//! A plot with two axes.
 
 use std::fmt::Write;
 
 use super::axis::Axis;
 use crate::html::escape::{attribute, text};
 
-/// How wide a plot is, in its own units, and what of it is left for its axes.
+/// Width of a plot in SVG units, and the margins for its axes.
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 
-/// Series that are told from each other by their dashes or shapes.
+/// Number of series that can be distinguished by their dashes or shapes.
 pub(super) const SERIES: usize = 6;
 
-/// A plot in the making.
+/// A plot under construction.
 pub(super) struct Chart {
     x: Axis,
     y: Axis,
@@ -24,7 +24,7 @@ pub(super) struct Chart {
 }
 
 impl Chart {
-    /// A plot of this height with these axes, and nothing between them.
+    /// An empty plot.
     pub(super) fn new(x: Axis, y: Axis, height: f64) -> Self {
         Self {
             x,
@@ -34,7 +34,7 @@ impl Chart {
         }
     }
 
-    /// Where a point lies.
+    /// The position of a point.
     fn at(&self, x: f64, y: f64) -> (f64, f64) {
         let room = (WIDTH - LEFT - RIGHT, self.height - TOP - BOTTOM);
         (
@@ -43,7 +43,7 @@ impl Chart {
         )
     }
 
-    /// A line of steps, each level from one x to another.
+    /// Draws a step curve. Each step has a start, an end and a level.
     pub(super) fn steps(&mut self, place: usize, steps: impl Iterator<Item = (f64, f64, f64)>) {
         let mut path = String::new();
         for (from, to, level) in steps {
@@ -56,7 +56,7 @@ impl Chart {
         let _ = writeln!(self.body, "<path class=\"curve c{place}\" d=\"{path}\"/>");
     }
 
-    /// A line from point to point, with a mark at each.
+    /// Draws a line with a mark at each point.
     pub(super) fn line(&mut self, place: usize, points: impl Iterator<Item = (f64, f64)>) {
         let (mut path, mut marks) = (String::new(), String::new());
         for (x, y) in points {
@@ -72,7 +72,7 @@ impl Chart {
         );
     }
 
-    /// A dot for each point; many of them take little room.
+    /// Draws a dot for each point. The SVG is compact even with many points.
     pub(super) fn dots(&mut self, points: impl Iterator<Item = (f64, f64)>) {
         let mut path = String::new();
         for (x, y) in points {
@@ -82,7 +82,7 @@ impl Chart {
         let _ = writeln!(self.body, "<path class=\"dots\" d=\"{path}\"/>");
     }
 
-    /// A mark for each point, of a shape for each series.
+    /// Draws a mark for each point, in the shape of the series.
     pub(super) fn marks(&mut self, place: usize, points: impl Iterator<Item = (f64, f64)>) {
         let mut path = String::new();
         for (x, y) in points {
@@ -92,7 +92,7 @@ impl Chart {
         let _ = writeln!(self.body, "<path class=\"mark c{place}\" d=\"{path}\"/>");
     }
 
-    /// A line from the foot of the plot to each point.
+    /// Draws a vertical line from the x axis to each point.
     pub(super) fn stems(&mut self, points: impl Iterator<Item = (f64, f64)>) {
         let mut path = String::new();
         let foot = self.height - BOTTOM;
@@ -103,7 +103,7 @@ impl Chart {
         let _ = writeln!(self.body, "<path class=\"stems\" d=\"{path}\"/>");
     }
 
-    /// Words above points. Those that would stand on one another are one, with commas between.
+    /// Writes labels above points. Labels that would overlap are joined with commas.
     pub(super) fn labels(&mut self, mut labels: Vec<(f64, f64, String)>) {
         labels.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut placed: Vec<(f64, f64, String)> = Vec::new();
@@ -127,7 +127,7 @@ impl Chart {
         }
     }
 
-    /// The plot as a picture of this name; `key` is what stands below it, as HTML.
+    /// Completes the plot as a figure. `key` is HTML below the plot.
     pub(super) fn finish(self, name: &str, key: &str) -> String {
         let name = attribute(name);
         let mut html = format!(
@@ -176,7 +176,7 @@ impl Chart {
     }
 }
 
-/// The list of what series look like.
+/// A list that shows the line or shape of each series.
 pub(super) fn key<'a>(series: impl Iterator<Item = &'a str>, are_lines: bool) -> String {
     let mut out = "<ul class=\"key\">\n".to_owned();
     for (place, name) in series.enumerate() {
@@ -200,8 +200,8 @@ pub(super) fn key<'a>(series: impl Iterator<Item = &'a str>, are_lines: bool) ->
     out
 }
 
-/// Draws the shape of a series around a point: a ring, a square, a diamond, a triangle, a cross, a triangle that points
-/// down.
+/// Draws the shape of a series around a point: a ring, square, diamond, triangle, cross, or
+/// inverted triangle.
 pub(super) fn shape(path: &mut String, place: usize, (x, y): (f64, f64), r: f64) {
     let (left, right, top, bottom) = (x - r, x + r, y - r, y + r);
     let _ = match place % SERIES {

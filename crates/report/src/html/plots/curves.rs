@@ -1,4 +1,4 @@
-//! Times by percentile, on log axes, several over one another.
+//! Plots of times by percentile, on logarithmic axes, with several curves per plot.
 
 use std::fmt::Write;
 
@@ -11,16 +11,16 @@ use super::axis::{Axis, Unit};
 use super::chart::{Chart, SERIES, key};
 use crate::html::escape::text;
 
-/// The share of the times that may be shorter than the axis.
+/// Share of the times that can be below the axis.
 const FEW: f64 = 0.05;
-/// How high a plot is, in its own units.
+/// Height of a plot in SVG units.
 const HEIGHT: f64 = 370.0;
 
-/// A curve: what it is of, and its times.
+/// A curve: its name and times.
 struct Curve<'a> {
     name: String,
     count: u64,
-    /// The shortest, where that is known.
+    /// The shortest time, if known.
     min: Option<Nanos>,
     max: Nanos,
     quantiles: Vec<Quantile>,
@@ -28,7 +28,7 @@ struct Curve<'a> {
 }
 
 impl<'a> Curve<'a> {
-    fn of(name: String, times: &'a Distribution) -> Self {
+    fn new(name: String, times: &'a Distribution) -> Self {
         Self {
             name,
             count: times.count,
@@ -41,7 +41,7 @@ impl<'a> Curve<'a> {
 }
 
 /// The times of a loop's frames.
-pub(super) fn of_loop(statement: &PaceStatement) -> Option<Plot> {
+pub(super) fn loop_plot(statement: &PaceStatement) -> Option<Plot> {
     let figures = statement.figures.as_ref()?;
     let curves = [
         ("frame time", &figures.frame_time),
@@ -51,15 +51,16 @@ pub(super) fn of_loop(statement: &PaceStatement) -> Option<Plot> {
     ];
     let curves = curves
         .into_iter()
-        .filter_map(|(name, times)| Some(Curve::of(name.to_owned(), times.as_ref()?)));
+        .filter_map(|(name, times)| Some(Curve::new(name.to_owned(), times.as_ref()?)));
     plot("Times of frames by percentile", curves.collect())
 }
 
-/// How long the threads of the program that was watched waited for a CPU once they were woken, and its frames.
-pub(super) fn of_waits(statement: &Statement) -> Option<Plot> {
+/// The wake-up latencies of the watched program's threads, and the waits of its frames.
+pub(super) fn waits_plot(statement: &Statement) -> Option<Plot> {
     let victim = statement.victim.as_ref()?;
     let threads = victim.threads.as_ref();
-    let waits = threads.and_then(|it| it.latency.as_ref().zip(Some(&it.latency_buckets)));
+    let waits =
+        threads.and_then(|threads| threads.latency.as_ref().zip(Some(&threads.latency_buckets)));
     let waits = waits.map(|(latency, buckets)| {
         let lengths = latency.lengths;
         let known = [(0.5, Some(lengths.median)), (0.99, lengths.p99)];
@@ -76,9 +77,9 @@ pub(super) fn of_waits(statement: &Statement) -> Option<Plot> {
         }
     });
     let frames = victim.frames.as_ref();
-    let frames = frames.and_then(|it| {
-        let name = format!("wait to begin of frames, {}", it.thread);
-        Some(Curve::of(name, it.figures.wait.as_ref()?))
+    let frames = frames.and_then(|frames| {
+        let name = format!("wait to begin of frames, {}", frames.thread);
+        Some(Curve::new(name, frames.figures.wait.as_ref()?))
     });
     let curves = waits
         .into_iter()
@@ -87,12 +88,12 @@ pub(super) fn of_waits(statement: &Statement) -> Option<Plot> {
     plot("Waits of the program by percentile", curves.collect())
 }
 
-/// How long the frames of each way to pace a loop waited.
-pub(super) fn of_ways(statement: &PaceComparison) -> Option<Plot> {
+/// The frame waits of each compared loop.
+pub(super) fn comparison_plot(statement: &PaceComparison) -> Option<Plot> {
     let curves = statement.rows.iter().filter_map(|row| {
         let spec = &row.spec;
         let name = format!("{}/s {} {} {}", spec.rate, spec.work, spec.sleep, spec.rule);
-        Some(Curve::of(name, row.figures.as_ref()?.wait.as_ref()?))
+        Some(Curve::new(name, row.figures.as_ref()?.wait.as_ref()?))
     });
     plot("Waits to begin by percentile", curves.collect())
 }
@@ -128,7 +129,8 @@ fn plot(title: &'static str, mut curves: Vec<Curve<'_>>) -> Option<Plot> {
     })
 }
 
-/// A step for each bucket: the shares of times that are above its begin and above its end, and the time.
+/// A step for each bucket: the share of times above its lower end, the share above its upper end,
+/// and the time.
 fn steps(curve: &Curve<'_>) -> Vec<(f64, f64, f64)> {
     let all = curve.count as f64;
     let mut below = 0;
@@ -136,14 +138,14 @@ fn steps(curve: &Curve<'_>) -> Vec<(f64, f64, f64)> {
     any.map(|bucket| {
         let begin = (all - below as f64) / all;
         below += bucket.count;
-        // The last time has itself above it.
+        // The longest time counts as above itself, so that the share is not 0.
         let end = ((all - below as f64) / all).max(1.0 / all);
         (begin, end, bucket.below.min(curve.max).0 as f64)
     })
     .collect()
 }
 
-/// The times that are known, as numbers.
+/// The known times as numbers.
 fn table(out: &mut String, title: &str, curves: &[Curve<'_>]) {
     let _ = write!(
         out,
@@ -151,18 +153,19 @@ fn table(out: &mut String, title: &str, curves: &[Curve<'_>]) {
          <caption class=\"unseen\">{title}, as numbers</caption>\n<thead>\n<tr><td></td><th scope=\"col\">n</th>\
          <th scope=\"col\">shortest (ns)</th>"
     );
-    let mut told: Vec<f64> = Vec::new();
+    let mut percentiles: Vec<f64> = Vec::new();
     for quantile in curves.iter().flat_map(|curve| &curve.quantiles) {
-        if !told.iter().any(|q| (q - quantile.q).abs() < 1e-9) {
-            told.push(quantile.q);
+        if !percentiles.iter().any(|q| (q - quantile.q).abs() < 1e-9) {
+            percentiles.push(quantile.q);
         }
     }
-    told.sort_by(f64::total_cmp);
-    for q in &told {
+    percentiles.sort_by(f64::total_cmp);
+    for q in &percentiles {
         let _ = write!(out, "<th scope=\"col\">{} (ns)</th>", percentile(*q));
     }
     out.push_str("<th scope=\"col\">longest (ns)</th></tr>\n</thead>\n<tbody>\n");
-    let known = |value: Option<Nanos>| value.map_or_else(|| "–".to_owned(), |it| it.0.to_string());
+    let known =
+        |value: Option<Nanos>| value.map_or_else(|| "–".to_owned(), |time| time.0.to_string());
     for curve in curves {
         let _ = write!(
             out,
@@ -171,24 +174,28 @@ fn table(out: &mut String, title: &str, curves: &[Curve<'_>]) {
             curve.count,
             known(curve.min)
         );
-        for q in &told {
-            let mut of_curve = curve.quantiles.iter();
-            let quantile = of_curve.find(|it| (it.q - q).abs() < 1e-9);
-            let _ = write!(out, "<td>{}</td>", known(quantile.map(|it| it.value)));
+        for q in &percentiles {
+            let mut quantiles = curve.quantiles.iter();
+            let quantile = quantiles.find(|quantile| (quantile.q - q).abs() < 1e-9);
+            let _ = write!(
+                out,
+                "<td>{}</td>",
+                known(quantile.map(|quantile| quantile.value))
+            );
         }
         let _ = writeln!(out, "<td>{}</td></tr>", curve.max.0);
     }
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// A share of times that lie below, as it is called.
+/// The name of a percentile.
 fn percentile(q: f64) -> String {
     let percent = format!("{:.4}", 100.0 * q);
     format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// From where to where the axis of times goes, in ns: the few that are shortest would take most of it, and what is 0 has
-/// no logarithm.
+/// The range of the time axis in ns. The shortest times are cut off, because they would take most
+/// of it; 0 has no logarithm.
 fn ends(curve: &Curve<'_>) -> (f64, f64) {
     let mut below = 0;
     let first = curve.buckets.iter().find(|bucket| {

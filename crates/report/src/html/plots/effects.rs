@@ -9,12 +9,17 @@ use super::axis::{Axis, Unit};
 use super::strips::{Mark, Strips};
 use crate::html::escape::text;
 
-/// A line for each metric of each arm whose effect is a share; nothing where there is none.
+/// A line for each relative effect of each arm. `None` without relative effects.
 pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     let arms = &statement.trial.arms;
     let label = |arm: usize| arms.get(arm).map_or("", |arm| &*arm.label);
     let rows = statement.comparisons.iter();
-    let rows = rows.map(|it| (format!("{} of {}", it.metric, label(it.arm)), it));
+    let rows = rows.map(|comparison| {
+        (
+            format!("{} of {}", comparison.metric, label(comparison.arm)),
+            comparison,
+        )
+    });
     let first = arms.first().map_or("A", |arm| &*arm.label);
     let html = shares(rows.collect(), first)?;
     Some(Plot {
@@ -29,9 +34,9 @@ const TITLE: &str = "Effects and their intervals";
 fn shares(rows: Vec<(String, &Comparison)>, first: &str) -> Option<String> {
     let relative = rows
         .into_iter()
-        .filter(|(_, it)| it.scale == Scale::Relative);
+        .filter(|(_, comparison)| comparison.scale == Scale::Relative);
     let all: Vec<(String, Effect)> = relative
-        .filter_map(|(name, it)| it.effect.map(|effect| (name, effect)))
+        .filter_map(|(name, comparison)| comparison.effect.map(|effect| (name, effect)))
         .collect();
     let widest = all.iter().map(|(_, effect)| effect.bound());
     let widest = widest.fold(0.0, f64::max);
@@ -58,10 +63,10 @@ fn shares(rows: Vec<(String, &Comparison)>, first: &str) -> Option<String> {
     ))
 }
 
-/// Two lists of numbers: the effect, and the values of both.
-pub(super) fn of_numbers(statement: &NumbersComparison) -> Option<Plot> {
-    let it = &statement.comparison;
-    let (a, b) = (it.first.as_ref()?, it.second.as_ref()?);
+/// Compares two lists of numbers: their values, and the effect.
+pub(super) fn numbers_plot(statement: &NumbersComparison) -> Option<Plot> {
+    let comparison = &statement.comparison;
+    let (a, b) = (comparison.first.as_ref()?, comparison.second.as_ref()?);
     let (unit, factor, words) = match statement.unit {
         TrialUnit::Ns => (Unit::Time, 1.0, "value"),
         TrialUnit::S => (Unit::Time, 1e9, "value"),
@@ -91,7 +96,10 @@ pub(super) fn of_numbers(statement: &NumbersComparison) -> Option<Plot> {
     }
     let mut html = "<p class=\"legend\">A shape at the mean, a line from the smallest value to the largest.</p>\n".to_owned();
     html.push_str(&table.finish());
-    let effect = shares(vec![(it.metric.clone(), it)], &statement.first.file);
+    let effect = shares(
+        vec![(comparison.metric.clone(), comparison)],
+        &statement.first.file,
+    );
     html.push_str(&effect.unwrap_or_default());
     Some(Plot {
         id: "effects",

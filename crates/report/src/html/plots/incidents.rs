@@ -1,4 +1,4 @@
-//! Incidents by when they came, and what ran instead in one.
+//! Plots of incidents: when they occurred, and what ran instead during one.
 
 use std::fmt::Write;
 
@@ -11,9 +11,9 @@ use super::{Plot, bar};
 use crate::html::escape::text;
 use crate::text::numbers::percent;
 
-/// Groups that are drawn.
+/// Maximum number of groups drawn.
 const GROUPS: usize = 24;
-/// Units of an axis of times, ms, the longest first.
+/// Units of a time axis in ms, longest first.
 const LENGTHS: [(f64, &str); 4] = [
     (86_400e3, "days"),
     (3_600e3, "hours"),
@@ -21,12 +21,12 @@ const LENGTHS: [(f64, &str); 4] = [
     (1e3, "seconds"),
 ];
 
-/// When the incidents of each group came.
+/// The times of the incidents in each group.
 pub(super) fn times(list: &IncidentList) -> Option<Plot> {
     let groups: Vec<&IncidentGroup> = list.groups.iter().take(GROUPS).collect();
     let all = || groups.iter().flat_map(|group| &group.at_unix_ms).copied();
     let (first, latest) = (all().min()?, all().max()?);
-    // A file may claim any times.
+    // Times in a file can be arbitrary.
     let whole = latest.saturating_sub(first) as f64;
     let (size, name) = LENGTHS
         .into_iter()
@@ -76,15 +76,15 @@ pub(super) fn times(list: &IncidentList) -> Option<Plot> {
     })
 }
 
-/// What a group is of: what happened, to which program, and what had the time.
+/// The name of a group: kind of incident, affected program, and culprit.
 fn named(group: &IncidentGroup) -> String {
     let signature = &group.signature;
     let words = [signature.kind.name(), &*signature.program, &*signature.by];
-    let words: Vec<&str> = words.into_iter().filter(|it| !it.is_empty()).collect();
+    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
     words.join(", ")
 }
 
-/// What had the CPU while the thread of an incident did not run.
+/// Draws the sources that ran while the thread of an incident did not.
 pub(super) fn instead(sheet: &IncidentSheet) -> Option<Plot> {
     let incident = &sheet.entry.incident;
     let whole = incident.lasted;

@@ -1,4 +1,4 @@
-//! Beats as phases of their period over the run, and the periods that stand out among events.
+//! Plots of periodic sources: the phase of their events over time, and the spectrum of periods.
 
 use std::fmt::Write;
 
@@ -10,13 +10,13 @@ use super::chart::Chart;
 use crate::html::escape::{attribute, text};
 use crate::text::with_interval;
 
-/// How high plots are, in their own units.
+/// Heights of plots in SVG units.
 const PHASES: f64 = 210.0;
 const SPECTRUM: f64 = 300.0;
-/// By how much of itself a period may be off that of a peak which is its own.
+/// Maximum relative distance between a period and its peak in the spectrum.
 const NEAR: f64 = 0.02;
 
-/// A dot for each sampled event of each beat that has a sample.
+/// Draws a dot for each sampled event of each source that has a sample.
 pub(super) fn phases(statement: &BeatStatement) -> Option<Plot> {
     let sampled: Vec<(&BeatLine, &EventSample)> = sampled(statement).collect();
     if sampled.is_empty() {
@@ -29,7 +29,7 @@ pub(super) fn phases(statement: &BeatStatement) -> Option<Plot> {
         .to_owned();
     let length = statement.window.0.max(1) as f64;
     for (place, (line, sample)) in sampled.iter().enumerate() {
-        let times = sample.began.iter().map(|it| it.0 as f64);
+        let times = sample.began.iter().map(|time| time.0 as f64);
         let last = times.fold(length, f64::max);
         let x = Axis::linear("time since the run began", (0.0, last), Unit::Time);
         let half = line.rhythm.period / 2.0;
@@ -60,7 +60,7 @@ fn sampled(statement: &BeatStatement) -> impl Iterator<Item = (&BeatLine, &Event
     with.filter(|(_, sample)| !sample.began.is_empty())
 }
 
-/// What a beat is called in plots: a number, by which the spectrum names it, its name, its CPU, its period.
+/// The title of a source in plots. Its number also labels its peak in the spectrum.
 fn titled(place: usize, line: &BeatLine, sample: &EventSample) -> String {
     let cpu = sample
         .cpu
@@ -70,7 +70,7 @@ fn titled(place: usize, line: &BeatLine, sample: &EventSample) -> String {
     format!("{}. {}{cpu}: every {every}", place + 1, line.name)
 }
 
-/// Phases in numbers, by their order.
+/// The phases as numbers: their quantiles.
 fn table(out: &mut String, sampled: &[(&BeatLine, &EventSample)]) {
     let title = "Phases, as numbers";
     let _ = write!(
@@ -105,7 +105,7 @@ fn table(out: &mut String, sampled: &[(&BeatLine, &EventSample)]) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// The statistic over the period; the peaks of the beats have their numbers.
+/// Draws the spectrum. The peaks of the periodic sources are numbered.
 pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
     let spectrum = statement.spectrum.as_ref()?;
     let points = || {
@@ -115,13 +115,13 @@ pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
             .copied()
             .zip(spectrum.strengths.iter().copied())
     };
-    let strongest = points().map(|it| it.1).fold(0.0, f64::max);
+    let strongest = points().map(|point| point.1).fold(0.0, f64::max);
     if strongest <= 0.0 || spectrum.shortest <= 0.0 {
         return None;
     }
     let weakest = points()
-        .map(|it| it.1)
-        .filter(|it| *it > 0.0)
+        .map(|point| point.1)
+        .filter(|strength| *strength > 0.0)
         .fold(strongest, f64::min);
     let x = Axis::log("period", (spectrum.shortest, spectrum.longest), Unit::Time);
     let y = Axis::log(
@@ -175,21 +175,21 @@ pub(super) fn spectrum(statement: &BeatStatement) -> Option<Plot> {
     })
 }
 
-/// The strongest line of a beat's source near its period.
+/// The strongest spectral line of a source near its period.
 fn peak(spectrum: &PeriodSpectrum, line: &BeatLine) -> Option<(f64, f64)> {
     let all = spectrum
         .periods
         .iter()
         .zip(&spectrum.strengths)
         .zip(&spectrum.of);
-    let of_line = |place: u64| {
+    let is_of_line = |place: u64| {
         let name = usize::try_from(place)
             .ok()
-            .and_then(|it| spectrum.sources.get(it));
+            .and_then(|place| spectrum.sources.get(place));
         name == Some(&line.name)
     };
-    let near = all.filter(|((period, _), of)| {
-        of_line(**of) && (*period / line.rhythm.period - 1.0).abs() < NEAR
+    let near = all.filter(|((period, _), source)| {
+        is_of_line(**source) && (*period / line.rhythm.period - 1.0).abs() < NEAR
     });
     let best = near.max_by(|a, b| a.0.1.total_cmp(b.0.1))?;
     Some((*best.0.0, *best.0.1))

@@ -1,4 +1,4 @@
-//! The extreme points of a sweep, on the axis of their column.
+//! A plot of the points of a sweep with the highest and lowest values.
 
 use ticktax_model::sweep::{GridStatement, RankedPoint};
 
@@ -6,7 +6,7 @@ use super::Plot;
 use super::axis::{Axis, Unit};
 use super::strips::{Mark, Strips};
 
-/// The highest and the lowest points; nothing where no column was named.
+/// The points with the highest and lowest values. `None` if no column was ranked.
 pub(super) fn plot(statement: &GridStatement) -> Option<Plot> {
     let ranking = statement.ranking.as_ref()?;
     let all = || ranking.highest.iter().chain(ranking.lowest.iter().rev());

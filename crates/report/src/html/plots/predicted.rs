@@ -1,4 +1,4 @@
-//! What was measured beside what a model predicts of each setting.
+//! Plots of measured values next to the model's predictions for each setting.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use super::strips::{Mark, Strips};
 use crate::html::escape::text;
 use crate::text::{predicted_value, prediction_name};
 
-/// What marks are of: measured, of a model's recording, predicted.
+/// The kinds of marks: measured, from a simulated recording, predicted.
 const KINDS: [&str; 3] = ["measured", "of a simulated recording", "predicted"];
 
-/// A table for each measure that is known of any setting.
+/// A table for each measure known for at least two rows.
 pub(super) fn plot(statement: &PredictionStatement) -> Option<Plot> {
     let mut html = "<p class=\"legend\">A shape at the value; a line from where to where one more run is to be expected.</p>\n"
         .to_owned();
@@ -41,12 +41,12 @@ pub(super) fn plot(statement: &PredictionStatement) -> Option<Plot> {
                 Origin::Predicted => 2,
             };
             let end = |value: Option<f64>| {
-                value.map_or_else(String::new, |it| predicted_value(measure, it))
+                value.map_or_else(String::new, |value| predicted_value(measure, value))
             };
             let cells = [
                 end(Some(figure.value)),
-                end(figure.interval.map(|it| it.0)),
-                end(figure.interval.map(|it| it.1)),
+                end(figure.interval.map(|interval| interval.0)),
+                end(figure.interval.map(|interval| interval.1)),
             ];
             table.row(&prediction_name(row), &cells, &[&[mark(kind, figure)]]);
         }
@@ -66,7 +66,7 @@ fn mark(kind: usize, figure: &Figure) -> Mark {
     }
 }
 
-/// What a measure is called, with its unit where the numbers beside the axis have none.
+/// The title of a measure, with its unit if the axis labels have none.
 fn named(measure: Measure) -> (&'static str, Unit) {
     match measure {
         Measure::Fps => ("frames a second (1/s)", Unit::Number),

@@ -1,4 +1,4 @@
-//! Every run of a trial, by block, beside the arms that they are of.
+//! Plots of every run of a trial, by block and arm.
 
 use std::fmt::Write;
 
@@ -9,12 +9,12 @@ use super::axis::{Axis, Unit};
 use super::chart::{Chart, SERIES, key};
 use crate::html::escape::{attribute, text};
 
-/// Metrics that are drawn.
+/// Maximum number of metrics drawn.
 const METRICS: usize = 4;
-/// How high a plot is, in its own units.
+/// Height of a plot in SVG units.
 const HEIGHT: f64 = 240.0;
 
-/// A plot for each of the first metrics, a mark a run; nothing where no run counts.
+/// A plot for each of the first metrics, with one mark per run. `None` if no run counts.
 pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     let trial = &statement.trial;
     let mut html = "<p class=\"legend\">A mark a run that counts, by its block; the arms have shapes of their own, side by \
@@ -22,7 +22,7 @@ pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
         .to_owned();
     let before = html.len();
     for (place, metric) in trial.metrics.iter().enumerate().take(METRICS) {
-        of_metric(&mut html, statement, (place, metric));
+        metric_plot(&mut html, statement, (place, metric));
     }
     (html.len() > before).then_some(Plot {
         id: "runs",
@@ -31,7 +31,7 @@ pub(super) fn plot(statement: &TrialStatement) -> Option<Plot> {
     })
 }
 
-fn of_metric(out: &mut String, statement: &TrialStatement, (place, metric): (usize, &Metric)) {
+fn metric_plot(out: &mut String, statement: &TrialStatement, (place, metric): (usize, &Metric)) {
     let trial = &statement.trial;
     let runs: Vec<(u64, usize, f64)> = trial
         .runs
@@ -64,11 +64,11 @@ fn of_metric(out: &mut String, statement: &TrialStatement, (place, metric): (usi
     let mut chart = Chart::new(x, y, HEIGHT);
     let arms = trial.arms.len().min(SERIES);
     for arm in 0..arms {
-        let aside = 0.16 * (arm as f64 - (arms as f64 - 1.0) / 2.0);
+        let offset = 0.16 * (arm as f64 - (arms as f64 - 1.0) / 2.0);
         let of_arm = runs.iter().filter(|run| run.1 == arm);
         chart.marks(
             arm,
-            of_arm.map(|run| (run.0 as f64 + 1.0 + aside, run.2 * factor)),
+            of_arm.map(|run| (run.0 as f64 + 1.0 + offset, run.2 * factor)),
         );
     }
     // Writing to a `String` cannot fail.
@@ -76,7 +76,7 @@ fn of_metric(out: &mut String, statement: &TrialStatement, (place, metric): (usi
     let arms_named = trial.arms.iter().take(SERIES).map(|arm| {
         let settings = arm.settings.iter();
         let settings: Vec<String> = settings
-            .map(|it| format!("{}={}", it.knob, it.value))
+            .map(|setting| format!("{}={}", setting.knob, setting.value))
             .collect();
         format!("{} {}", arm.label, settings.join(" "))
     });
@@ -86,7 +86,7 @@ fn of_metric(out: &mut String, statement: &TrialStatement, (place, metric): (usi
     table(out, statement, (&named, words, &runs));
 }
 
-/// Numbers beside an axis of so many blocks.
+/// The ticks of an axis for `count` blocks.
 fn blocks(count: u64) -> Vec<(f64, String)> {
     let every = count.div_ceil(12).max(1);
     let shown = (1..=count).filter(|block| block % every == 0 || *block == 1);

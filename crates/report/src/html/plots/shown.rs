@@ -1,4 +1,4 @@
-//! What top shows of each CPU beside what was traced.
+//! A plot of each CPU's busy share as `top` shows it, next to the traced one.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use ticktax_model::statement::Statement;
 use super::{Plot, bar};
 use crate::text::numbers::percent;
 
-/// Two bars for each CPU of which both are known; nothing where none is.
+/// Two bars for each CPU with both figures. `None` if no CPU has both.
 pub(super) fn plot(statement: &Statement) -> Option<Plot> {
     let check = statement.accounting.as_ref()?;
     let known = check.cpus.iter();

@@ -1,4 +1,4 @@
-//! Tables whose lines are drawn beside their numbers, on an axis that all share.
+//! Tables that draw the values of each line on a shared axis.
 
 use std::fmt::Write;
 
@@ -6,23 +6,23 @@ use super::axis::Axis;
 use super::chart::shape;
 use crate::html::escape::{attribute, text};
 
-/// How wide an axis is, in units of the drawing, and what is left at its ends.
+/// Width of an axis in SVG units, and the margin at its ends.
 const WIDTH: f64 = 240.0;
 const EDGE: f64 = 8.0;
-/// How far marks of different kinds lie below one another.
+/// Vertical distance between marks of different kinds.
 const LANE: f64 = 8.0;
 
-/// A mark in a line: where, and from where to where that may be.
+/// A mark on a line: a value, a range, or both.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
-    /// Its kind, by place among the kinds of the table: each has a shape and a height of its own.
+    /// Index of its kind in the table. Each kind has its own shape and height.
     pub(super) kind: usize,
     pub(super) at: Option<f64>,
     pub(super) over: Option<(f64, f64)>,
 }
 
 impl Mark {
-    /// A value.
+    /// Marks a value.
     pub(super) fn at(kind: usize, value: f64) -> Self {
         Self {
             kind,
@@ -31,7 +31,7 @@ impl Mark {
         }
     }
 
-    /// A range.
+    /// Marks a range.
     pub(super) fn over(kind: usize, ends: (f64, f64)) -> Self {
         Self {
             kind,
@@ -40,26 +40,27 @@ impl Mark {
         }
     }
 
-    /// Values that it says something of.
+    /// The values that the mark covers.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> + Clone + use<> {
         let over = self.over.into_iter().flat_map(|(low, high)| [low, high]);
         self.at.into_iter().chain(over)
     }
 }
 
-/// A table in the making.
+/// A table under construction.
 pub(super) struct Strips<'a> {
     title: &'a str,
     kinds: &'a [&'a str],
     axes: Vec<Axis>,
-    /// Whether a line is at 0.
+    /// Whether to draw a line at 0.
     zero: bool,
     html: String,
     columns: usize,
 }
 
 impl<'a> Strips<'a> {
-    /// A table of this name: a drawing for each axis, then its columns. `kinds` are what its marks are of.
+    /// A table with this title: a drawing for each axis, followed by the columns. `kinds` are the
+    /// names of the kinds of marks.
     pub(super) fn new(
         title: &'a str,
         columns: &[&str],
@@ -91,13 +92,13 @@ impl<'a> Strips<'a> {
         }
     }
 
-    /// The same with a line at 0.
+    /// Adds a line at 0.
     pub(super) fn with_zero(mut self) -> Self {
         self.zero = true;
         self
     }
 
-    /// A title above the lines that follow.
+    /// Writes a title above the lines that follow.
     pub(super) fn group(&mut self, title: &str) {
         let _ = writeln!(
             self.html,
@@ -107,7 +108,8 @@ impl<'a> Strips<'a> {
         );
     }
 
-    /// A line: its name, its numbers, and its marks on each axis, which come first: on a phone they are in sight.
+    /// Writes a line: its name, its marks on each axis, and its numbers. Drawings come before
+    /// numbers, so that they are visible on a phone.
     pub(super) fn row(&mut self, name: &str, cells: &[String], marks: &[&[Mark]]) {
         let _ = write!(self.html, "<tr><th scope=\"row\">{}</th>", text(name));
         let lanes = self.kinds.len().max(1);
@@ -122,7 +124,7 @@ impl<'a> Strips<'a> {
         self.html.push_str("</tr>\n");
     }
 
-    /// The table, with what its marks mean above it.
+    /// The finished table, with a key of its marks above it.
     pub(super) fn finish(mut self) -> String {
         self.html.push_str("</tbody>\n</table>\n</div>\n");
         if self.kinds.len() < 2 {
@@ -147,12 +149,12 @@ impl<'a> Strips<'a> {
     }
 }
 
-/// Where on a drawing a value lies.
+/// The x coordinate of a value.
 fn along(axis: &Axis, value: f64) -> f64 {
     EDGE + (WIDTH - 2.0 * EDGE) * axis.part(value)
 }
 
-/// The numbers of an axis, as many as have room.
+/// Draws the labels of an axis, as many as fit.
 fn scale(out: &mut String, axis: &Axis) {
     let _ = write!(
         out,

@@ -1,8 +1,8 @@
-//! Text, JSON, HTML and OpenMetrics say the same of one statement.
+//! Text, JSON, HTML and OpenMetrics show the same figures for a statement.
 //!
-//! Each is read here as a person or another program would read it, by nothing that writes it: the exact figure is that of
-//! the JSON, OpenMetrics has it in seconds, and what text and HTML show is it rounded to the digits shown, halves either
-//! way.
+//! Each format is read as a person or another program would, without the code that writes it. The
+//! exact figure is the one in the JSON. OpenMetrics has it in seconds. Text and HTML round it to
+//! the digits that they show; halves may go either way.
 
 use serde_json::Value;
 use ticktax_model::document::Document;
@@ -14,7 +14,8 @@ use crate::text::tests::samples::kernel_level;
 use crate::text::tests::{ticks, victims};
 use crate::{Format, TextStyle, View, render};
 
-/// A number as it is shown, in ns, in percent, or as it is, and how far apart such numbers are.
+/// A number as shown, in ns, percent or without unit, and the distance between adjacent shown
+/// numbers.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     value: f64,
@@ -22,18 +23,18 @@ struct Shown {
 }
 
 impl Shown {
-    /// Whether it is what an exact number is rounded to.
+    /// Whether an exact number rounds to this one.
     fn is(self, exact: f64) -> bool {
         (self.value - exact).abs() <= self.step * 0.500_001
     }
 }
 
-/// The number at the beginning of some words, with its unit, to so many digits: `4.30 ms`, `1 234 events`,
-/// `40.000 000 000 s`.
+/// Parses the number at the start of some words, with its unit and up to `digits` significant
+/// digits: `4.30 ms`, `1 234 events`, `40.000 000 000 s`.
 fn shown(words: &str, digits: i32) -> Shown {
     let mut words = words.split_whitespace().peekable();
     let mut number = words.next().unwrap().trim_end_matches(',').to_owned();
-    let is_group = |it: &&str| it.len() == 3 && it.bytes().all(|it| it.is_ascii_digit());
+    let is_group = |word: &&str| word.len() == 3 && word.bytes().all(|byte| byte.is_ascii_digit());
     while let Some(group) = words.next_if(is_group) {
         number.push_str(group);
     }
@@ -46,10 +47,10 @@ fn shown(words: &str, digits: i32) -> Shown {
     };
     let value: f64 = number
         .parse()
-        .unwrap_or_else(|_| panic!("{number:?} is no number"));
+        .unwrap_or_else(|_| panic!("not a number: {number:?}"));
     let places = number.split_once('.').map_or(0, |(_, places)| places.len());
     let by_places = 0.1f64.powi(i32::try_from(places).unwrap());
-    // Where no place behind the point is shown, digits before it may be rounded.
+    // Without decimals, digits before the decimal point can be rounded.
     let by_digits = 10f64.powf(value.max(1e-9).log10().floor() - f64::from(digits) + 1.0);
     let step = if places > 0 {
         by_places
@@ -62,7 +63,7 @@ fn shown(words: &str, digits: i32) -> Shown {
     }
 }
 
-/// One of the ten figures, as each format has it.
+/// One of the ten figures in each format.
 struct Figure {
     name: &'static str,
     text: Shown,
@@ -71,7 +72,7 @@ struct Figure {
     metrics: f64,
 }
 
-/// What is read of the page of text and of HTML: lines or rows of tables, and running words.
+/// The parsed text and HTML pages: lines and table rows as cells, and all words.
 struct Pages {
     lines: Vec<(String, Vec<String>)>,
     rows: Vec<Vec<String>>,
@@ -79,7 +80,7 @@ struct Pages {
 }
 
 impl Pages {
-    fn of(text: &str, html: &Read) -> Self {
+    fn new(text: &str, html: &Read) -> Self {
         let flat = |text: &str| {
             text.replace('\u{a0}', " ")
                 .split_whitespace()
@@ -87,7 +88,10 @@ impl Pages {
                 .join(" ")
         };
         let cells = |line: &str| {
-            let cells = line.split("  ").map(str::trim).filter(|it| !it.is_empty());
+            let cells = line
+                .split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty());
             cells.map(str::to_owned).collect::<Vec<String>>()
         };
         let lines = text.lines().map(|line| line.replace('\u{a0}', " "));
@@ -100,18 +104,18 @@ impl Pages {
         }
     }
 
-    /// What stands in a column of the line or row of this name.
+    /// The cell in a column of the line or row with this name.
     fn cell(&self, name: &str, column: usize, digits: i32) -> [Shown; 2] {
         let line = self
             .lines
             .iter()
             .find(|(line, cells)| line.starts_with(name) && cells[0] == name);
         let (_, line) = line.unwrap_or_else(|| panic!("no line {name}"));
-        // Columns of text are told apart by two spaces; a number and its unit have one between them.
+        // Columns of text are separated by two spaces, a number and its unit by one.
         let row = self
             .rows
             .iter()
-            .find(|row| row.first().is_some_and(|it| it == name));
+            .find(|row| row.first().is_some_and(|cell| cell == name));
         let row = row.unwrap_or_else(|| panic!("no row {name}"));
         let joined = line[1..].join(" ");
         let mut pairs = joined.split_whitespace().collect::<Vec<_>>();
@@ -122,8 +126,8 @@ impl Pages {
         ]
     }
 
-    /// What stands behind some words.
-    fn behind(&self, begin: &str, words: &str, digits: i32) -> [Shown; 2] {
+    /// The number after `begin` and `words`.
+    fn after(&self, begin: &str, words: &str, digits: i32) -> [Shown; 2] {
         self.words.each_ref().map(|page| {
             let (_, rest) = page
                 .split_once(begin)
@@ -136,12 +140,12 @@ impl Pages {
     }
 }
 
-/// The sum of the samples of this name whose labels have all of these.
+/// The sum of the samples with this name and all of these labels.
 fn metric(page: &str, name: &str, labels: &[&str]) -> f64 {
     let lines = page.lines().filter(|line| {
-        let of_name = line.strip_prefix(name);
-        let of_name = of_name.is_some_and(|rest| rest.starts_with([' ', '{']));
-        of_name && labels.iter().all(|label| line.contains(label))
+        let has_name = line.strip_prefix(name);
+        let has_name = has_name.is_some_and(|rest| rest.starts_with([' ', '{']));
+        has_name && labels.iter().all(|label| line.contains(label))
     });
     let values: Vec<f64> = lines
         .map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap())
@@ -158,15 +162,21 @@ fn a_statement() -> Statement {
     }
 }
 
-/// The time of the accounts that a condition holds of, by the JSON, ns.
+/// The total time in ns of the accounts that satisfy a condition, from the JSON.
 fn time_of(json: &Value, is_one: impl Fn(&str, &str) -> bool) -> f64 {
     let accounts = json["accounts"].as_array().unwrap().iter();
-    let of =
-        accounts.filter(|it| is_one(it["class"].as_str().unwrap(), it["name"].as_str().unwrap()));
-    of.map(|it| it["time_ns"].as_f64().unwrap()).sum()
+    let matching = accounts.filter(|account| {
+        is_one(
+            account["class"].as_str().unwrap(),
+            account["name"].as_str().unwrap(),
+        )
+    });
+    matching
+        .map(|account| account["time_ns"].as_f64().unwrap())
+        .sum()
 }
 
-/// How often what is configured is told beside what is in effect.
+/// The number of findings on a page.
 fn findings(page: &str) -> f64 {
     let (_, section) = page.rsplit_once("Configured, and not in effect").unwrap();
     let (section, _) = section.split_once("What could not be seen").unwrap();
@@ -210,12 +220,12 @@ fn timed(pages: &Pages, json: &Value, metrics: &str) -> Vec<Figure> {
         .as_array()
         .unwrap()
         .iter()
-        .find(|it| it["state"] == "waiting")
+        .find(|account| account["state"] == "waiting")
         .unwrap();
     vec![
         figure(
             "elapsed",
-            pages.behind("The books balance: ", "accounted for, ", 11),
+            pages.after("The books balance: ", "accounted for, ", 11),
             elapsed,
             recorded,
         ),
@@ -239,7 +249,7 @@ fn timed(pages: &Pages, json: &Value, metrics: &str) -> Vec<Figure> {
         ),
         figure(
             "tick rate",
-            pages.behind("while busy", "CPU 0 ", 4),
+            pages.after("while busy", "CPU 0 ", 4),
             json["tick"]["cpus"][0]["frequency"]["rate_hz"]
                 .as_f64()
                 .unwrap(),
@@ -267,7 +277,7 @@ fn counted(pages: &Pages, json: &Value, metrics: &str) -> Vec<Figure> {
     vec![
         figure(
             "lost events",
-            pages.behind("lost on CPU 1", ": ", 9),
+            pages.after("lost on CPU 1", ": ", 9),
             lost["events"].as_f64().unwrap(),
             metric(metrics, "ticktax_lost_events_total", &["cpu=\"1\""]),
         ),
@@ -279,7 +289,7 @@ fn counted(pages: &Pages, json: &Value, metrics: &str) -> Vec<Figure> {
         ),
         figure(
             "observer's cost",
-            pages.behind("compared 400 times", "Cost ", 3),
+            pages.after("compared 400 times", "Cost ", 3),
             json["cost"]["cpu_time_ns"].as_f64().unwrap(),
             seconds("ticktax_own_cpu_seconds_total", &[]),
         ),
@@ -304,7 +314,7 @@ fn every_format_has_the_same_ten_figures() {
     let (text, metrics) = (write("text"), write("openmetrics"));
     let json: Value = serde_json::from_str(&write("json")).unwrap();
     let html = read(&page(&document));
-    let pages = Pages::of(&text, &html);
+    let pages = Pages::new(&text, &html);
     let mut all = timed(&pages, &json, &metrics);
     all.extend(counted(&pages, &json, &metrics));
     assert_eq!(all.len(), 10);
@@ -328,7 +338,7 @@ fn every_format_has_the_same_ten_figures() {
 }
 
 #[test]
-fn a_number_that_is_off_by_more_than_rounding_is_seen() {
+fn a_difference_beyond_rounding_is_detected() {
     assert!(shown("4.30 ms  0.01 %", 3).is(4_304_999.0));
     assert!(!shown("4.30 ms", 3).is(4_306_000.0));
     assert!(shown("40.000 000 000 s elapsed", 11).is(40e9));

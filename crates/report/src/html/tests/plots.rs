@@ -1,4 +1,4 @@
-//! What is drawn says what the document says.
+//! Plots show the figures of their documents.
 
 use ticktax_model::case::{CaseHead, CaseNotes, CaseStatement, Line, RowKind};
 use ticktax_model::document::Document;
@@ -8,31 +8,31 @@ use ticktax_model::statement::Statement;
 
 use super::reader::read;
 use crate::html::escape::text;
-use crate::html::plots::of;
+use crate::html::plots::draw;
 use crate::text::account_name;
-use crate::text::tests::samples::{empty, kernel_level, of_game};
+use crate::text::tests::samples::{empty, game_prediction, kernel_level};
 use crate::text::tests::{
     accounting, beats, changes, grids, incidents, kernels, pace, trials, victims,
 };
 
-/// The plot of this name, as HTML.
+/// The HTML of the plot with this id.
 fn plot(document: &Document, id: &str) -> String {
-    let mut plots = of(document).into_iter();
+    let mut plots = draw(document).into_iter();
     let plot = plots.find(|plot| plot.id == id);
     plot.unwrap_or_else(|| panic!("no {id}")).html
 }
 
 #[test]
-fn the_sheet_has_every_account_and_every_part() {
+fn the_balance_sheet_has_every_account_and_part() {
     let statement = kernel_level();
     let sheet = plot(&statement.clone().into(), "balance");
     for account in &statement.accounts {
-        let of_account = format!(
+        let expected = format!(
             "<span class=\"name\">{}</span> <span>{}</span>",
             text(&account_name(account)),
             account.time
         );
-        assert!(sheet.contains(&of_account), "{of_account} of {sheet}");
+        assert!(sheet.contains(&expected), "{expected} of {sheet}");
         for part in &account.parts {
             assert!(sheet.contains(&part.name), "{} of {sheet}", part.name);
         }
@@ -45,14 +45,17 @@ fn the_sheet_has_every_account_and_every_part() {
 }
 
 #[test]
-fn what_was_not_measured_is_not_drawn() {
-    assert!(of(&empty().into()).is_empty());
-    let ids: Vec<_> = of(&kernel_level().into()).iter().map(|it| it.id).collect();
+fn figures_that_were_not_measured_are_not_drawn() {
+    assert!(draw(&empty().into()).is_empty());
+    let ids: Vec<_> = draw(&kernel_level().into())
+        .iter()
+        .map(|plot| plot.id)
+        .collect();
     assert_eq!(ids, ["balance"]);
 }
 
 #[test]
-fn shown_and_traced_stand_side_by_side() {
+fn every_cpu_has_its_shown_and_traced_time() {
     let statement: Statement = accounting::checked();
     let check = statement.accounting.clone().unwrap();
     let html = plot(&statement.into(), "shown");
@@ -65,7 +68,7 @@ fn shown_and_traced_stand_side_by_side() {
 }
 
 #[test]
-fn curves_rise_and_end_at_the_longest() {
+fn curves_rise_and_end_at_the_longest_time() {
     let document: Document = pace::a_loop().into();
     let html = plot(&document, "curves");
     let curves: Vec<&str> = html.split("class=\"curve c").collect();
@@ -75,7 +78,7 @@ fn curves_rise_and_end_at_the_longest() {
         .filter(|path| path.starts_with('M') && path.contains('L'))
     {
         let (path, _) = path.split_once('"').unwrap();
-        let steps = path.split(['M', 'L']).filter(|it| !it.is_empty());
+        let steps = path.split(['M', 'L']).filter(|part| !part.is_empty());
         let steps: Vec<(f64, f64, f64)> = steps
             .map(|step| {
                 let (from, to) = step.split_once('H').unwrap();
@@ -84,7 +87,7 @@ fn curves_rise_and_end_at_the_longest() {
             })
             .collect();
         for pair in steps.windows(2) {
-            // Times rise, so that y falls.
+            // Times rise, so y coordinates fall.
             assert!(
                 pair[0].2 <= pair[1].0 + 0.11 && pair[0].1 >= pair[1].1,
                 "{path}"
@@ -100,21 +103,24 @@ fn curves_rise_and_end_at_the_longest() {
 }
 
 #[test]
-fn effects_are_on_one_scale_with_their_intervals() {
+fn effects_are_drawn_with_their_intervals() {
     let statement = trials::two_arms();
     let html = plot(&statement.clone().into(), "effects");
-    let effects = statement.comparisons.iter().filter_map(|it| it.effect);
+    let effects = statement
+        .comparisons
+        .iter()
+        .filter_map(|comparison| comparison.effect);
     let drawn = html.matches("class=\"over c0\"").count();
     assert!(drawn > 0 && drawn <= effects.count(), "{html}");
     assert!(html.contains("-3.9"), "{html}");
 }
 
 #[test]
-fn every_plot_has_its_numbers_as_text() {
+fn every_plot_has_a_table_of_its_numbers() {
     for document in super::documents() {
         let html = crate::html::page(&document);
         let read = read(&html);
-        for plot in of(&document) {
+        for plot in draw(&document) {
             assert!(read.ids.contains(&plot.id.to_owned()), "{}", plot.id);
             assert!(
                 plot.html.contains("<table>") || plot.id == "balance",
@@ -134,7 +140,7 @@ fn head() -> CaseHead {
     }
 }
 
-/// A case with a row of each kind, and one whose range is open.
+/// A case with a row of each kind. One row has an open range.
 pub(super) fn a_case() -> CaseStatement {
     let line = |at: &str, kind, published, modelled, residual| Line {
         series: "frames".to_owned(),
@@ -179,7 +185,7 @@ pub(super) fn a_case() -> CaseStatement {
     }
 }
 
-/// The same on kernels, in another unit.
+/// The same case on kernels, in another unit.
 pub(super) fn on_kernels() -> KernelsStatement {
     let row = |hz, kernel| KernelRow {
         hz,
@@ -206,7 +212,7 @@ pub(super) fn on_kernels() -> KernelsStatement {
     }
 }
 
-/// What was measured, and what is predicted of it and of another setting.
+/// A measurement, and predictions for it and for another setting.
 pub(super) fn predicted() -> PredictionStatement {
     let row = |origin, settings: &[&str], value, interval| PredictionRow {
         origin,
@@ -217,14 +223,14 @@ pub(super) fn predicted() -> PredictionStatement {
             interval,
         }],
     };
-    of_game(vec![
+    game_prediction(vec![
         row(Origin::Measured, &[], 32.9, None),
         row(Origin::Predicted, &[], 33.0, Some((32.8, 33.2))),
         row(Origin::Predicted, &["hz=1000"], 34.5, Some((34.4, 34.6))),
     ])
 }
 
-/// How often words are in a plot.
+/// Number of occurrences in a plot.
 fn count(html: &str, words: &str) -> usize {
     html.matches(words).count()
 }
@@ -233,8 +239,11 @@ fn count(html: &str, words: &str) -> usize {
 fn a_dot_is_drawn_for_each_sampled_event() {
     let statement = beats::a_server();
     let html = plot(&statement.clone().into(), "phases");
-    let samples = statement.beats.iter().filter_map(|it| it.sample.as_ref());
-    let events: usize = samples.clone().map(|it| it.began.len()).sum();
+    let samples = statement
+        .beats
+        .iter()
+        .filter_map(|beat| beat.sample.as_ref());
+    let events: usize = samples.clone().map(|sample| sample.began.len()).sum();
     assert_eq!(count(&html, "h0"), events, "{html}");
     assert_eq!(count(&html, "<figure>"), samples.count());
     assert!(
@@ -244,7 +253,7 @@ fn a_dot_is_drawn_for_each_sampled_event() {
 }
 
 #[test]
-fn peaks_have_the_numbers_of_their_beats() {
+fn peaks_have_the_numbers_of_their_sources() {
     let statement = beats::a_server();
     let html = plot(&statement.clone().into(), "spectrum");
     let (_, stems) = html.split_once("class=\"stems\" d=\"").unwrap();
@@ -256,12 +265,12 @@ fn peaks_have_the_numbers_of_their_beats() {
     for number in ["1", "2"] {
         assert!(rest.contains(&format!(">{number}</text>")), "{html}");
     }
-    // The half of a period is no peak of its own.
+    // Half of a period does not get a number.
     assert!(html.contains("<td>30999000000</td><td>43.0</td>"), "{html}");
 }
 
 #[test]
-fn waits_of_a_program_are_a_curve() {
+fn the_waits_of_a_program_have_a_curve() {
     let statement = victims::with_victim(kernel_level());
     let html = plot(&statement.into(), "curves");
     assert!(html.contains("woken to running, game"), "{html}");
@@ -272,7 +281,7 @@ fn waits_of_a_program_are_a_curve() {
 }
 
 #[test]
-fn kinds_of_rows_and_of_numbers_are_kept_apart() {
+fn rows_and_marks_are_grouped_by_kind() {
     let html = plot(&a_case().into(), "published");
     let place = |words: &str| {
         html.find(words)
@@ -293,7 +302,7 @@ fn kinds_of_rows_and_of_numbers_are_kept_apart() {
         html.contains("30 or more") && html.contains("-1.5, missed"),
         "{html}"
     );
-    // A shape a kind in the key, and one for each number.
+    // One shape per kind in the key, and one per number.
     for (kind, marks) in [(0, 3), (1, 4), (2, 4)] {
         assert_eq!(
             count(&html, &format!("class=\"mark c{kind}\"")),
@@ -305,7 +314,7 @@ fn kinds_of_rows_and_of_numbers_are_kept_apart() {
 }
 
 #[test]
-fn kernels_are_judged_in_words() {
+fn kernels_have_a_verdict_in_words() {
     let html = plot(&on_kernels().into(), "kernels");
     for words in [
         "calibrates</td>",
@@ -316,14 +325,14 @@ fn kernels_are_judged_in_words() {
     ] {
         assert!(html.contains(words), "{words} of {html}");
     }
-    // Two units, two axes.
+    // Two units need two axes.
     assert_eq!(count(&html, "class=\"strip axis\""), 2, "{html}");
     let html = plot(&kernels::loops().into(), "cells");
     assert_eq!(count(&html, "class=\"strip axis\""), 3, "{html}");
 }
 
 #[test]
-fn predictions_have_intervals_and_say_what_they_are() {
+fn predictions_have_intervals_and_are_named() {
     let html = plot(&predicted().into(), "predicted");
     assert_eq!(count(&html, "class=\"over c2\""), 2, "{html}");
     assert!(
@@ -337,7 +346,7 @@ fn predictions_have_intervals_and_say_what_they_are() {
 }
 
 #[test]
-fn changes_and_waits_of_both() {
+fn changes_have_a_plot_and_a_single_percentile_has_none() {
     let statement = changes::moved();
     let html = plot(&statement.clone().into(), "changed");
     assert_eq!(
@@ -346,13 +355,13 @@ fn changes_and_waits_of_both() {
         "{html}"
     );
     assert!(html.contains("points"), "{html}");
-    // One percentile is no curve.
-    let plots = of(&statement.into());
+    // A single percentile does not make a curve.
+    let plots = draw(&statement.into());
     assert!(plots.iter().all(|plot| plot.id != "waits"));
 }
 
 #[test]
-fn every_run_that_counts_has_a_mark() {
+fn every_measured_run_has_a_mark() {
     let statement = trials::two_arms();
     let html = plot(&statement.clone().into(), "runs");
     assert!(html.contains("block 1</th>"), "{html}");
@@ -360,12 +369,12 @@ fn every_run_that_counts_has_a_mark() {
 }
 
 #[test]
-fn points_of_a_sweep_and_incidents_are_drawn_where_they_are() {
+fn points_of_a_sweep_and_incidents_have_marks() {
     let html = plot(&grids::statement().into(), "points");
     assert!(html.contains("#3 hz=1000 task.game.work=1.5ms"), "{html}");
     assert_eq!(count(&html, "class=\"mark c0\""), 4, "{html}");
     let list = incidents::list();
-    let times: usize = list.groups.iter().map(|it| it.at_unix_ms.len()).sum();
+    let times: usize = list.groups.iter().map(|group| group.at_unix_ms.len()).sum();
     let html = plot(&list.into(), "times");
     assert_eq!(count(&html, "class=\"mark c0\""), times, "{html}");
     let sheet = incidents::sheet(incidents::waited());

@@ -1,19 +1,19 @@
-//! Reads a page as strictly as a page may be read: every tag is one of ours, closed where it must be, with attributes
-//! that run nothing.
+//! A strict page parser. Every tag must be a known one that is closed correctly, and have only
+//! attributes that run nothing.
 
-/// What a page holds.
+/// The contents of a page.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) ids: Vec<String>,
-    /// What links name within the page.
+    /// The targets of links within the page.
     pub(super) links: Vec<String>,
-    /// The text in its body.
+    /// The text of the body.
     pub(super) text: String,
-    /// The cells of each line of a table, without tables in them.
+    /// The cells of each table row, without nested tables.
     pub(super) rows: Vec<Vec<String>>,
 }
 
-/// Elements that have an end.
+/// Elements with an end tag.
 const WITH_END: &[&str] = &[
     "html",
     "head",
@@ -57,9 +57,9 @@ const WITH_END: &[&str] = &[
     "pattern",
     "li",
 ];
-/// Elements that have none.
+/// Elements without an end tag.
 const WITHOUT: &[&str] = &["meta", "link", "path", "rect"];
-/// What is written in tags.
+/// Known attributes.
 const ATTRIBUTES: &[&str] = &[
     "viewBox",
     "preserveAspectRatio",
@@ -92,7 +92,8 @@ const ATTRIBUTES: &[&str] = &[
     "patternUnits",
 ];
 
-/// What every page has, and what one with a timeline has besides: data, and one script that runs.
+/// The script elements. Every page has the first one. A page with a timeline also has two with
+/// data, and one that runs.
 const SCRIPTS: &[&str] = &[
     "<script type=\"application/json\" id=\"ticktax-document\">",
     "<script type=\"application/json\" id=\"ticktax-timeline\">",
@@ -100,7 +101,7 @@ const SCRIPTS: &[&str] = &[
     "<script>",
 ];
 
-/// Reads a page; panics where it is not as it must be.
+/// Parses a page. Panics if it is not well-formed.
 pub(super) fn read(page: &str) -> Read {
     let mut found = Read::default();
     let mut open: Vec<&str> = Vec::new();
@@ -113,10 +114,10 @@ pub(super) fn read(page: &str) -> Read {
             rest = without(&rest, begin, "</script>");
         }
     }
-    assert!(!rest.contains("<script"), "a script that is not ours");
+    assert!(!rest.contains("<script"), "an unknown script");
     let mut rest = &*rest;
     while let Some((text, tag)) = rest.split_once('<') {
-        assert!(!text.contains('>'), "a stray end of a tag: {text:?}");
+        assert!(!text.contains('>'), "a stray >: {text:?}");
         let text = unescaped(text);
         if open.contains(&"body") {
             found.text.push_str(&text);
@@ -124,17 +125,13 @@ pub(super) fn read(page: &str) -> Read {
                 cell.push_str(&text);
             }
         }
-        let (tag, after) = tag.split_once('>').expect("a tag ends");
+        let (tag, after) = tag.split_once('>').expect("the tag is closed");
         rest = after;
         if let Some(name) = tag.strip_prefix('/') {
-            assert_eq!(
-                open.pop(),
-                Some(name),
-                "what was opened is closed: {open:?}"
-            );
+            assert_eq!(open.pop(), Some(name), "unbalanced end tag: {open:?}");
             match name {
-                "tr" => found.rows.push(cells.pop().expect("a line was begun")),
-                // What stands in no line of its own must not run into the next.
+                "tr" => found.rows.push(cells.pop().expect("a row is open")),
+                // Separate the texts of elements.
                 "td" | "th" | "p" | "li" | "text" | "span" | "dt" | "dd" | "summary"
                 | "caption" | "h2" | "h3" => {
                     found.text.push(' ');
@@ -147,12 +144,12 @@ pub(super) fn read(page: &str) -> Read {
         let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
         assert!(
             WITH_END.contains(&name) || WITHOUT.contains(&name),
-            "no element of ours: {name:?}"
+            "unknown element: {name:?}"
         );
         for (attribute, value) in attributes_of(attributes) {
             assert!(
                 ATTRIBUTES.contains(&&*attribute),
-                "no attribute of ours: {attribute:?}"
+                "unknown attribute: {attribute:?}"
             );
             match &*attribute {
                 "id" => found.ids.push(value),
@@ -166,7 +163,10 @@ pub(super) fn read(page: &str) -> Read {
         }
         match name {
             "tr" => cells.push(Vec::new()),
-            "td" | "th" => cells.last_mut().expect("in a line").push(String::new()),
+            "td" | "th" => cells
+                .last_mut()
+                .expect("the cell is within a row")
+                .push(String::new()),
             _ => {}
         }
         if WITH_END.contains(&name) {
@@ -182,7 +182,7 @@ pub(super) fn read(page: &str) -> Read {
     found
 }
 
-/// The text without what stands between two marks, and without them.
+/// Removes an element: everything from `begin` to `end`.
 fn without(text: &str, begin: &str, end: &str) -> String {
     let (before, rest) = text.split_once(begin).expect("the element begins");
     let (_, after) = rest.split_once(end).expect("the element ends");
@@ -196,7 +196,7 @@ fn attributes_of(text: &str) -> Vec<(String, String)> {
         let name_end = rest.find(['=', ' ']).unwrap_or(rest.len());
         let (name, after) = rest.split_at(name_end);
         if let Some(value) = after.strip_prefix("=\"") {
-            let (value, after) = value.split_once('"').expect("a value ends");
+            let (value, after) = value.split_once('"').expect("the value is terminated");
             found.push((name.to_owned(), unescaped(value)));
             rest = after.trim_start();
         } else {
@@ -211,7 +211,9 @@ fn unescaped(text: &str) -> String {
     for part in text.split('&').skip(1) {
         let known = ["amp;", "lt;", "gt;", "quot;", "#39;"];
         assert!(
-            known.iter().any(|it| part.starts_with(it)),
+            known
+                .iter()
+                .any(|known_entity| part.starts_with(known_entity)),
             "a bare &: {part:?}"
         );
     }

@@ -1,4 +1,4 @@
-//! The timeline of a page: what the rows were, nothing else, and inert.
+//! The timeline of a page: it must match the rows, and names must be inert.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::html::{STYLE as PAGE_STYLE, page_with};
 use crate::text::tests::samples::kernel_level;
 use crate::text::tests::ticks::findings;
 
-/// Rows of two CPUs in the order in which they ended: threads that interrupts cut into, and idle time.
+/// Rows of two CPUs in the order of their ends: threads with interrupts, and idle time.
 fn rows(count: usize, seed: u64) -> (SourceTable, Vec<Row>) {
     let mut random = SplitMix64::new(seed);
     let mut sources = SourceTable::default();
@@ -76,12 +76,12 @@ fn rows(count: usize, seed: u64) -> (SourceTable, Vec<Row>) {
     (sources, rows)
 }
 
-/// The page of some rows.
+/// The page of a recording with these rows.
 fn page_of(rows: &(SourceTable, Vec<Row>)) -> String {
     page_with_rows(kernel_level(), rows)
 }
 
-/// The page of a statement with a timeline of some rows.
+/// The page of a statement, with a timeline of these rows.
 fn page_with_rows(statement: Statement, (sources, rows): &(SourceTable, Vec<Row>)) -> String {
     let mut timeline = Timeline::default();
     for row in rows {
@@ -89,8 +89,11 @@ fn page_with_rows(statement: Statement, (sources, rows): &(SourceTable, Vec<Row>
     }
     let mut header = header();
     for cpu in [0, 1] {
-        let ends = rows.iter().map(Row::span).filter(|it| it.cpu == Cpu(cpu));
-        let end = ends.map(|it| it.end().0).max().unwrap_or(2_000_000);
+        let ends = rows
+            .iter()
+            .map(Row::span)
+            .filter(|span| span.cpu == Cpu(cpu));
+        let end = ends.map(|span| span.end().0).max().unwrap_or(2_000_000);
         header.books.push(books(cpu, 1_000_000, end));
     }
     let document: Document = statement.into();
@@ -107,7 +110,7 @@ fn part<'a>(page: &'a str, begin: &str) -> &'a str {
     rest.split_once("</script>").unwrap().0
 }
 
-/// Reads numbers as the script does, by another hand.
+/// An independent implementation of the script's decoder.
 struct Numbers(Vec<u8>, usize);
 
 impl Numbers {
@@ -144,7 +147,7 @@ impl Numbers {
     }
 }
 
-/// What a page says before its numbers, and these.
+/// The timeline's metadata and its numbers.
 fn data(page: &str) -> (Value, Numbers) {
     let meta = part(page, "id=\"ticktax-timeline\">");
     let text = part(page, "id=\"ticktax-timeline-numbers\">");
@@ -158,7 +161,7 @@ fn data(page: &str) -> (Value, Numbers) {
         bytes.extend(
             all[..3 - padding]
                 .iter()
-                .map(|&it| u8::try_from(it).unwrap()),
+                .map(|&byte| u8::try_from(byte).unwrap()),
         );
     }
     let numbers = miniz_oxide::inflate::decompress_to_vec(&bytes).unwrap();
@@ -172,9 +175,9 @@ fn count(value: &Value) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Own time by class adds up to that of the rows, column by column and span by span.
+    /// Own time by class matches the rows, column by column and span by span.
     #[test]
-    fn the_numbers_are_the_rows(seed in any::<u64>(), rounds in 1_usize..400) {
+    fn the_numbers_match_the_rows(seed in any::<u64>(), rounds in 1_usize..400) {
         let recording = rows(rounds, seed);
         let page = page_of(&recording);
         let (meta, mut numbers) = data(&page);
@@ -204,7 +207,7 @@ proptest! {
         prop_assert_eq!(by_look.get("idle").copied().unwrap_or(0), own(Kind::Idle));
         let programs: u64 = ["p0", "p1", "p2"].iter().filter_map(|look| by_look.get(*look)).sum();
         prop_assert_eq!(programs, own(Kind::Task));
-        let mut told = Vec::new();
+        let mut decoded = Vec::new();
         for cpu in cpus {
             let n = count(&cpu["spans"]);
             let starts = numbers.steps(n);
@@ -212,10 +215,10 @@ proptest! {
             for place in 0..n {
                 let name = count(&Value::from(numbers.next()));
                 let name = meta["sources"][name][0].as_str().unwrap();
-                // Names of threads end with the number of their process.
+                // Names of threads end with their pid.
                 let name = name.rsplit_once('(').map_or(name, |(_, number)| number.trim_end_matches(')'));
                 let name = name.to_owned();
-                told.push((cpu["cpu"].as_u64().unwrap(), starts[place], durs[place], durs[place] - within[place], name));
+                decoded.push((cpu["cpu"].as_u64().unwrap(), starts[place], durs[place], durs[place] - within[place], name));
             }
         }
         let mut expected: Vec<_> = spans.iter().map(|span| {
@@ -225,13 +228,13 @@ proptest! {
             (u64::from(span.cpu.0), span.start.0 - 1_000_000, span.dur.0, span.self_time.0, name)
         }).collect();
         expected.sort();
-        told.sort();
-        prop_assert_eq!(told, expected);
+        decoded.sort();
+        prop_assert_eq!(decoded, expected);
     }
 }
 
 #[test]
-fn one_script_may_run_and_names_are_text() {
+fn only_our_script_can_run_and_names_are_text() {
     let page = page_of(&rows(40, 7));
     let Read {
         ids, links, text, ..
@@ -257,7 +260,7 @@ fn one_script_may_run_and_names_are_text() {
 }
 
 #[test]
-fn what_the_page_speaks_of_leads_into_the_timeline() {
+fn moments_on_the_page_link_to_the_timeline() {
     let moment = |at| Moment {
         at: Nanos::from_millis(at),
         length: Nanos::from_millis(2),
@@ -281,13 +284,13 @@ fn what_the_page_speaks_of_leads_into_the_timeline() {
     for at in [100, 200] {
         assert!(links.contains(&target(at)), "{links:?}");
     }
-    // Without one there is nowhere to lead.
+    // A page without a timeline has no such links.
     let without = read(&crate::html::page(&statement.into())).links;
     assert!(!without.iter().any(|link| link.starts_with("timeline=")));
 }
 
 #[test]
-fn whoever_has_no_script_has_the_whole_run() {
+fn without_script_the_page_shows_the_whole_run() {
     let page = page_of(&rows(400, 3));
     let (_, still) = page
         .split_once("<figure class=\"timeline-still\">")

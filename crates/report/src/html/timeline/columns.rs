@@ -1,29 +1,29 @@
-//! Sums of own time by column: each a stretch of time of a CPU, all as wide as a power of two ns that grows with the
-//! recording, so that they take bounded room and stay exact.
+//! Sums of own time by column. A column is an interval of one CPU. All columns have the same width,
+//! a power of two in ns that grows with the recording. This bounds memory, and the sums stay exact.
 
 use std::collections::BTreeMap;
 
 use ticktax_model::{Cpu, Nanos};
 
-/// The width of a column at first, ns.
+/// Initial width of a column in ns.
 const WIDTH: i64 = 1 << 10;
-/// Sums that are kept at most.
+/// Maximum number of sums kept.
 const SUMS: usize = 1 << 19;
-/// Columns that one stretch is put into at most.
+/// Maximum number of columns for one interval.
 const LONG: i64 = 1 << 12;
-/// Columns that a stretch is put into on average, at most, once [`FREE`] are used up. Stretches of
-/// one CPU that follow each other have far fewer; a file from anybody can have some that overlap.
+/// Maximum average number of columns per interval, once [`FREE`] is used up. Consecutive intervals
+/// of one CPU need far fewer, but a file from elsewhere can contain overlapping ones.
 const EACH: u64 = 8;
-/// Columns that are not counted for the average.
+/// Number of columns that do not count towards the average.
 const FREE: u64 = 1 << 20;
 
-/// The group of what is counted: how many spans begin.
+/// The pseudo-group that counts the spans starting in a column.
 const COUNT: u16 = u16::MAX;
 
-/// A sum of what belongs to one group in one column.
+/// The sum of one group in one column.
 #[derive(Clone, Copy, Debug)]
 struct Sum {
-    /// Which column: its begin is that many widths.
+    /// Index of the column. It starts at this many widths.
     column: i64,
     group: u16,
     value: u64,
@@ -35,20 +35,20 @@ pub(super) struct Columns {
     width: i64,
     cpus: BTreeMap<Cpu, Track>,
     sums: usize,
-    /// Columns that stretches can still be put into at this width.
+    /// Number of columns that intervals can still fill at this width.
     left: u64,
 }
 
-/// The sums of a CPU.
+/// The sums of one CPU.
 #[derive(Debug, Default)]
 struct Track {
     sums: Vec<Sum>,
-    /// Those of the column that is written to, the last ones of `sums`, begin here.
+    /// Index in `sums` where the sums of the current column start. They are the last ones.
     open: usize,
 }
 
 impl Track {
-    /// Adds to a sum; whether that is a new one.
+    /// Adds to a sum. Returns whether the sum is new.
     fn add(&mut self, column: i64, group: u16, value: u64) -> bool {
         if self.sums.last().is_none_or(|last| last.column != column) {
             self.open = self.sums.len();
@@ -66,7 +66,7 @@ impl Track {
         true
     }
 
-    /// Makes columns wider by a power of two, and of several sums of the same one.
+    /// Widens the columns by a power of two and merges the sums of each new column.
     fn merge(&mut self, shift: u32) {
         for sum in &mut self.sums {
             sum.column >>= shift;
@@ -96,7 +96,7 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// Adds a stretch of a CPU's time to a group, each part of it to the column in which it lies.
+    /// Adds an interval of CPU time to a group, split by column.
     pub(super) fn time(&mut self, cpu: Cpu, group: u16, begin: Nanos, end: Nanos) {
         while (end - begin).0 / self.width > LONG {
             self.merge(1);
@@ -118,7 +118,7 @@ impl Columns {
         self.make_room();
     }
 
-    /// Counts one more span that begins at a time.
+    /// Counts a span that starts at `at`.
     pub(super) fn count(&mut self, cpu: Cpu, at: Nanos) {
         let track = self.cpus.entry(cpu).or_default();
         let is_new = track.add(at.0.div_euclid(self.width), COUNT, 1);
@@ -126,7 +126,7 @@ impl Columns {
         self.make_room();
     }
 
-    /// All CPUs that have any.
+    /// The CPUs that have sums.
     pub(super) fn cpus(&self) -> impl Iterator<Item = Cpu> {
         self.cpus.keys().copied()
     }
@@ -153,8 +153,8 @@ impl Columns {
         }
     }
 
-    /// The first column, at or before `begin`, and how many there are until `end`: at most `max`, because they are made
-    /// as wide as that takes.
+    /// Widens the columns until at most `max` of them cover `begin` to `end`. The first one starts
+    /// at or before `begin`.
     pub(super) fn fit(&mut self, begin: Nanos, end: Nanos, max: usize) -> Grid {
         self.merge(0);
         loop {
@@ -172,10 +172,10 @@ impl Columns {
         }
     }
 
-    /// The sums of a CPU: by group, one for each column of the grid, and behind them how many spans began. What lies
-    /// outside is left out.
-    pub(super) fn of(&self, cpu: Cpu, grid: Grid, groups: usize) -> Vec<Vec<u64>> {
-        let mut table = vec![vec![0; grid.count]; groups + 1];
+    /// The sums of one CPU on a grid: one row per group, followed by a row with the number of spans
+    /// that start. Sums outside the grid are left out.
+    pub(super) fn table(&self, cpu: Cpu, grid: Grid, groups: usize) -> Vec<Vec<u64>> {
+        let mut rows = vec![vec![0; grid.count]; groups + 1];
         let sums = self.cpus.get(&cpu).map_or(&[][..], |track| &track.sums);
         for sum in sums {
             let place = usize::try_from(sum.column - grid.first).ok();
@@ -183,28 +183,28 @@ impl Columns {
                 COUNT => groups,
                 group => usize::from(group).min(groups),
             };
-            let row = table.get_mut(group);
+            let row = rows.get_mut(group);
             if let Some(cell) = row.zip(place).and_then(|(row, place)| row.get_mut(place)) {
                 *cell += sum.value;
             }
         }
-        table
+        rows
     }
 }
 
-/// Columns side by side.
+/// A range of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
-    /// The first: it begins at this many widths.
+    /// Index of the first column. It starts at this many widths.
     first: i64,
-    /// How wide each is, ns.
+    /// Width of a column in ns.
     pub(super) width: i64,
-    /// How many there are.
+    /// Number of columns.
     pub(super) count: usize,
 }
 
 impl Grid {
-    /// When the first one begins.
+    /// Start of the first column.
     pub(super) fn begin(&self) -> Nanos {
         Nanos(self.first * self.width)
     }
@@ -218,7 +218,7 @@ mod tests {
     use super::{Columns, SUMS};
 
     proptest! {
-        /// However wide the columns become, no ns is lost or counted twice.
+        /// No nanosecond is lost or counted twice, however wide the columns become.
         #[test]
         fn sums_stay_exact(
             lengths in prop::collection::vec((0_u16..3, 1_i64..5_000_000, 0_i64..2_000), 1..60),
@@ -233,7 +233,7 @@ mod tests {
             }
             let grid = columns.fit(Nanos(1_000_000_007), Nanos(now), max);
             prop_assert!(grid.count <= max);
-            let table = columns.of(Cpu(0), grid, 3);
+            let table = columns.table(Cpu(0), grid, 3);
             for (sums, expected) in table.iter().zip(expected) {
                 prop_assert_eq!(sums.iter().sum::<u64>(), expected);
             }
@@ -244,9 +244,9 @@ mod tests {
         }
     }
 
-    /// Such stretches are impossible on a CPU, but a file can hold them.
+    /// Such intervals are impossible on a CPU, but a file can contain them.
     #[test]
-    fn stretches_that_overlap_take_bounded_work() {
+    fn overlapping_intervals_take_bounded_work() {
         let mut columns = Columns::default();
         let (length, count) = (i64::from(u32::MAX), 10_000);
         for at in 0..count {
@@ -254,13 +254,13 @@ mod tests {
         }
         assert!(columns.width > length / 256, "{}", columns.width);
         let grid = columns.fit(Nanos::ZERO, Nanos(length + count), 1_000);
-        let table = columns.of(Cpu(0), grid, 1);
+        let table = columns.table(Cpu(0), grid, 1);
         let expected = count.unsigned_abs() * length.unsigned_abs();
         assert_eq!(table[0].iter().sum::<u64>(), expected);
     }
 
     #[test]
-    fn they_take_bounded_room() {
+    fn columns_take_bounded_memory() {
         let mut columns = Columns::default();
         let step = 2_000;
         let count = 2 * i64::try_from(SUMS).unwrap();
@@ -271,7 +271,7 @@ mod tests {
         }
         assert!(columns.sums <= SUMS);
         let grid = columns.fit(Nanos::ZERO, Nanos(count * step), 1_000);
-        let table = columns.of(Cpu(0), grid, 1);
+        let table = columns.table(Cpu(0), grid, 1);
         assert_eq!(table[0].iter().sum::<u64>(), count.unsigned_abs() * 500);
         assert_eq!(table[1].iter().sum::<u64>(), count.unsigned_abs());
         assert_eq!(columns.cpus().collect::<Vec<_>>(), [Cpu(0)]);

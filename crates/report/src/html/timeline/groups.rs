@@ -1,4 +1,5 @@
-//! What belongs together in the columns of a timeline, and how it is drawn: programs, and what is no program's.
+//! The groups of sources that share columns of a timeline, and how they are drawn. Programs have
+//! groups, and so do the kinds of kernel work.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,19 +10,19 @@ use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 
 use crate::html::escape::plain;
 
-/// Programs that have a look of their own.
+/// Number of programs with their own look.
 const PROGRAMS: usize = 5;
-/// The looks of these.
+/// The looks of these programs.
 const LOOKS: [&str; PROGRAMS] = ["p0", "p1", "p2", "p3", "p4"];
 
-/// What belongs together while rows come.
+/// A group, while rows arrive.
 #[derive(Debug)]
 struct Group {
     kind: Kind,
     owner: Owner,
-    /// The program; empty where it is none's.
+    /// The program. Empty for groups that are not programs.
     program: Arc<str>,
-    /// Its own time.
+    /// Own time of the group.
     time: Nanos,
 }
 
@@ -33,12 +34,12 @@ pub(super) struct Groups {
     by_name: HashMap<(Kind, Owner, Arc<str>), u16>,
 }
 
-/// Programs that are told apart while rows come.
-const TOLD_APART: usize = 20_000;
+/// Maximum number of programs that get separate groups.
+const MOST_PROGRAMS: usize = 20_000;
 
 impl Groups {
-    /// The group of a source.
-    pub(super) fn of(&mut self, sources: &SourceTable, id: SourceId) -> u16 {
+    /// The group of a source, created if necessary.
+    pub(super) fn group_of(&mut self, sources: &SourceTable, id: SourceId) -> u16 {
         if let Some(&group) = self.of_source.get(&id) {
             return group;
         }
@@ -49,7 +50,7 @@ impl Groups {
             ..
         } = sources.get(id);
         let program = match (kind, owner, thread) {
-            (Kind::Task, Owner::Program, Some(thread)) if self.all.len() < TOLD_APART => {
+            (Kind::Task, Owner::Program, Some(thread)) if self.all.len() < MOST_PROGRAMS => {
                 thread.program.clone()
             }
             _ => Arc::from(""),
@@ -63,14 +64,14 @@ impl Groups {
                 program,
                 time: Nanos::ZERO,
             });
-            // Fewer than are told apart, and one for each kind and owner.
+            // At most `MOST_PROGRAMS` and one for each kind and owner.
             u16::try_from(all.len() - 1).unwrap_or(0)
         });
         self.of_source.insert(id, group);
         group
     }
 
-    /// The group of a source that was seen.
+    /// The group of a source that was already seen.
     pub(super) fn known(&self, id: SourceId) -> Option<u16> {
         self.of_source.get(&id).copied()
     }
@@ -80,13 +81,13 @@ impl Groups {
         self.all[usize::from(group)].time += time;
     }
 
-    /// How many there are.
+    /// Number of groups.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The classes that groups are drawn in, and of each group the place of its class. A program that is asked about
-    /// comes first, then those with most time.
+    /// The classes for drawing, and the index of each group's class. The watched program comes
+    /// first, followed by the programs with most time.
     pub(super) fn classes(&self, victim: Option<&str>) -> (Vec<Class>, Vec<usize>) {
         let is_program = |group: &&Group| !group.program.is_empty();
         let mut programs: Vec<&Group> = self.all.iter().filter(is_program).collect();
@@ -123,26 +124,27 @@ impl Groups {
         }
         let order = |class: &Class| LOOK_ORDER.iter().position(|look| *look == class.look);
         classes.sort_by_key(order);
-        let place = |class: &Class| classes.iter().position(|it| it == class).unwrap_or(0);
+        let place = |class: &Class| classes.iter().position(|other| other == class).unwrap_or(0);
         let places = of_groups.iter().map(place).collect();
         (classes, places)
     }
 }
 
-/// All looks, in the order in which they are stacked and listed.
+/// All looks, in stacking and list order.
 const LOOK_ORDER: [&str; 14] = [
     "p0", "p1", "p2", "p3", "p4", "others", "kernel", "tool", "softirq", "irq", "nmi", "steal",
     "gap", "idle",
 ];
 
-/// What is drawn alike.
+/// Sources that are drawn alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Class {
-    /// What it is called.
+    /// Its name.
     pub(super) name: String,
-    /// Which lane of its CPU it is drawn in, from below: threads, softirqs, interrupts, and what lies across these.
+    /// Its lane within the CPU, from the bottom: 0 threads, 1 softirqs, 2 interrupts, 3 anything
+    /// across these.
     pub(super) lane: u8,
-    /// Its colour and pattern, by name.
+    /// Name of its colour and pattern.
     pub(super) look: &'static str,
 }
 
@@ -155,13 +157,13 @@ impl Class {
         }
     }
 
-    /// Whether it lies across what ran, and is no part of a CPU's time.
+    /// Whether it lies across other lanes and is not counted as CPU time.
     pub(super) fn is_aside(&self) -> bool {
         self.lane == 3
     }
 }
 
-/// What a source is called in a timeline: a thread with its program and its process.
+/// The name of a source in a timeline. A thread has its program and process.
 pub(super) fn source_name(source: &Source) -> String {
     let name = plain(&source.to_string());
     match &source.thread {
@@ -180,16 +182,16 @@ mod tests {
     use super::{Groups, source_name};
 
     #[test]
-    fn the_program_that_is_asked_about_comes_first() {
+    fn the_watched_program_comes_first() {
         let (mut sources, mut groups) = (SourceTable::default(), Groups::default());
         for place in 0..8 {
             let name = format!("p{place}");
             let id = sources.intern(process(Owner::Program, &name, 100 + place));
-            let group = groups.of(&sources, id);
+            let group = groups.group_of(&sources, id);
             groups.add(group, Nanos(100 - i64::from(place)));
         }
         let tick = sources.intern(Source::kernel(Kind::Irq, "local_timer", ""));
-        assert_eq!(groups.of(&sources, tick), 8);
+        assert_eq!(groups.group_of(&sources, tick), 8);
         let (classes, places) = groups.classes(Some("p7"));
         let names: Vec<&str> = classes.iter().map(|class| &*class.name).collect();
         let expected = ["p7", "p0", "p1", "p2", "p3", "other programs", "interrupts"];

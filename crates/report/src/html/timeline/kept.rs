@@ -1,15 +1,16 @@
-//! As many as there is room for, the longest: what is shorter than a length that only grows is left out.
+//! A bounded collection that keeps the longest items. It leaves out items shorter than a floor,
+//! which only rises.
 
 use ticktax_model::Nanos;
 
-/// Things that have a length.
+/// A collection of items that have a length.
 #[derive(Debug)]
 pub(super) struct Kept<T> {
     items: Vec<T>,
-    /// How many are kept at most.
+    /// Maximum number of items.
     max: usize,
     length: fn(&T) -> Nanos,
-    /// What is shorter is left out.
+    /// Shorter items are left out.
     floor: Nanos,
     left_out: u64,
 }
@@ -33,7 +34,7 @@ impl<T> Kept<T> {
         if self.items.len() >= self.max {
             self.thin();
         }
-        // It may be too short by now.
+        // The floor may have risen above its length.
         if (self.length)(&item) < self.floor {
             self.left_out += 1;
         } else {
@@ -51,17 +52,17 @@ impl<T> Kept<T> {
         self.items.sort_unstable_by_key(key);
     }
 
-    /// What is shorter than this is left out, all of it; nothing longer is.
+    /// All items shorter than this are left out, and no longer ones.
     pub(super) fn floor(&self) -> Nanos {
         self.floor
     }
 
-    /// How many are left out.
+    /// Number of items left out.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Leaves out the shorter half.
+    /// Drops the shorter half.
     fn thin(&mut self) {
         let mut lengths: Vec<Nanos> = self.items.iter().map(self.length).collect();
         let half = lengths.len() / 2;
@@ -86,15 +87,16 @@ mod tests {
     use super::Kept;
 
     proptest! {
-        /// Whatever comes: the longest are kept, all of a length or none, and none is forgotten in the count.
+        /// The longest items are kept, items of equal length are kept or dropped together, and
+        /// dropped ones are counted.
         #[test]
-        fn the_longest_are_kept(lengths in prop::collection::vec(0_i64..40, 0..400), max in 2_usize..50) {
+        fn the_longest_items_are_kept_and_the_rest_counted(lengths in prop::collection::vec(0_i64..40, 0..400), max in 2_usize..50) {
             let mut kept = Kept::new(max, |length: &Nanos| *length);
             for &length in &lengths {
                 kept.push(Nanos(length));
             }
             let floor = kept.floor();
-            let expected: Vec<Nanos> = lengths.iter().copied().map(Nanos).filter(|it| *it >= floor).collect();
+            let expected: Vec<Nanos> = lengths.iter().copied().map(Nanos).filter(|length| *length >= floor).collect();
             prop_assert_eq!(kept.items(), &expected);
             prop_assert!(kept.items().len() <= max);
             prop_assert_eq!(kept.left_out() + expected.len() as u64, lengths.len() as u64);

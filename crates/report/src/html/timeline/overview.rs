@@ -1,4 +1,5 @@
-//! The whole run as a drawing that needs no script: of each CPU how its time was shared out, column by column.
+//! A drawing of the whole run that needs no script: for each CPU, how its time was divided, by
+//! column.
 
 use std::fmt::Write;
 
@@ -9,34 +10,33 @@ use super::groups::Class;
 use super::section::Mark;
 use crate::html::escape::{attribute, text};
 
-/// Columns of all CPUs together, about: a hundred bytes each.
+/// Approximate number of columns for all CPUs together. Each takes about a hundred bytes.
 const BARS: usize = 2_400;
-/// Columns of a CPU at most.
+/// Maximum number of columns per CPU.
 const MOST: usize = 400;
-/// The size of a CPU's row, and what is left of it for its name, in the drawing's own units.
+/// Size of a CPU's row and its margins, in SVG units.
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 60.0;
 const HEIGHT: f64 = 44.0;
 const ROW: f64 = 54.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = 40.0;
-/// CPUs that are drawn.
+/// Maximum number of CPUs drawn.
 const CPUS: usize = 128;
 
-/// What is drawn.
+/// The data of the drawing.
 pub(super) struct Picture<'a> {
     pub(super) cpus: &'a [Cpu],
     pub(super) classes: &'a [Class],
-    /// Of each CPU sums by class.
+    /// For each CPU, sums by class.
     pub(super) tables: &'a [Vec<Vec<u64>>],
     pub(super) grid: Grid,
     pub(super) zero: Nanos,
-    /// From when to when, since the recording began.
+    /// Start and end, since the start of the recording.
     pub(super) range: (Nanos, Nanos),
     pub(super) marks: &'a [Mark],
 }
 
-/// Writes the drawing.
 pub(super) fn write(out: &mut String, picture: &Picture<'_>) {
     let shown = picture.cpus.len().min(CPUS);
     let height = TOP + ROW * shown as f64 + BOTTOM;
@@ -87,7 +87,7 @@ pub(super) fn write(out: &mut String, picture: &Picture<'_>) {
     }
 }
 
-/// Writes a line of the legend for a class.
+/// Writes a class's entry in the key.
 pub(super) fn key(out: &mut String, class: &Class) {
     sample(
         out,
@@ -97,7 +97,7 @@ pub(super) fn key(out: &mut String, class: &Class) {
     );
 }
 
-/// Writes a line of the legend for what threads waited for.
+/// Writes the key's entry for waits of threads.
 pub(super) fn key_of_waits(out: &mut String) {
     sample(out, "none", "t-wait", "waits of a thread, above the CPUs");
 }
@@ -111,7 +111,7 @@ fn sample(out: &mut String, fill: &str, class: &str, name: &str) {
     );
 }
 
-/// The strokes over the colour of a look: what is told apart without colours.
+/// The strokes drawn over a look's colour, to distinguish looks without colours.
 fn strokes(look: &str) -> &'static str {
     match look {
         "p1" => "M0 8L8 0",
@@ -127,7 +127,7 @@ fn strokes(look: &str) -> &'static str {
     }
 }
 
-/// Writes what classes are filled with, for drawings all over the page.
+/// Writes the fill patterns of the classes, for all drawings on the page.
 pub(super) fn patterns(out: &mut String, classes: &[Class]) {
     out.push_str(
         "<svg class=\"timeline-patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\" focusable=\"false\">\n",
@@ -151,7 +151,7 @@ impl Picture<'_> {
     }
 }
 
-/// The columns of a CPU, several as one where there are too many.
+/// Draws the columns of a CPU. If there are too many, several become one bar.
 fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
     let Grid { width, count, .. } = picture.grid;
     let shown = picture.cpus.len().clamp(1, CPUS);
@@ -160,7 +160,7 @@ fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
     let begin = (picture.grid.begin() - picture.zero).0;
     let time = |column: usize| begin + width * i64::try_from(column).unwrap_or(i64::MAX);
     let (from, to) = picture.range;
-    // What is stacked so far, bar by bar.
+    // The height stacked so far, for each bar.
     let mut below = vec![0.0; bars];
     let mut aside = vec![0.0; bars];
     for (class, sums) in picture.classes.iter().zip(table) {
@@ -174,7 +174,7 @@ fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
             if sum == 0 {
                 continue;
             }
-            // The first and the last may begin before the recording, or end after it.
+            // The first and last bar can extend beyond the recording.
             let (left, right) = (time(first).max(from.0), time(last).min(to.0));
             let length = (right - left).max(1) as f64;
             let (room, base) = if class.is_aside() {
@@ -183,7 +183,7 @@ fn row(out: &mut String, picture: &Picture<'_>, table: &[Vec<u64>], y: f64) {
                 (HEIGHT, below)
             };
             let tall = (sum as f64 / length * room).min(room - *base);
-            // What is there is seen.
+            // Even the shortest interrupt must be visible.
             let tall = tall.max(if class.lane > 0 { 0.6 } else { 0.0 });
             let foot = if class.is_aside() {
                 y - 1.0

@@ -1,4 +1,5 @@
-//! A timeline as a part of a page: the data for the script, a drawing for whoever has none, and tables.
+//! The timeline section of a page: the data for the script, a drawing that needs no script, and
+//! tables.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -18,39 +19,40 @@ use crate::html::RowsEnded;
 use crate::html::escape::{self, attribute, plain, text};
 use crate::text::numbers::{counted, grouped};
 
-/// Columns of a CPU at most, and of all CPUs together.
+/// Maximum number of columns per CPU, and for all CPUs together.
 const COLUMNS: usize = 1 << 14;
 const ALL_COLUMNS: usize = 1 << 17;
-/// Threads whose waits are drawn.
+/// Maximum number of threads whose waits are drawn.
 const THREADS: usize = 12;
-/// Lines of a table of longest things.
+/// Maximum number of lines in a table of longest items.
 const LINES: usize = 10;
 
-/// A timeline as it is put into a page.
+/// The parts of a timeline within a page.
 pub(in crate::html) struct Drawn {
-    /// What is seen of it.
+    /// The visible part.
     pub(in crate::html) html: String,
-    /// What the script reads.
+    /// The data that the script reads.
     pub(in crate::html) data: String,
-    /// Links to what made a recorder keep it.
+    /// Links to the triggers that made a flight recorder keep this recording.
     pub(in crate::html) triggers: String,
 }
 
-/// What the script has to know before it can read the numbers. Times are ns since the recording began.
+/// Metadata that the script needs to decode the numbers. Times are in ns since the start of the
+/// recording.
 #[derive(Serialize)]
 struct Meta {
     from: i64,
     to: i64,
     columns: MetaColumns,
     classes: Vec<Class>,
-    /// Each with the place of its class.
+    /// The name of each source, and the index of its class.
     sources: Vec<(String, usize)>,
     cpus: Vec<MetaCpu>,
     lanes: Vec<MetaLane>,
     reasons: Vec<&'static str>,
     wakeups: usize,
     marks: Vec<Mark>,
-    /// Spans that are shorter are in the columns alone.
+    /// Shorter spans are only in the columns.
     floor: i64,
 }
 
@@ -73,7 +75,7 @@ struct MetaLane {
     waits: usize,
 }
 
-/// A place that the page speaks of.
+/// A moment that the page refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Mark {
     pub(super) at: i64,
@@ -82,7 +84,7 @@ pub(super) struct Mark {
     pub(super) name: String,
 }
 
-/// Draws it; `None` where no CPU has a span.
+/// Draws a timeline. `None` if no CPU has a span.
 pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Drawn> {
     let (zero, begin, end) = range(&timeline, ended.header)?;
     timeline.spans.sort_by_key(order);
@@ -90,7 +92,7 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
     let most = COLUMNS.min(ALL_COLUMNS / cpus.len().max(1)).max(1);
     let grid = timeline.columns.fit(begin, end, most);
     let victim = ended.header.victim.as_ref();
-    let (classes, places) = timeline.groups.classes(victim.map(|it| &*it.name));
+    let (classes, places) = timeline.groups.classes(victim.map(|header| &*header.name));
     let view = View {
         timeline: &timeline,
         sources: ended.sources,
@@ -112,7 +114,7 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
     view.html(&mut html, &tables, &marks, range, !lanes.is_empty());
     view.longest(&mut html, &marks, &lanes);
     let meta = serde_json::to_string(&meta).unwrap_or_default();
-    // The spans take more memory than the page, which is made next.
+    // Free the spans before the page is built: they take more memory than the page.
     drop(timeline);
     let data = format!(
         "<script type=\"application/json\" id=\"ticktax-timeline\">{}</script>\n\
@@ -127,8 +129,8 @@ pub(super) fn draw(mut timeline: Timeline, ended: &RowsEnded<'_>) -> Option<Draw
     })
 }
 
-/// The order of spans in the page: by CPU, then by start. A span comes before the spans inside it,
-/// even before one of the same length, which has more self time.
+/// The order of spans in the page: by CPU, then by start. A span precedes the spans within it, even
+/// one of equal length, which has more self time.
 fn order(span: &Span) -> (Cpu, Nanos, Reverse<Nanos>, Nanos, SourceId) {
     let Span {
         cpu, start, dur, ..
@@ -136,7 +138,7 @@ fn order(span: &Span) -> (Cpu, Nanos, Reverse<Nanos>, Nanos, SourceId) {
     (cpu, start, Reverse(dur), span.self_time, span.source)
 }
 
-/// Links to what made a recorder keep this, for the answer.
+/// Links to the triggers that made a flight recorder keep this recording, for the answer.
 fn triggers(marks: &[Mark]) -> String {
     let mut out = String::new();
     for mark in marks {
@@ -153,17 +155,18 @@ fn triggers(marks: &[Mark]) -> String {
     out
 }
 
-/// From when times are counted, and from when to when it goes.
+/// The zero point of times, and the start and end of the timeline.
 fn range(timeline: &Timeline, header: &Header) -> Option<(Nanos, Nanos, Nanos)> {
     let (first, last) = timeline.seen?;
-    let books = header.books.iter();
-    let begin = books.clone().map(|books| books.begin).min();
-    let end = books.map(|books| books.end).max();
+    let cpus = header.books.iter();
+    let begin = cpus.clone().map(|cpu| cpu.begin).min();
+    let end = cpus.map(|cpu| cpu.end).max();
     let (begin, end) = (begin.unwrap_or(first), end.unwrap_or(last));
     (begin < end).then(|| (header.begin().unwrap_or(begin), begin, end))
 }
 
-/// The places that the page speaks of: the longest delays of a program, what made a recorder keep this.
+/// The moments that the page refers to: the triggers of a flight recorder, then the longest delays
+/// of a program.
 fn marks(ended: &RowsEnded<'_>, zero: Nanos) -> Vec<Mark> {
     let triggers = ended.header.triggers.iter().map(|trigger| Mark {
         at: (trigger.time - trigger.lasted - zero).0,
@@ -172,7 +175,10 @@ fn marks(ended: &RowsEnded<'_>, zero: Nanos) -> Vec<Mark> {
         name: plain(&format!("{}: {}", trigger.kind.name(), trigger.comm)),
     });
     let delays = match ended.document {
-        Document::Statement(it) => it.victim.as_ref().and_then(|it| it.threads.as_ref()),
+        Document::Statement(statement) => statement
+            .victim
+            .as_ref()
+            .and_then(|victim| victim.threads.as_ref()),
         _ => None,
     };
     let delays = delays.into_iter().flat_map(|threads| &threads.delays);
@@ -185,7 +191,7 @@ fn marks(ended: &RowsEnded<'_>, zero: Nanos) -> Vec<Mark> {
     triggers.chain(delays).collect()
 }
 
-/// Where a link into the timeline leads: what lasts `length` from `at`, with half as much on either side.
+/// The link to an interval of the timeline, with half its length added on either side.
 pub(in crate::html) fn target(at: Nanos, length: Nanos, cpu: Option<Cpu>) -> String {
     let around = Nanos(length.0.max(1_000) / 2);
     let (from, to) = (at - around, at + length + around);
@@ -199,23 +205,23 @@ struct Lane {
     waits: Vec<Span>,
 }
 
-/// What all parts are made of.
+/// The inputs of all parts of the section.
 struct View<'a> {
     timeline: &'a Timeline,
     sources: &'a SourceTable,
     zero: Nanos,
     grid: Grid,
     classes: Vec<Class>,
-    /// The class of each group.
+    /// For each group, the index of its class.
     places: Vec<usize>,
     cpus: Vec<Cpu>,
 }
 
 impl View<'_> {
-    /// The sums of a CPU by class, and the number of its spans.
+    /// The sums of a CPU by class, and its number of spans.
     fn columns(&self, cpu: Cpu) -> Vec<Vec<u64>> {
         let groups = self.timeline.groups.len();
-        let all = self.timeline.columns.of(cpu, self.grid, groups);
+        let all = self.timeline.columns.table(cpu, self.grid, groups);
         let mut table = vec![vec![0; self.grid.count]; self.classes.len() + 1];
         let places = self.places.iter().copied().chain([self.classes.len()]);
         for (sums, place) in all.iter().zip(places) {
@@ -226,15 +232,15 @@ impl View<'_> {
         table
     }
 
-    /// The threads that waited most; those of the program that is asked about where there is one.
+    /// The threads that waited most. If a program was watched, only its threads.
     fn lanes(&self, victim: Option<&VictimHeader>) -> Vec<Lane> {
-        let mut of_thread: HashMap<i32, Vec<Span>> = HashMap::new();
+        let mut by_thread: HashMap<i32, Vec<Span>> = HashMap::new();
         for wait in self.timeline.waits.items() {
             if let Some(thread) = &self.sources.get(wait.source).thread {
-                of_thread.entry(thread.tid).or_default().push(*wait);
+                by_thread.entry(thread.tid).or_default().push(*wait);
             }
         }
-        let mut all: Vec<(i32, Vec<Span>)> = of_thread.into_iter().collect();
+        let mut all: Vec<(i32, Vec<Span>)> = by_thread.into_iter().collect();
         let is_victims = |waits: &[Span]| {
             let thread = waits.first().map(|wait| self.sources.get(wait.source));
             let thread = thread.and_then(|source| source.thread.as_ref());
@@ -260,7 +266,7 @@ impl View<'_> {
         all.into_iter().filter_map(lane).collect()
     }
 
-    /// Everything that the script draws, as numbers.
+    /// Encodes everything that the script draws as numbers.
     fn numbers(&self, tables: &[Vec<Vec<u64>>], lanes: &[Lane]) -> (Meta, Pack) {
         let mut pack = Pack::default();
         let mut names = Names::default();
@@ -281,13 +287,13 @@ impl View<'_> {
                 pack.signed(within);
             }
             for span in spans {
-                pack.number(names.of(span.source));
+                pack.number(names.index_of(span.source));
             }
             let spans = spans.len();
             cpus.push(MetaCpu { cpu: cpu.0, spans });
         }
         let reasons: Vec<OffCpuReason> = OffCpuReason::ALL.to_vec();
-        let mut told = Vec::new();
+        let mut meta_lanes = Vec::new();
         for Lane { name, waits } in lanes {
             pack.steps(waits.iter().map(|wait| (wait.start - self.zero).0));
             for wait in waits {
@@ -296,10 +302,10 @@ impl View<'_> {
             for wait in waits {
                 let detail = &self.sources.get(wait.source).detail;
                 let reason = OffCpuReason::from_detail(detail).map(|(reason, _)| reason);
-                let place = reasons.iter().position(|it| Some(*it) == reason);
+                let place = reasons.iter().position(|listed| Some(*listed) == reason);
                 pack.number(place.unwrap_or_default() as u64);
             }
-            told.push(MetaLane {
+            meta_lanes.push(MetaLane {
                 name: name.clone(),
                 waits: waits.len(),
             });
@@ -320,7 +326,7 @@ impl View<'_> {
             classes: self.classes.clone(),
             sources: names.order.iter().map(source).collect(),
             cpus,
-            lanes: told,
+            lanes: meta_lanes,
             reasons: reasons.iter().map(|reason| reason.name()).collect(),
             wakeups,
             marks: Vec::new(),
@@ -334,7 +340,7 @@ impl View<'_> {
         group.map_or(0, |group| self.places[usize::from(group)])
     }
 
-    /// The spans of a CPU, in [`order`].
+    /// The spans of a CPU, in the order of [`order`].
     fn spans(&self, cpu: Cpu) -> &[Span] {
         let all = self.timeline.spans.items();
         let begin = all.partition_point(|span| span.cpu < cpu);
@@ -342,12 +348,12 @@ impl View<'_> {
         &all[begin..end]
     }
 
-    /// What woke threads, by when they ran; how many.
+    /// Encodes the wake-ups, ordered by the start of the run. Returns their number.
     fn wakeups(&self, pack: &mut Pack, names: &mut Names) -> usize {
         let mut runs: Vec<Woken> = self.timeline.runs.items().to_vec();
         runs.sort_by_key(|run| run.ran);
-        let place = |cpu: Cpu| self.cpus.iter().position(|it| *it == cpu);
-        // A CPU without any span has no place to begin at.
+        let place = |cpu: Cpu| self.cpus.iter().position(|known| *known == cpu);
+        // A CPU without spans is not drawn, so an arrow cannot start there.
         runs.retain(|run| place(run.by.cpu).is_some());
         pack.steps(runs.iter().map(|run| (run.ran - self.zero).0));
         for run in &runs {
@@ -355,7 +361,7 @@ impl View<'_> {
         }
         for get in [|run: &Woken| run.by.source, |run: &Woken| run.source] {
             for run in &runs {
-                pack.number(names.of(get(run)));
+                pack.number(names.index_of(get(run)));
             }
         }
         for get in [|run: &Woken| run.by.cpu, |run: &Woken| run.cpu] {
@@ -367,7 +373,7 @@ impl View<'_> {
         runs.len()
     }
 
-    /// What is seen of it.
+    /// Writes the visible part.
     fn html(
         &self,
         out: &mut String,
@@ -410,7 +416,7 @@ impl View<'_> {
         }
     }
 
-    /// What is left out.
+    /// Describes what is left out.
     fn notes(&self) -> Vec<String> {
         let Timeline {
             spans, waits, runs, ..
@@ -446,7 +452,7 @@ impl View<'_> {
         notes
     }
 
-    /// Tables of what is worth a look, each line with a link to it.
+    /// Writes tables of the longest items. Each line has a link to the timeline.
     fn longest(&self, out: &mut String, marks: &[Mark], lanes: &[Lane]) {
         out.push_str("<div class=\"timeline-tables\">\n");
         let delays = marks.iter().enumerate().map(|(place, mark)| {
@@ -465,7 +471,7 @@ impl View<'_> {
             let cells = [(*name).to_owned(), detail];
             self.line(wait, cells)
         });
-        // The longest delays are that already.
+        // With marks, the longest delays are already listed.
         if marks.is_empty() {
             table(out, "Longest waits", ["thread", "why"], waits);
         }
@@ -504,7 +510,7 @@ impl View<'_> {
     }
 }
 
-/// Sources in the order in which they were first named.
+/// Sources in the order of their first use.
 #[derive(Default)]
 struct Names {
     order: Vec<SourceId>,
@@ -512,7 +518,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(&mut self, id: SourceId) -> u64 {
+    fn index_of(&mut self, id: SourceId) -> u64 {
         let order = &mut self.order;
         *self.places.entry(id).or_insert_with(|| {
             order.push(id);
@@ -521,7 +527,7 @@ impl Names {
     }
 }
 
-/// A line of a table of longest things.
+/// A line of a table of longest items.
 struct Line {
     at: i64,
     length: i64,

@@ -1,21 +1,22 @@
-//! The first screen about beats: what repeats, how often, what it takes and what triggers it.
+//! The first screen about periodic sources: period, source, cost and trigger.
 
 use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
-use super::{WORDS, outside_text, plain, same_period, unknown, who};
+use super::{WORDS, beat_name, outside_text, plain, same_period, unknown};
 use crate::text::TextStyle;
 use crate::text::block::{Columns, Written};
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
-/// From this width on a table says how long each event takes.
+/// Minimum width for the column with the length of each event.
 const ROOMY: usize = 60;
 
-/// Where a cause begins: below the name.
+/// Indent of the cause on a line below the name.
 const CAUSE: usize = 14;
 
-/// How much is told: how many beats, and whether a second line says what causes each.
+/// Levels of detail, in order of preference: the number of sources, and whether a second line names
+/// each one's trigger. The first level that fits the screen is used.
 const ROOMS: [(usize, bool); 12] = [
     (16, true),
     (12, true),
@@ -31,7 +32,7 @@ const ROOMS: [(usize, bool); 12] = [
     (2, false),
 ];
 
-/// The first screen, with a line break at the end.
+/// The first screen. It ends with a line break.
 pub(super) fn first(beats: &BeatStatement, style: &TextStyle) -> Written {
     let text = fitted(&ROOMS, |room| with(beats, style, room));
     explained(text, WORDS, style)
@@ -55,7 +56,7 @@ fn with(beats: &BeatStatement, style: &TextStyle, (rows, causes): (usize, bool))
     page.finish()
 }
 
-/// How many there are, in what.
+/// Writes the title: the number of periodic sources and how much was searched.
 fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
     let sources = format!(
         "{} over {}",
@@ -71,7 +72,7 @@ fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
         Some(beat) => format!(
             "{} in {sources}; the costliest is {}, every {}, {} of its CPUs' time.",
             counted(others.len() as u64, "beat"),
-            who(beat),
+            beat_name(beat),
             tied(plain(beat.rhythm.period)),
             tied(percent(cost(beat))),
         ),
@@ -96,7 +97,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
         rows
     };
     for beat in &beats[..shown] {
-        let mut name = format!("{:>10}  {}", plain(beat.rhythm.period), who(beat));
+        let mut name = format!("{:>10}  {}", plain(beat.rhythm.period), beat_name(beat));
         if wide {
             name = format!("{name}  {}", cpu_names(beat.cpus.iter()));
         }
@@ -118,7 +119,7 @@ fn table(page: &mut Page, beats: &[&BeatLine], rows: usize, causes: bool) {
     }
 }
 
-/// What a beat takes of its CPUs' time, or of a probe's.
+/// The share of its CPUs' time that a source takes, or of the probe's time if it consists of gaps.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
@@ -126,8 +127,9 @@ fn cost(beat: &BeatLine) -> f64 {
     }
 }
 
-/// What a beat is known to take from whoever else would run: a thread that is off its CPU takes nothing, and gaps of a
-/// probe may have been yielded to programs, but for those that are proven to be outside.
+/// The share of CPU time that a source provably takes from other work. A thread that is off its CPU
+/// takes none. Gaps of a probe may have been yielded to programs, so they count only if they were
+/// outside the kernel's control.
 fn taken(beat: &BeatLine) -> f64 {
     match beat.kind {
         BeatKind::OffCpu => 0.0,
@@ -136,7 +138,7 @@ fn taken(beat: &BeatLine) -> f64 {
     }
 }
 
-/// What makes it, in a line.
+/// The trigger or explanation, on one line.
 fn cause(beat: &BeatLine) -> Option<String> {
     if let [before @ .., _] = &*beat.chain
         && !before.is_empty()

@@ -1,14 +1,14 @@
-//! Loops on kernels beside the model of each, as a person reads it.
+//! Loops measured on kernels, compared with the model of each kernel.
 
 use ticktax_model::kernels::{Difference, KernelCell, KernelComparison, PredictedCell, Tolerance};
 
 use super::super::case::{line, section};
 use super::clock;
 
-/// The width of a plot in characters.
+/// Width of a bar chart in characters.
 const PLOT: usize = 40;
 
-/// A table for each kernel and set of boot parameters, and where the model differs.
+/// One table per kernel and set of boot parameters, and the differences from the model.
 pub(in crate::text) fn comparison(comparison: &KernelComparison) -> String {
     let mut page = String::new();
     line(
@@ -55,30 +55,31 @@ fn heading(page: &mut String, cell: &KernelCell) {
 
 fn row(page: &mut String, cell: &KernelCell) {
     let measured = &cell.measured;
-    let modelled = |of: fn(&PredictedCell) -> (f64, f64), scale: f64| {
-        cell.predicted
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), |it| range(of(it), scale))
+    let modelled = |value: fn(&PredictedCell) -> (f64, f64), scale: f64| {
+        cell.predicted.as_ref().map_or_else(
+            || "-".to_owned(),
+            |predicted| range(value(predicted), scale),
+        )
     };
     let sampled = measured.sampled_share;
-    let sampled = sampled.map_or_else(|| "-".to_owned(), |it| format!("{:.2}", it * 100.0));
+    let sampled = sampled.map_or_else(|| "-".to_owned(), |share| format!("{:.2}", share * 100.0));
     let wrong = if cell.differs.is_empty() { "" } else { " *" };
     let name = format!("{} {}", cell.sleep, cell.rule);
     let text = format!(
         "  {name:<29}{:>7.2} {:>7} {:>8.3} {:>11} {:>7.2} {:>6.2} {:>6} {:>11}{wrong}",
         measured.rate_hz,
-        modelled(|it| it.rate_hz, 1.0),
+        modelled(|cell| cell.rate_hz, 1.0),
         measured.wait_ns / 1e6,
-        modelled(|it| it.wait_ns, 1e-6),
+        modelled(|cell| cell.wait_ns, 1e-6),
         measured.overshot_hz,
         measured.used_share * 100.0,
         sampled,
-        modelled(|it| it.sampled_share, 100.0),
+        modelled(|cell| cell.sampled_share, 100.0),
     );
     line(page, text.trim_end());
 }
 
-/// One number where both ends are told alike.
+/// Formats a range, or one number if both ends print the same.
 fn range((min, max): (f64, f64), scale: f64) -> String {
     let (min, max) = (format!("{:.2}", min * scale), format!("{:.2}", max * scale));
     if min == max {
@@ -88,7 +89,7 @@ fn range((min, max): (f64, f64), scale: f64) -> String {
     }
 }
 
-/// How late the first way's frames are, by kernel and parameters.
+/// A bar chart of the mean wait with the first loop, by kernel and boot parameters.
 fn plot(page: &mut String, cells: &[KernelCell]) {
     let Some(first) = cells.first() else {
         return;
@@ -111,7 +112,7 @@ fn plot(page: &mut String, cells: &[KernelCell]) {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a share of a plot's width"
+            reason = "a share of the chart's width, between 0 and 1"
         )]
         let length = ((wait / max.max(1.0)).clamp(0.0, 1.0) * PLOT as f64).round() as usize;
         let name = format!("{} {}", cell.kernel, cell.cmdline);
@@ -121,7 +122,7 @@ fn plot(page: &mut String, cells: &[KernelCell]) {
     }
 }
 
-/// What a game server's operators published of the same rates.
+/// Published measurements of a game server at the same tick rates.
 fn published(page: &mut String, comparison: &KernelComparison) {
     if comparison.published.is_empty() {
         return;
@@ -152,7 +153,10 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
     let predicted = comparison.cells.iter();
     let predicted = predicted.filter_map(|cell| cell.predicted.as_ref());
     let compared = predicted.clone().count();
-    let differ = comparison.cells.iter().filter(|it| !it.differs.is_empty());
+    let differ = comparison
+        .cells
+        .iter()
+        .filter(|cell| !cell.differs.is_empty());
     section(page, "The model beside the kernel");
     line(
         page,
@@ -165,7 +169,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
             sampled_share * 100.0,
         ),
     );
-    let wide = predicted.filter(|it| it.wide).count();
+    let wide = predicted.filter(|cell| cell.wide).count();
     line(
         page,
         &format!(
@@ -187,7 +191,7 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         let words: Vec<&str> = cell
             .differs
             .iter()
-            .map(|it| Difference::name(*it))
+            .map(|difference| Difference::name(*difference))
             .collect();
         line(
             page,

@@ -1,4 +1,4 @@
-//! What a link was narrowed to.
+//! The rate, delay and loss that a link is limited to.
 
 use ticktax_model::net::{LinkSpec, Shaping};
 
@@ -6,38 +6,46 @@ use super::super::numbers::{counted, percent};
 use super::super::page::{Page, Tone};
 use super::words::{bits, size};
 
-/// The link as the kernel says it is.
-pub(super) fn narrowed(page: &mut Page, it: &Shaping) {
-    let mut parts = Vec::from([format!("{} each way", properties(&it.effective))]);
-    if let Some(burst) = it.burst_bytes {
+/// Writes the link's limits as read back from the kernel.
+pub(super) fn write_limits(page: &mut Page, shaping: &Shaping) {
+    let mut parts = Vec::from([format!("{} each way", properties(&shaping.effective))]);
+    if let Some(burst) = shaping.burst_bytes {
         parts.push(format!("{} at once", size(burst)));
     }
-    if let Some(queue) = it.queue_bytes {
-        parts.push(format!("a queue of {}{}", size(queue), holds_up(it, queue)));
+    if let Some(queue) = shaping.queue_bytes {
+        parts.push(format!(
+            "a queue of {}{}",
+            size(queue),
+            holds_up(shaping, queue)
+        ));
     }
-    if let Some(queue) = it.queue_packets {
+    if let Some(queue) = shaping.queue_packets {
         parts.push(format!(
             "a queue of {}",
             counted(u64::from(queue), "packet")
         ));
     }
-    let text = format!("{} ({}, read back).", parts.join(", "), it.shaper.name());
+    let text = format!(
+        "{} ({}, read back).",
+        parts.join(", "),
+        shaping.shaper.name()
+    );
     page.paragraph(Tone::Plain, "Link: ", &text);
 }
 
-/// How long what is last in a full queue waits.
-fn holds_up(it: &Shaping, queue: u64) -> String {
-    let rate = it.effective.rate.filter(|&rate| rate > 0.0);
+/// The waiting time of the last packet in a full queue.
+fn holds_up(shaping: &Shaping, queue: u64) -> String {
+    let rate = shaping.effective.rate.filter(|&rate| rate > 0.0);
     rate.map_or_else(String::new, |rate| {
         format!(", which is {:.0} ms", queue as f64 * 8e3 / rate)
     })
 }
 
-/// Rate, delay and loss, as far as there are some.
+/// Rate, delay and loss, as far as they are limited.
 fn properties(link: &LinkSpec) -> String {
     let rate = link.rate.map(bits);
-    let delay = link.delay.map(|it| format!("{it} of delay"));
-    let loss = link.loss.map(|it| format!("{} lost", percent(it)));
+    let delay = link.delay.map(|value| format!("{value} of delay"));
+    let loss = link.loss.map(|value| format!("{} lost", percent(value)));
     let all: Vec<String> = [rate, delay, loss].into_iter().flatten().collect();
     all.join(", ")
 }

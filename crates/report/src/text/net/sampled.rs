@@ -1,4 +1,4 @@
-//! What a sampler says of the same time, beside the books and what a soaker got.
+//! Compares sampled CPU shares with the traced ones, and with the soaker's.
 
 use ticktax_model::Nanos;
 use ticktax_model::net::{Doing, Sampled, TrafficBooks};
@@ -7,7 +7,8 @@ use super::super::block::Columns;
 use super::super::numbers::{counted, percent};
 use super::super::page::{Page, Tone};
 
-/// The shares that the trace says, those that a sampler says in two ways, and the soaker's.
+/// Writes each share as traced, as sampled by running code, as sampled by thread, and as measured
+/// by the soaker.
 pub(super) fn beside(
     page: &mut Page,
     books: &TrafficBooks,
@@ -18,7 +19,7 @@ pub(super) fn beside(
     page.section("What a sampler says of the same time");
     let head = cells(["traced", "by code", "by thread", "soaker"]);
     page.headings(Tone::Faint, "", &head);
-    let soaked = soaked.map(|it| it.share_of(books.elapsed));
+    let soaked = soaked.map(|time| time.share_of(books.elapsed));
     for doing in Doing::ALL {
         let traced = percent(books.doing(doing).share_of(books.elapsed));
         let (by_code, by_thread) = sampled.shares(doing);

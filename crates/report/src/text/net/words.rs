@@ -1,10 +1,10 @@
-//! The words and numbers of traffic.
+//! Names and number formats of the pages about traffic.
 
 use ticktax_model::net::{Protocol, TrafficAccount};
 
 use super::super::page::tied;
 
-/// Bits a second.
+/// Formats a rate in bit/s.
 pub(in crate::text) fn bits(rate: f64) -> String {
     tied(scaled(
         rate,
@@ -12,18 +12,18 @@ pub(in crate::text) fn bits(rate: f64) -> String {
     ))
 }
 
-/// Bytes, in powers of ten as rates are.
+/// Formats a number of bytes. Uses powers of ten, as rates do.
 pub(in crate::text) fn size(bytes: u64) -> String {
     tied(scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB"]))
 }
 
-/// A number with three digits and the unit that suits it.
+/// Formats a number with three digits and a suitable unit.
 fn scaled(number: f64, units: &[&str]) -> String {
     let mut number = number;
     let mut units = units.iter();
     let mut unit = units.next().copied().unwrap_or_default();
     for larger in units {
-        // What would be printed as 1000 is of the next unit.
+        // A number that would print as 1000 uses the next unit.
         if number < 999.5 {
             break;
         }
@@ -33,7 +33,7 @@ fn scaled(number: f64, units: &[&str]) -> String {
     format!("{} {unit}", digits(number))
 }
 
-/// Three digits of a number, whatever its size.
+/// Formats a number of any size with three digits.
 pub(in crate::text) fn fraction(number: f64) -> String {
     if number > 0.0 && number < 0.000_1 {
         return "<0.0001".to_owned();
@@ -54,7 +54,7 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// The name of an account, `tx` being what sending costs and `rx` what receiving does.
+/// The name of an account: `tx` is the cost of sending, `rx` the cost of receiving.
 pub(super) fn account(account: TrafficAccount) -> &'static str {
     match account {
         TrafficAccount::SenderUser => "tx: sender, user",
@@ -76,7 +76,7 @@ pub(super) fn account(account: TrafficAccount) -> &'static str {
     }
 }
 
-/// What counts as a packet.
+/// The unit counted as a packet.
 pub(super) fn packet(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Tcp => "a TCP segment that was sent",

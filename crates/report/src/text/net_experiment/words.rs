@@ -1,4 +1,4 @@
-//! The words and numbers of an experiment.
+//! Names and number formats of the page about a traffic experiment.
 
 use std::fmt::Write;
 
@@ -9,26 +9,26 @@ use super::super::numbers::percent;
 use super::super::page::{clean, tied};
 use super::fraction;
 
-/// A value of a factor, as it was typed.
-pub(super) fn value_of(it: &NetExperiment, factor: usize, value: usize) -> String {
-    let values = it.factors.get(factor).map(|it| &it.values);
-    let value = values.and_then(|it| it.get(value));
-    value.map_or_else(|| "?".to_owned(), |it| clean(it))
+/// A factor's value as typed.
+pub(super) fn value_of(experiment: &NetExperiment, factor: usize, value: usize) -> String {
+    let values = experiment.factors.get(factor).map(|factor| &factor.values);
+    let value = values.and_then(|values| values.get(value));
+    value.map_or_else(|| "?".to_owned(), |value| clean(value))
 }
 
-/// `mss=536`, or two with what is between them.
-pub(super) fn of_terms(it: &NetExperiment, terms: &[Term]) -> String {
-    let of = |term: &Term| {
-        let factor = it.factors.get(term.factor);
-        let name = factor.map_or_else(|| "?".to_owned(), |it| clean(&it.name));
-        format!("{name}={}", value_of(it, term.factor, term.value))
+/// The name of an effect: `mss=536`, or two such terms for an interaction.
+pub(super) fn effect_name(experiment: &NetExperiment, terms: &[Term]) -> String {
+    let term_name = |term: &Term| {
+        let factor = experiment.factors.get(term.factor);
+        let name = factor.map_or_else(|| "?".to_owned(), |factor| clean(&factor.name));
+        format!("{name}={}", value_of(experiment, term.factor, term.value))
     };
-    let all: Vec<String> = terms.iter().map(of).collect();
+    let all: Vec<String> = terms.iter().map(term_name).collect();
     all.join(" with ")
 }
 
-/// Effects, each as often as it counts.
-pub(super) fn sum_of(it: &NetExperiment, parts: &[AliasPart]) -> String {
+/// A sum of effects with their coefficients.
+pub(super) fn effect_sum(experiment: &NetExperiment, parts: &[AliasPart]) -> String {
     let mut text = String::new();
     for (at, part) in parts.iter().enumerate() {
         let sign = match (at, part.value < 0.0) {
@@ -43,24 +43,24 @@ pub(super) fn sum_of(it: &NetExperiment, parts: &[AliasPart]) -> String {
         if (times - 1.0).abs() > 1e-6 {
             let _ = write!(text, "{} × ", trimmed(times));
         }
-        let _ = write!(text, "({})", of_terms(it, &part.terms));
+        let _ = write!(text, "({})", effect_name(experiment, &part.terms));
     }
     text
 }
 
-/// Without zeros at its end.
+/// Formats a number without trailing zeros.
 fn trimmed(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A share with its sign.
+/// Formats a share with its sign.
 pub(super) fn change(share: f64) -> String {
     let sign = if share < 0.0 { "−" } else { "+" };
     tied(format!("{sign}{}", percent(share.abs())))
 }
 
-/// The ends of an interval.
+/// The ends of an effect's interval.
 pub(super) fn ends(effect: Effect) -> String {
     let end = |share: f64| {
         let sign = if share < 0.0 { "−" } else { "+" };
@@ -69,19 +69,19 @@ pub(super) fn ends(effect: Effect) -> String {
     tied(format!("{} to {} %", end(effect.low), end(effect.high)))
 }
 
-/// A number that may be below 0.
+/// Formats a number with a sign if it is negative.
 pub(super) fn signed(number: f64) -> String {
     let sign = if number < 0.0 { "−" } else { "" };
     format!("{sign}{}", fraction(number.abs()))
 }
 
-/// What is added or taken away.
+/// Formats an increase or decrease with its sign.
 pub(super) fn amount(number: f64) -> String {
     let plus = if number < 0.0 { "" } else { "+" };
     format!("{plus}{}", signed(number))
 }
 
-/// What a unit is called.
+/// The name of a unit.
 pub(super) fn unit(unit: CostUnit) -> &'static str {
     match unit {
         CostUnit::Byte => "byte",
@@ -91,7 +91,7 @@ pub(super) fn unit(unit: CostUnit) -> &'static str {
     }
 }
 
-/// Why there are no costs.
+/// Explains why the costs are missing.
 pub(super) fn refusal(why: CostRefusal, misfit: Option<f64>) -> String {
     match why {
         CostRefusal::TooFewBlocks => {
@@ -102,9 +102,9 @@ pub(super) fn refusal(why: CostRefusal, misfit: Option<f64>) -> String {
              acknowledgements: what was varied changes what each of them costs.",
             percent(misfit.unwrap_or_default())
         ),
-        CostRefusal::Negative { unit: it } => format!(
+        CostRefusal::Negative { unit: negative } => format!(
             "a {} would cost less than nothing: what was varied changes what the others cost.",
-            unit(it)
+            unit(negative)
         ),
     }
 }

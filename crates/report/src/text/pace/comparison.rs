@@ -10,7 +10,7 @@ use super::super::page::{Page, Tone, tied};
 use super::{limitations, number};
 use crate::view::View;
 
-/// The comparison of paced loops as text, with a line break at the end.
+/// Renders the comparison of paced loops. The page ends with a line break.
 pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     let title = format!(
@@ -45,7 +45,12 @@ pub(in crate::text) fn pace_comparison(statement: &PaceComparison, style: &TextS
             .iter()
             .any(|choice| choice.best.contains(&place) && choice.by.is_some());
         let tone = if best { Tone::Good } else { Tone::Plain };
-        page.row(tone, 2, &settings(row), &of(row, statement.quantile));
+        page.row(
+            tone,
+            2,
+            &settings(row),
+            &loop_cells(row, statement.quantile),
+        );
     }
     page.section("Best choice on this kernel");
     for choice in &statement.choices {
@@ -87,7 +92,7 @@ fn cells(fps: &str, lost: &str, late: &str, wait: &str, cpu: &str) -> Columns {
     Columns::right([(6, fps), (5, lost), (5, late), (8, wait), (7, cpu)])
 }
 
-/// The heading of the waits' column.
+/// The heading of the wait column.
 fn heading(q: Option<f64>) -> String {
     let q = q.map_or_else(String::new, |q| format!(" p{:.0}", q * 100.0));
     format!("wait{q}")
@@ -104,7 +109,7 @@ fn settings(row: &PaceVariant) -> String {
     format!("{}/s {work} {sleep} {rule}", number(rate))
 }
 
-fn of(row: &PaceVariant, q: Option<f64>) -> Columns {
+fn loop_cells(row: &PaceVariant, q: Option<f64>) -> Columns {
     let Some(figures) = &row.figures else {
         return cells("-", "-", "-", "-", "-");
     };
@@ -153,7 +158,7 @@ fn advice(choice: &Choice, rows: &[PaceVariant], turns: u64) -> String {
         }
     };
     match &names[..] {
-        [one] => format!("{one}: {reason}"),
+        [only] => format!("{only}: {reason}"),
         several => format!(
             "a tie of {}, against the others: {reason}",
             several.join(", ")

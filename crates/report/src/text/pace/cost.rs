@@ -1,4 +1,4 @@
-//! What a loop costs: CPU time by every clock that tells it, and wakeups.
+//! The cost of a loop: its CPU time by each available clock, and its wake-ups.
 
 use ticktax_model::pace::{CpuClock, CpuReading, CpuStatement, PaceStatement, TickAlias, Wakeups};
 
@@ -6,7 +6,6 @@ use super::super::block::Columns;
 use super::super::numbers::{counted, percent, rate};
 use super::super::page::{Page, Tone, tied};
 
-/// Writes the sections.
 pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
     let cpu = &statement.cpu;
     if !cpu.readings.is_empty() {
@@ -26,7 +25,7 @@ pub(super) fn write(page: &mut Page, statement: &PaceStatement) {
     }
     if let Some(wakeups) = &statement.wakeups {
         page.section("Wakeups");
-        page.paragraph(Tone::Plain, "", &in_words(wakeups, cpu));
+        page.paragraph(Tone::Plain, "", &wakeups_text(wakeups, cpu));
     }
 }
 
@@ -46,7 +45,7 @@ fn name(reading: &CpuReading, cpu: &CpuStatement) -> String {
     }
 }
 
-/// What its rhythm does to the samples.
+/// Describes how the loop's period distorts samples taken at the tick.
 fn rhythm(alias: &TickAlias) -> String {
     let frames = match alias.frames {
         1 => "A frame is".to_owned(),
@@ -99,9 +98,9 @@ fn warning(cpu: &CpuStatement) -> Option<String> {
     }
 }
 
-fn in_words(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
+fn wakeups_text(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
     let per_second = |count| match rate(count, wakeups.elapsed) {
-        none if none.is_empty() => "0".to_owned(),
+        rate if rate.is_empty() => "0".to_owned(),
         rate => rate,
     };
     let woken = per_second(wakeups.count);

@@ -1,4 +1,5 @@
-//! The first screen about a paced loop: whether it keeps its rate, what was lost and why.
+//! The first screen about a paced loop: whether it keeps its rate, how many frames were lost, and
+//! why.
 
 use ticktax_model::Nanos;
 use ticktax_model::pace::{
@@ -16,7 +17,8 @@ use crate::text::numbers::{counted, grouped, percent, quantile_or_blank, rate};
 use crate::text::page::{Page, Tone, tied};
 use crate::text::screen::{explained, fitted, narrowed};
 
-/// How many lines the seconds get, and whether empty lines set the parts off.
+/// Levels of detail, in order of preference: the number of lines for frame rates, and whether empty
+/// lines separate the parts.
 const ROOMS: [(usize, bool); 6] = [
     (6, true),
     (4, true),
@@ -25,10 +27,10 @@ const ROOMS: [(usize, bool); 6] = [
     (1, false),
     (0, false),
 ];
-/// From this width on the times have a table.
+/// Minimum width for the table of times.
 const TABLE: usize = 70;
 
-/// The first screen, with a line break at the end.
+/// The first screen. It ends with a line break.
 pub(super) fn first(statement: &PaceStatement, style: &TextStyle) -> Written {
     let text = fitted(&ROOMS, |room| with(statement, style, room));
     match &statement.figures {
@@ -37,7 +39,7 @@ pub(super) fn first(statement: &PaceStatement, style: &TextStyle) -> Written {
     }
 }
 
-fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, bool)) -> Written {
+fn with(statement: &PaceStatement, style: &TextStyle, (lines, spaced): (usize, bool)) -> Written {
     let mut page = Page::new(narrowed(style));
     headline(&mut page, statement);
     subject(&mut page, statement);
@@ -47,7 +49,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, boo
     match &statement.figures {
         None => nothing(&mut page, statement),
         Some(figures) => {
-            if airy {
+            if spaced {
                 page.blank();
             }
             times(&mut page, figures);
@@ -55,14 +57,14 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, boo
                 page.line(Tone::Strong, "FRAMES IN A SECOND, share of seconds");
                 seconds(&mut page, figures, lines);
             }
-            if airy {
+            if spaced {
                 page.blank();
             }
             lost(&mut page, figures, &statement.subject);
             if let Some(late) = &statement.late {
                 late::write(&mut page, late, None);
-                late::not_the_cause(&mut page, late);
-                late::perhaps(&mut page, late);
+                late::ruled_out(&mut page, late);
+                late::possible_steal(&mut page, late);
             }
             cpu(&mut page, statement);
             next(&mut page, figures, statement);
@@ -72,7 +74,7 @@ fn with(statement: &PaceStatement, style: &TextStyle, (lines, airy): (usize, boo
     page.finish()
 }
 
-/// Whose loop, its rate, and the verdict in capitals.
+/// Writes the loop's name, its rate, and the verdict in capitals.
 fn headline(page: &mut Page, statement: &PaceStatement) {
     let whose = match &statement.subject {
         Subject::Loop(report) => format!("Loop of {} Hz", number(report.spec.rate)),
@@ -95,12 +97,12 @@ fn headline(page: &mut Page, statement: &PaceStatement) {
     page.row(tone, 0, &title, &format!("  {word}"));
 }
 
-/// Slots without a frame in time.
+/// Number of slots without a frame in time.
 fn late_slots(figures: &Figures) -> u64 {
     figures.untimely()
 }
 
-/// What was kept of the rate, and how the loop is made.
+/// Writes how much of the rate was kept, and how the loop sleeps and works.
 fn subject(page: &mut Page, statement: &PaceStatement) {
     if let Some(figures) = &statement.figures {
         let mut parts = Vec::new();
@@ -114,7 +116,7 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             None => counted(figures.frames, "frame"),
         });
         parts.push(tied(format!("{} dropped", grouped(figures.dropped))));
-        // The same as dropped where frames keep to a grid.
+        // If frames keep to a grid, this equals the number of dropped frames.
         if figures.overshot != figures.dropped {
             parts.push(tied(format!("{} overshot", grouped(figures.overshot))));
         }
@@ -156,7 +158,8 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
             let text = format!("Loop in thread {} ({}){rhythm}", thread.name, thread.tid);
             page.paragraph(Tone::Plain, "", &text);
             let busier = report.threads.iter();
-            let mut busier = busier.filter(|it| it.rhythms.is_empty() && it.cpu > thread.cpu);
+            let mut busier =
+                busier.filter(|other| other.rhythms.is_empty() && other.cpu > thread.cpu);
             if let Some(other) = busier.next() {
                 let text = format!("busier, and without a rhythm: {}", without_rhythm(other));
                 page.paragraph(Tone::Warning, "Besides: ", &text);
@@ -165,8 +168,8 @@ fn subject(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// The rate that a loop keeps where nothing delays it, by which its frames are counted; and its average, where
-/// delays add up to more than a hundredth.
+/// The undelayed rate of a loop, which determines the number of expected frames. If delays lower
+/// the average by more than 1 %, the average rate follows.
 fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     let average = found.rhythm.period;
     let counted = figures
@@ -183,7 +186,7 @@ fn rate_in_words(found: &RhythmReport, figures: Option<&Figures>) -> String {
     )
 }
 
-/// The frames' times as a table, or where that is too wide the longest of each.
+/// Writes the frames' times as a table. On a narrow page only the median and the longest are shown.
 fn times(page: &mut Page, figures: &Figures) {
     if page.width() >= TABLE {
         let heading = super::cells(["n", "median", "p90", "p99", "p99.9", "longest"]);
@@ -211,7 +214,7 @@ fn times(page: &mut Page, figures: &Figures) {
     }
 }
 
-/// Why slots had no frame.
+/// Writes why slots had no frame.
 fn lost(page: &mut Page, figures: &Figures, subject: &Subject) {
     let parts = lost_in_words(figures, subject);
     if !parts.is_empty() {
@@ -219,7 +222,7 @@ fn lost(page: &mut Page, figures: &Figures, subject: &Subject) {
     }
 }
 
-/// What it cost, by the truest clock and as `top` shows it.
+/// Writes the loop's CPU time by its most accurate clock, and as `top` shows it.
 fn cpu(page: &mut Page, statement: &PaceStatement) {
     let mut parts = Vec::new();
     let mut readings = statement.cpu.readings.iter();
@@ -229,7 +232,7 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
             percent(own.time.share_of(own.elapsed))
         )));
     }
-    let machine = |it: &&ticktax_model::pace::CpuReading| it.clock == CpuClock::Machine;
+    let machine = |reading: &&ticktax_model::pace::CpuReading| reading.clock == CpuClock::Machine;
     if let Some(shown) = readings.find(machine) {
         let noun = if statement.cpu.cpus.len() == 1 {
             "its CPU"
@@ -238,7 +241,8 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
         };
         parts.push(tied(format!(
             "top shows {} for all of {noun}",
-            // It counts ticks, of which there may be one more than fit; top stops at all.
+            // The counter can include one tick more than fits the interval. `top` never shows more
+            // than 100 %.
             percent(shown.time.share_of(shown.elapsed).min(1.0))
         )));
     }
@@ -253,19 +257,19 @@ fn cpu(page: &mut Page, statement: &PaceStatement) {
     }
 }
 
-/// Whether other work had more than half of its CPU.
+/// Whether other work used more than half of the loop's CPU.
 fn crowded(cpu: &CpuStatement) -> bool {
     let share = |clock| {
         let mut readings = cpu.readings.iter();
-        let it = readings.find(|it| it.clock == clock)?;
-        Some(it.time.share_of(it.elapsed))
+        let reading = readings.find(|reading| reading.clock == clock)?;
+        Some(reading.time.share_of(reading.elapsed))
     };
     let all = share(CpuClock::Machine);
     let own = share(CpuClock::Thread);
     all.zip(own).is_some_and(|(all, own)| all - own > 0.5)
 }
 
-/// The command that says more of what was late, or what would be less.
+/// Writes the command that explains the late frames, or a setting that would reduce them.
 fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     let PaceStatement { subject, cpu, .. } = statement;
     let late = late_slots(figures) > 0;
@@ -294,7 +298,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             let text = "its rule adds up delays: keep to a grid.";
             page.paragraph(Tone::Strong, "SO  ", text);
             let sleep = match report.spec.sleep {
-                // As by default.
+                // This is the default.
                 SleepMethod::Nanosleep => None,
                 sleep => Some(format!("--sleep {sleep}")),
             };
@@ -306,7 +310,7 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
             let text = "compare ways to sleep on this kernel:";
             page.paragraph(Tone::Strong, "SO  ", text);
             let rule = match report.spec.rule {
-                // As by default.
+                // This is the default.
                 PaceRule::Deadline => None,
                 rule => Some(format!("--rule {rule}")),
             };
@@ -324,7 +328,8 @@ fn next(page: &mut Page, figures: &Figures, statement: &PaceStatement) {
     }
 }
 
-/// The command that runs the same loop again, with what is `changed`; no line ends between an option and its value.
+/// The command that repeats the loop with the options in `changed`. Lines never break between an
+/// option and its value.
 fn again(report: &LoopReport, figures: &Figures, changed: [Option<String>; 2]) -> String {
     let spec = &report.spec;
     let mut words = vec![

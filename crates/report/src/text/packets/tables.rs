@@ -1,4 +1,4 @@
-//! The tables: who held up the receiver, burst by burst, and by time.
+//! The tables: losses by cause, by burst, and by time.
 
 use ticktax_model::Nanos;
 use ticktax_model::packets::{PacketStatement, TimeSlot};
@@ -8,19 +8,19 @@ use super::super::numbers::{counted, grouped, percent, time_or_blank};
 use super::super::page::{Page, Tone};
 use super::{at, cause_name};
 
-/// Lines that a table has at most.
+/// Maximum number of lines per table.
 const LINES: usize = 20;
 
-/// Who held up the receiver while datagrams were lost.
-pub(super) fn causes(page: &mut Page, it: &PacketStatement) {
-    if it.causes.is_empty() || it.no_trace.is_some() {
+/// Writes the causes of the receiver's stalls during which datagrams were lost.
+pub(super) fn causes(page: &mut Page, statement: &PacketStatement) {
+    if statement.causes.is_empty() || statement.no_trace.is_some() {
         return;
     }
     let row = |cells: [&str; 4]| Columns::right([8, 9, 8, 9].into_iter().zip(cells));
-    let all: u64 = it.causes.iter().map(|cause| cause.lost).sum();
+    let all: u64 = statement.causes.iter().map(|cause| cause.lost).sum();
     let head = row(["bursts", "lost", "% lost", "longest"]);
     page.headings(Tone::Strong, "WHAT HELD UP THE RECEIVER", &head);
-    for cause in &it.causes {
+    for cause in &statement.causes {
         let share = percent(cause.lost as f64 / all.max(1) as f64);
         let longest = cause.held_by.as_ref().map(|_| cause.longest);
         let cells = row([
@@ -34,9 +34,9 @@ pub(super) fn causes(page: &mut Page, it: &PacketStatement) {
     }
 }
 
-/// Each burst.
-pub(super) fn bursts(page: &mut Page, it: &PacketStatement) {
-    let Some(bursts) = it.bursts.as_deref().filter(|all| !all.is_empty()) else {
+/// Writes each burst of losses.
+pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
+    let Some(bursts) = statement.bursts.as_deref().filter(|all| !all.is_empty()) else {
         return;
     };
     page.section("Burst by burst");
@@ -44,15 +44,15 @@ pub(super) fn bursts(page: &mut Page, it: &PacketStatement) {
     let head = row(["at", "lost", "predicted", "stall", "read none"]);
     page.headings(Tone::Faint, "  held up by", &head);
     for burst in bursts.iter().take(LINES) {
-        let most = burst.stall.as_ref().and_then(|it| it.held_by.first());
+        let most = burst.stall.as_ref().and_then(|stall| stall.held_by.first());
         let cells = row([
             &at(burst.at),
             &grouped(burst.lost),
             &burst.predicted.map_or_else(String::new, grouped),
-            &time_or_blank(burst.stall.as_ref().map(|it| it.length)),
+            &time_or_blank(burst.stall.as_ref().map(|stall| stall.length)),
             &time_or_blank(burst.read_pause),
         ]);
-        let name = match &it.no_trace {
+        let name = match &statement.no_trace {
             Some(_) => String::new(),
             None => cause_name(most),
         };
@@ -66,10 +66,10 @@ pub(super) fn bursts(page: &mut Page, it: &PacketStatement) {
         );
         page.paragraph(Tone::Faint, "  ", &text);
     }
-    if it.lost_in_no_burst > 0 {
+    if statement.lost_in_no_burst > 0 {
         let text = format!(
             "{} more were lost in bursts for which there was no room.",
-            grouped(it.lost_in_no_burst)
+            grouped(statement.lost_in_no_burst)
         );
         page.paragraph(Tone::Warning, "  ", &text);
     }
@@ -79,13 +79,13 @@ pub(super) fn bursts(page: &mut Page, it: &PacketStatement) {
     page.paragraph(Tone::Faint, "", text);
 }
 
-/// Losses and delays by time.
-pub(super) fn by_time(page: &mut Page, it: &PacketStatement) {
-    if it.by_time.len() < 2 {
+/// Writes losses and delays over time.
+pub(super) fn by_time(page: &mut Page, statement: &PacketStatement) {
+    if statement.by_time.len() < 2 {
         return;
     }
-    let each = it.by_time.len().div_ceil(LINES);
-    let what = if it.delays.is_some() {
+    let each = statement.by_time.len().div_ceil(LINES);
+    let what = if statement.delays.is_some() {
         "longest delay"
     } else {
         "above shortest"
@@ -93,7 +93,7 @@ pub(super) fn by_time(page: &mut Page, it: &PacketStatement) {
     page.section("By the time of sending");
     let row = |cells: [&str; 3]| Columns::right([9, 9, 15].into_iter().zip(cells));
     page.headings(Tone::Faint, "", &row(["arrived", "lost", what]));
-    for (place, slots) in it.by_time.chunks(each).enumerate() {
+    for (place, slots) in statement.by_time.chunks(each).enumerate() {
         let sum = slots
             .iter()
             .fold(TimeSlot::default(), |sum, slot| TimeSlot {
@@ -101,7 +101,7 @@ pub(super) fn by_time(page: &mut Page, it: &PacketStatement) {
                 lost: sum.lost + slot.lost,
                 delay_max: sum.delay_max.max(slot.delay_max),
             });
-        let begin = it.slot.times((place * each) as f64);
+        let begin = statement.slot.times((place * each) as f64);
         let tone = if sum.lost > 0 {
             Tone::Warning
         } else {
@@ -111,7 +111,7 @@ pub(super) fn by_time(page: &mut Page, it: &PacketStatement) {
         let cells = row([
             &grouped(sum.arrived),
             &grouped(sum.lost),
-            &time_or_blank(delay.filter(|&it| it >= Nanos::ZERO)),
+            &time_or_blank(delay.filter(|&delay| delay >= Nanos::ZERO)),
         ]);
         page.row(tone, 2, &format!("from {}", at(begin)), &cells);
     }

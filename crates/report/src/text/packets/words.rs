@@ -1,4 +1,4 @@
-//! The words of datagrams.
+//! Names and number formats of the pages about datagrams.
 
 use ticktax_model::Kind;
 use ticktax_model::net::{End, Link};
@@ -9,12 +9,12 @@ use super::super::numbers::grouped;
 use super::super::page::{clean, tied};
 use super::is_pair;
 
-/// Bytes, all of them: a buffer is typed.
+/// Formats a number of bytes exactly, because the reader types buffer sizes.
 pub(super) fn bytes(count: u64) -> String {
     tied(format!("{} B", grouped(count)))
 }
 
-/// A rate of datagrams, without its unit.
+/// Formats a rate of datagrams without its unit.
 pub(super) fn hz(rate: f64) -> String {
     match rate {
         n if n < 99.95 => format!("{n:.1}"),
@@ -32,25 +32,25 @@ fn three_digits(number: f64) -> String {
     }
 }
 
-/// What the datagrams went over.
-pub(super) fn link(it: &PacketStatement) -> String {
-    let host = match &*it.host {
+/// Describes the link that carried the datagrams.
+pub(super) fn link(statement: &PacketStatement) -> String {
+    let host = match &*statement.host {
         "" => "this machine".to_owned(),
         host => clean(host),
     };
-    match &it.link {
+    match &statement.link {
         Link::Veth { .. } => format!("over a veth pair on {host}"),
         Link::Loopback { .. } => format!("over the loopback device of {host}"),
-        Link::Network { peer } if it.here.contains(&End::Receiver) => {
+        Link::Network { peer } if statement.here.contains(&End::Receiver) => {
             format!("from {} to {host}", clean(peer))
         }
         Link::Network { peer } => format!("from {host} to {}", clean(peer)),
     }
 }
 
-/// What going over loopback leaves out.
-pub(super) fn loopback(it: &PacketStatement) -> Option<String> {
-    let Link::Loopback { why } = &it.link else {
+/// Explains what a run over the loopback device leaves out.
+pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
+    let Link::Loopback { why } = &statement.link else {
         return None;
     };
     Some(format!(
@@ -60,7 +60,7 @@ pub(super) fn loopback(it: &PacketStatement) -> Option<String> {
     ))
 }
 
-/// Where datagrams were lost; `buffer` are the words for the receiving socket's.
+/// Lists where datagrams were lost. `buffer` describes the receiving socket's buffer.
 pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
     let PacketPlaces {
         lost: _,
@@ -74,7 +74,7 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
         device,
         not_placed,
     } = *places;
-    let of = [
+    let losses = [
         (socket_buffer, buffer),
         (udp_memory, "UDP's memory, net.ipv4.udp_mem"),
         (
@@ -88,15 +88,15 @@ pub(in crate::text) fn lost_in(places: &PacketPlaces, buffer: &str) -> String {
         (device, "a device"),
         (not_placed, "NOT PLACED: no counter here tells"),
     ];
-    let of = of.iter().filter(|(count, _)| *count > 0);
-    let of: Vec<String> = of
+    let losses = losses.iter().filter(|(count, _)| *count > 0);
+    let losses: Vec<String> = losses
         .map(|(count, place)| format!("{} {place}", grouped(*count)))
         .collect();
-    format!("{}.", of.join(", "))
+    format!("{}.", losses.join(", "))
 }
 
-/// Who or what held the receiver up.
-pub(super) fn who(by: &HeldBy) -> String {
+/// The process or kind of delay that stalled the receiver.
+pub(super) fn culprit_name(by: &HeldBy) -> String {
     match (by.source_kind, &*by.name, by.pid) {
         (Kind::Idle, ..) => "waking an idle CPU".to_owned(),
         (_, "", _) => late::kind(by.kind).to_owned(),
@@ -105,22 +105,26 @@ pub(super) fn who(by: &HeldBy) -> String {
     }
 }
 
-/// The command that does the same with another buffer.
-pub(super) fn again(it: &PacketStatement, ask_bytes: u64) -> String {
-    if !is_pair(it) {
+/// The command that repeats the run with another buffer.
+pub(super) fn again(statement: &PacketStatement, ask_bytes: u64) -> String {
+    if !is_pair(statement) {
         return format!("ticktax pace --udp --listen --rcvbuf {ask_bytes}");
     }
-    let rate = it.asked_hz().map_or_else(
+    let rate = statement.asked_hz().map_or_else(
         || "max".to_owned(),
         |rate| format!("{}", (rate * 1e3).round() / 1e3),
     );
     let mut words = vec![
         "ticktax pace --udp".to_owned(),
         tied(format!("--rate {rate}")),
-        tied(format!("--size {}", it.spec.call_bytes)),
+        tied(format!("--size {}", statement.spec.call_bytes)),
         tied(format!("--rcvbuf {ask_bytes}")),
     ];
-    words.extend(it.receiver_cpu.map(|cpu| tied(format!("--recv-cpu {cpu}"))));
+    words.extend(
+        statement
+            .receiver_cpu
+            .map(|cpu| tied(format!("--recv-cpu {cpu}"))),
+    );
     words.join(" ")
 }
 
@@ -130,7 +134,7 @@ mod tests {
 
     #[test]
     fn rates_have_three_digits() {
-        let of = [12.34, 1_000.0, 12_345.0, 60_000.0, 999_499.0, 1_250_000.0].map(hz);
-        assert_eq!(of, ["12.3", "1000", "12.3k", "60.0k", "999k", "1.25M"]);
+        let rates = [12.34, 1_000.0, 12_345.0, 60_000.0, 999_499.0, 1_250_000.0].map(hz);
+        assert_eq!(rates, ["12.3", "1000", "12.3k", "60.0k", "999k", "1.25M"]);
     }
 }

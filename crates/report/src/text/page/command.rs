@@ -1,19 +1,20 @@
-//! A command in the lines of a page: whoever copies all of them has it whole.
+//! Breaks a command into lines of a page. All lines copied together still form one command.
 
 use super::{TIE, columns, elide};
 
-/// A line of a command.
+/// One line of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Whether it goes on in the middle of a word, so that nothing may stand before it.
+    /// Whether the line continues a word, so that it must start at the page's edge.
     pub(super) from_edge: bool,
     pub(super) text: String,
 }
 
-/// `command` in lines of `first` columns, and of `width` where one has to begin at the edge of the page.
+/// Breaks `command` into lines of at most `first` columns, or `width` for lines that start at the
+/// page's edge.
 ///
-/// Each that goes on ends with a backslash, and each of a comment begins with `#`. Nothing is left out of the
-/// command itself; `None` where a word in quotes has no room on a line.
+/// Continued lines end with a backslash, and comment lines start with `#`. The command itself is
+/// never cut; `None` means that a quoted word does not fit on a line.
 pub(super) fn lines(command: &str, first: usize, width: usize) -> Option<Vec<Line>> {
     let (code, comment) = parts(command);
     let mut lines = Lines {
@@ -36,7 +37,7 @@ pub(super) fn lines(command: &str, first: usize, width: usize) -> Option<Vec<Lin
     Some(lines.done)
 }
 
-/// What a shell runs, and what it leaves aside, from `#` on.
+/// Splits a command into the part that a shell runs and the comment after `#`.
 fn parts(command: &str) -> (&str, &str) {
     let mut quoted = false;
     let mut before = ' ';
@@ -53,7 +54,8 @@ fn parts(command: &str) -> (&str, &str) {
     (command, "")
 }
 
-/// The words between which a line may end: not those in quotes, nor those that ties hold together.
+/// The words between which a line can break. Quoted words and words joined by [`TIE`] stay
+/// together.
 fn words(code: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quoted) = (String::new(), false);
@@ -70,23 +72,23 @@ fn words(code: &str) -> Vec<String> {
     words
 }
 
-/// Lines in the making.
+/// The lines under construction.
 struct Lines {
-    /// Of a line behind a label, and of one at the edge.
+    /// Columns of a line after the label, and of a line at the page's edge.
     room: [usize; 2],
     done: Vec<Line>,
     line: Line,
-    /// Whether the comment has begun on that line.
+    /// Whether the current line already contains a comment.
     commented: bool,
 }
 
 impl Lines {
-    /// The columns of the line that is being written.
+    /// Columns available to the current line.
     fn room(&self) -> usize {
         self.room[usize::from(self.line.from_edge)]
     }
 
-    /// Ends a line; the next begins at the edge or not.
+    /// Ends the line. `from_edge` is for the next one.
     fn next(&mut self, from_edge: bool) {
         let next = Line {
             from_edge,
@@ -96,9 +98,9 @@ impl Lines {
         self.commented = false;
     }
 
-    /// Adds a word of the command, after which another comes where there is `more`.
+    /// Adds a word of the command. `more` is set if another word follows.
     fn word(&mut self, word: &str, more: bool) -> Option<()> {
-        // A line that goes on ends with a space and a backslash.
+        // A continued line ends with a space and a backslash.
         let mark = if more { 2 } else { 0 };
         let needed = columns(word) + mark;
         let used = columns(&self.line.text);
@@ -113,7 +115,7 @@ impl Lines {
         }
         let mut rest = word;
         while columns(rest) + mark > self.room() {
-            // In quotes a backslash is itself.
+            // A shell does not treat a backslash within quotes as a continuation.
             if word.contains('\'') {
                 return None;
             }
@@ -154,7 +156,7 @@ impl Lines {
     }
 }
 
-/// How much of `text`, in bytes, has room in so many columns.
+/// The number of bytes of `text` that fit in `room` columns.
 fn fitting(text: &str, room: usize) -> usize {
     let mut used = 0;
     for (at, c) in text.char_indices() {
@@ -170,7 +172,7 @@ fn fitting(text: &str, room: usize) -> usize {
 mod tests {
     use super::{TIE, columns, lines};
 
-    /// What a shell makes of a command that was copied from a page: what a backslash continues is one line.
+    /// The command as a shell reads it when it is pasted from a page: continued lines are joined.
     fn pasted(text: &str, first: usize, width: usize) -> String {
         let lines = lines(text, first, width).unwrap();
         let mut command = String::new();
@@ -181,26 +183,26 @@ mod tests {
             command.push_str(&line.text);
             command.push('\n');
         }
-        let whole = command.replace("\\\n", "");
-        let code = whole.lines().map(|line| line.split('#').next().unwrap());
+        let joined = command.replace("\\\n", "");
+        let code = joined.lines().map(|line| line.split('#').next().unwrap());
         let words: Vec<&str> = code.flat_map(str::split_whitespace).collect();
         words.join(" ")
     }
 
     #[test]
-    fn a_command_that_takes_several_lines_is_still_one() {
+    fn a_command_over_several_lines_is_still_one_command() {
         let command = "ticktax pace --rate 35 --work 3ms --cpu 1 --policy fifo:10 --overshot-from 4ms \
                        --vary sleep=nanosleep,timerfd,hybrid";
         let tied = command.replace("--cpu 1", &format!("--cpu{TIE}1"));
         for first in 31..110 {
             assert_eq!(pasted(&tied, first, first + 9), command, "{first}");
         }
-        let two = lines("abc def", 5, 9).unwrap();
-        assert_eq!(two[0].text, "abc \\");
+        let lines_of_two = lines("abc def", 5, 9).unwrap();
+        assert_eq!(lines_of_two[0].text, "abc \\");
     }
 
     #[test]
-    fn a_word_is_broken_only_where_a_shell_puts_it_together_again() {
+    fn a_word_is_broken_only_where_a_shell_rejoins_it() {
         let path = format!("grep . /sys/fs/cgroup/{}/cpu.*", "kubepods".repeat(20));
         for first in 31..200 {
             assert_eq!(pasted(&path, first, first + 9), path);
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_stays_one() {
+    fn a_comment_over_several_lines_stays_a_comment() {
         let command =
             "sysctl kernel.sched_rt_runtime_us=-1   # a loop that never sleeps stops its CPU";
         for first in 31..100 {

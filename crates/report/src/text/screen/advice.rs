@@ -1,4 +1,4 @@
-//! What to do, in words, each with a command that does it or proves it.
+//! Advice in words, each with a command that carries it out or proves it.
 
 mod commands;
 
@@ -18,17 +18,17 @@ use self::commands::{
 use super::Screen;
 use super::tables::ROOMY;
 use crate::text::beats::short_period;
-use crate::text::foot::to_lose_less;
+use crate::text::foot::loss_remedy;
 use crate::text::late;
 use crate::text::numbers::{counted, cpu_names, grouped, percent};
 use crate::text::page::{Page, Tone, tied};
 
-/// A program that once waited for so long for a CPU,
+/// Without advice, a program is mentioned if its longest wait was at least this long,
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// or in all for this share of the recording, is told where there is nothing else to say.
+/// or if it waited for at least this share of the recording.
 const MUCH_WAITING: f64 = 0.01;
 
-/// Writes the block that begins with SO.
+/// Writes the block labelled SO.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     if statement.advice.is_empty() {
@@ -37,16 +37,16 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
         }
         return;
     }
-    // Nobody can type a command in the model, nor in a guest of the lab that is gone.
+    // Commands are useless for a simulated machine, and for a lab guest that no longer exists.
     let is_live = statement.world == World::Live;
-    for (i, advice) in statement.advice.iter().take(screen.room.acts).enumerate() {
+    for (i, advice) in statement.advice.iter().take(screen.room.advice).enumerate() {
         let (sentence, command) = words(advice, screen);
         let label = if i == 0 { "SO  " } else { "    " };
         let label = format!("{label}{}. ", i + 1);
         page.paragraph(Tone::Strong, &label, &sentence);
         let proof = proof(advice, screen).filter(|_| screen.names_processes());
         for command in command
-            .filter(|it| is_live || it.starts_with('#'))
+            .filter(|line| is_live || line.starts_with('#'))
             .into_iter()
             .chain(proof)
         {
@@ -55,7 +55,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// What to say where there is nothing to do; nothing where little could be seen.
+/// The text instead of advice. `None` if too little was observed to say anything.
 fn without_advice(screen: &Screen<'_>) -> Option<(Tone, String)> {
     let statement = screen.statement;
     let text = match (statement.level, &statement.victim) {
@@ -63,7 +63,7 @@ fn without_advice(screen: &Screen<'_>) -> Option<(Tone, String)> {
         (Level::Kernel, Some(victim)) if super::program::lags(victim) => {
             let frames = victim.frames.as_ref();
             let late = frames.and_then(|frames| frames.late.as_ref());
-            return Some((Tone::Strong, late_all_the_same(late, screen)));
+            return Some((Tone::Strong, late_without_waiting(late, screen)));
         }
         (Level::Kernel, Some(_)) => "nothing to change: little kept it from running.",
         (Level::Kernel, None) => match held_up(screen) {
@@ -75,8 +75,8 @@ fn without_advice(screen: &Screen<'_>) -> Option<(Tone, String)> {
     Some((Tone::Good, text.to_owned()))
 }
 
-/// What made frames late of a program that hardly waited.
-fn late_all_the_same(late: Option<&LateFrames>, screen: &Screen<'_>) -> String {
+/// Explains the late frames of a program that hardly waited for a CPU.
+fn late_without_waiting(late: Option<&LateFrames>, screen: &Screen<'_>) -> String {
     let causes = late.map_or(&[][..], |late| &*late.causes);
     let known = |cause: &LateCause| matches!(cause.kind, HoldUp::OwnWork | HoldUp::OwnSleep);
     let text = match causes.iter().find(|cause| !cause.kind.is_own()) {
@@ -98,7 +98,8 @@ fn late_all_the_same(late: Option<&LateFrames>, screen: &Screen<'_>) -> String {
     text + &more.unwrap_or_default()
 }
 
-/// Who waited long for a CPU of a machine that is not overbooked, and behind whom.
+/// Names the program that waited long although the CPUs were not overbooked, and what it waited
+/// behind.
 fn held_up(screen: &Screen<'_>) -> Option<String> {
     let statement = screen.statement;
     let wall = crate::text::wall(statement);
@@ -108,11 +109,11 @@ fn held_up(screen: &Screen<'_>) -> Option<String> {
     };
     let program = waits.programs.iter().find(long)?;
     let behind = program.behind.first();
-    let behind = behind.map(|one| format!(", behind {}", name(&one.name, &one.pids)));
-    // Of a part of a recording it is not known who was there at its end.
-    let there = program.pids.iter().find(|pid| !program.ended.contains(pid));
-    let there = there.filter(|_| screen.names_processes() && statement.part.is_none());
-    let whose = there.map_or_else(String::new, |pid| {
+    let behind = behind.map(|culprit| format!(", behind {}", name(&culprit.name, &culprit.pids)));
+    // A part of a recording does not show which processes exist at its end.
+    let alive = program.pids.iter().find(|pid| !program.ended.contains(pid));
+    let alive = alive.filter(|_| screen.names_processes() && statement.part.is_none());
+    let whose = alive.map_or_else(String::new, |pid| {
         format!(": {}", tied(format!("ticktax audit --pid {pid}")))
     });
     Some(format!(
@@ -124,7 +125,7 @@ fn held_up(screen: &Screen<'_>) -> Option<String> {
     ))
 }
 
-/// A sentence, and a command where there is one.
+/// Describes a piece of advice as a sentence, with a command if one exists.
 fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
         Advice::PeriodicProgram { .. } => periodic(advice, screen),
@@ -165,11 +166,11 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                 quota_file(cgroup.as_deref()),
             ),
             Some(match (cgroup, pid) {
-                // It is the process' own cgroup that has the quota.
+                // The quota is that of the process's own cgroup.
                 (Some(_), Some(pid)) if screen.watched() == Some(*pid) => {
                     format!("ticktax try cgroup.cpu_quota=now,max --metric throttled --pid {pid}")
                 }
-                // A cgroup of version 1 has other files than one of version 2.
+                // Files of version 1 and version 2 cgroups have different names.
                 (Some(folder), _) if is_plain(folder) => {
                     format!("grep . {}/cpu.*", folder.trim_end_matches('/'))
                 }
@@ -179,12 +180,12 @@ fn words(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                 _ => "grep -r 'nr_throttled [1-9]' --include=cpu.stat /sys/fs/cgroup".to_owned(),
             }),
         ),
-        _ => of_kernel(advice, screen),
+        _ => kernel_advice(advice, screen),
     }
 }
 
-/// A trial that shows what it would be worth, by a setting that can be changed while the machine runs and does what is
-/// advised.
+/// The command of a trial that measures what the advice is worth. The setting must be changeable at
+/// run time and have the advised effect.
 fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     let (proposal, metric) = match advice {
         Advice::Finding { proposal, .. } => (proposal.clone(), None),
@@ -195,9 +196,10 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
             (unlimited, Some("wait"))
         }
         Advice::CrowdingPrograms { programs, .. }
-            if Lowered::of_all(programs).can_be_tried(screen) =>
+            if Lowered::from_programs(programs).can_be_tried(screen) =>
         {
-            // Its weight beside theirs is then what theirs at 19 would make of it.
+            // Raising the victim's weight has the same ratio as lowering the other programs to nice
+            // 19.
             (KnobProposal::of("proc.nice", -19), Some("wait"))
         }
         _ => return None,
@@ -205,7 +207,7 @@ fn proof(advice: &Advice, screen: &Screen<'_>) -> Option<String> {
     Some(trial(screen, &proposal?, metric))
 }
 
-/// What stops a thread of the kernel that works for speed alone.
+/// The setting that stops a kernel thread which only improves performance.
 fn off_switch(thread: &str) -> Option<KnobProposal> {
     match thread {
         "ksmd" => KnobProposal::of("ksm.run", 0),
@@ -215,7 +217,7 @@ fn off_switch(thread: &str) -> Option<KnobProposal> {
     }
 }
 
-/// A program that runs at regular times, and where it may run instead.
+/// Advice about a periodic program: where it could run instead, or a lower priority.
 fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     let Advice::PeriodicProgram {
         program,
@@ -244,7 +246,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
         }
         (false, None) => {
             let is_first = policy.is_some_and(SpecialPolicy::goes_first);
-            let change = is_first.then(|| Lowered::of_real_time(*pid).command(screen));
+            let change = is_first.then(|| Lowered::real_time_process(*pid).command(screen));
             let look = || format!("chrt -ap {pid}");
             (
                 ": lower its priority",
@@ -255,7 +257,7 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     let delays = if *ended { "delayed" } else { "delays" };
     let policy = policy.map_or_else(String::new, |policy| format!(", {policy}"));
     let timer = by_timer(timer.as_deref());
-    // Where lines are short, the command has the CPUs.
+    // Short lines omit the CPUs; the command has them.
     let place = if screen.style.width >= ROOMY {
         format!("{timer} on {}", cpu_names(cpus.iter()))
     } else {
@@ -270,12 +272,12 @@ fn periodic(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     (sentence, screen.names_processes().then_some(command))
 }
 
-/// What makes a rhythm, where that is known.
+/// Names the timer behind a period, if it is known.
 fn by_timer(timer: Option<&str>) -> String {
     timer.map_or_else(String::new, |timer| format!(" by {timer}"))
 }
 
-/// Programs that had so much of the time for which another waited.
+/// Advice about programs that ran for much of the time that another program waited.
 fn crowding(
     programs: &[CrowdingProgram],
     share: f64,
@@ -300,7 +302,8 @@ fn crowding(
     (sentence, lower_all(programs, screen))
 }
 
-/// How often and for how long: of a machine's programs it is not known when they had quota again.
+/// Describes how often and how long a program was throttled. A whole-machine audit does not know
+/// when throttling ended, so its time lasts until the program ran again.
 fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     let (time, count) = (tied(time), counted(count, "time"));
     let followed = screen
@@ -314,7 +317,7 @@ fn throttled(time: Nanos, count: u64, screen: &Screen<'_>) -> String {
     }
 }
 
-/// The file that has a cgroup's CPU quota. Version 1 mounts a controller in a folder of its name.
+/// The file with a cgroup's CPU quota. Version 1 mounts each controller in a directory of its name.
 fn quota_file(cgroup: Option<&str>) -> &'static str {
     let Some(cgroup) = cgroup else {
         return "it (cpu.max, or cpu.cfs_quota_us)";
@@ -330,8 +333,8 @@ fn quota_file(cgroup: Option<&str>) -> &'static str {
     }
 }
 
-/// The same for what the kernel and the hypervisor do.
-fn of_kernel(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
+/// Describes advice about the kernel's and the hypervisor's CPU time.
+fn kernel_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
         Advice::Interrupts {
             name,
@@ -339,7 +342,7 @@ fn of_kernel(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             largest_share,
             ..
         } => {
-            let (remedy, command) = against(name, screen);
+            let (remedy, command) = interrupt_remedy(name, screen);
             let sentence = format!(
                 "Interrupts took {} of the time that it wanted, {}: {remedy}.",
                 tied(percent(*share)),
@@ -368,7 +371,7 @@ fn of_kernel(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
                 tied(time),
                 tied(format!("{} of the CPUs", percent(*share)))
             ),
-            // Column st of vmstat has steal alone, which many a host does not tell.
+            // The column `st` of vmstat shows only steal, which many hosts do not report.
             Some("ticktax audit --section noise".to_owned()),
         ),
         Advice::KernelWork {
@@ -392,21 +395,21 @@ fn of_kernel(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
             format!(
                 "{} were lost: {}.",
                 counted(*events, "event"),
-                to_lose_less(screen.statement)
+                loss_remedy(screen.statement)
             ),
             match screen.statement.victim {
                 None => Some("ticktax audit --keep sums".to_owned()),
-                // Of a program there are no sums.
+                // Sums are not kept for a single program.
                 Some(_) => screen
                     .watched()
                     .map(|pid| format!("taskset -acp {pid}   # the CPUs that it may run on")),
             },
         ),
-        _ => of_machine(advice, screen),
+        _ => machine_advice(advice, screen),
     }
 }
 
-/// The one that took most of something, whose part of it is known.
+/// Names the largest contributor, given its share of the total.
 fn largest(name: &str, share: f64) -> String {
     if share > 0.5 {
         format!("mostly {name}")
@@ -415,8 +418,8 @@ fn largest(name: &str, share: f64) -> String {
     }
 }
 
-/// The same for CPUs of which too much was wanted.
-fn of_machine(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
+/// Describes advice about overbooked CPUs and real-time threads.
+fn machine_advice(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     match advice {
         Advice::Overbooked {
             cpus,
@@ -437,7 +440,7 @@ fn of_machine(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) 
                 tied(cpus),
                 run_fewer(most),
             );
-            (sentence, Lowered::of(most).command(screen))
+            (sentence, Lowered::from_program(most).command(screen))
         }
         Advice::CpusFull {
             busy_share,
@@ -451,7 +454,7 @@ fn of_machine(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) 
                 tied(percent(*share)),
                 run_fewer(most),
             ),
-            Lowered::of(most).command(screen),
+            Lowered::from_program(most).command(screen),
         ),
         Advice::RealTimeHeld { held, costly } => real_time(held, *costly, screen),
         Advice::RealTimeFirst { .. } => real_time_first(advice, screen),
@@ -459,7 +462,7 @@ fn of_machine(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) 
     }
 }
 
-/// What to do about a program that has much of CPUs which have nothing to spare: there is nowhere to move it.
+/// Advice for a program that uses much of fully used CPUs, so that it cannot be moved.
 fn run_fewer(most: &CrowdingProgram) -> &'static str {
     match *most.pids {
         [_] => "run fewer at once, or lower its priority",
@@ -467,7 +470,8 @@ fn run_fewer(most: &CrowdingProgram) -> &'static str {
     }
 }
 
-/// A process that goes before every ordinary thread, and the proof that others wait for it.
+/// Advice about a process that preempts every ordinary thread, with a command that shows that
+/// others wait behind it.
 fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<String>) {
     let Advice::RealTimeFirst {
         program,
@@ -498,14 +502,14 @@ fn real_time_first(advice: &Advice, screen: &Screen<'_>) -> (String, Option<Stri
         tied(format!("({pid}, {policy})")),
         tied(time),
     );
-    let there = waiter_pid.filter(|_| screen.names_processes() && screen.statement.part.is_none());
+    let waiter = waiter_pid.filter(|_| screen.names_processes() && screen.statement.part.is_none());
     (
         sentence,
-        there.map(|pid| format!("ticktax audit --pid {pid}")),
+        waiter.map(|pid| format!("ticktax audit --pid {pid}")),
     )
 }
 
-/// What kept real-time threads from their CPU, and what lifts it.
+/// Advice about limits that kept real-time threads from running, with the command that lifts them.
 fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String, Option<String>) {
     let cause = match (held.limit, held.runtime) {
         (RealTimeLimit::Throttling, Some(_)) => setting(held),
@@ -529,7 +533,7 @@ fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String,
     let server = "echo 0 | tee /sys/kernel/debug/sched/fair_server/cpu*/runtime";
     let risk = "  # then a loop that never sleeps stops its CPU";
     let command = match held.limit {
-        // A trial tells what it is worth.
+        // A trial shows the effect.
         RealTimeLimit::Throttling if screen.watched().is_some() => throttling.to_owned(),
         RealTimeLimit::Throttling => and_audit(throttling.to_owned(), screen),
         RealTimeLimit::FairServer => and_audit(server.to_owned(), screen),
@@ -538,7 +542,7 @@ fn real_time(held: &RealTimeHeld, costly: bool, screen: &Screen<'_>) -> (String,
     (sentence, (!costly).then(|| format!("{command} {risk}")))
 }
 
-/// The setting of real-time throttling, by its name and in its own unit.
+/// The real-time throttling setting by its name, in its own unit.
 fn setting(held: &RealTimeHeld) -> String {
     let runtime = held.runtime.unwrap_or_default().0 / 1_000;
     let period = held.period.0 / 1_000;
@@ -546,8 +550,8 @@ fn setting(held: &RealTimeHeld) -> String {
     format!("sched_rt_runtime_us {values}")
 }
 
-/// What to do about an interrupt: only a device's can be moved to another CPU.
-fn against(name: &str, screen: &Screen<'_>) -> (&'static str, Option<String>) {
+/// Advice about an interrupt. Only device interrupts can be moved to another CPU.
+fn interrupt_remedy(name: &str, screen: &Screen<'_>) -> (&'static str, Option<String>) {
     let repeats = || audit_again(screen, Some(REPEATS));
     match name {
         LOCAL_TIMER => ("see whose timers it runs", repeats()),
@@ -568,7 +572,7 @@ fn against(name: &str, screen: &Screen<'_>) -> (&'static str, Option<String>) {
     }
 }
 
-/// A program, and how many processes or which one.
+/// A program's name with its pid or number of processes.
 fn name(program: &str, pids: &[i32]) -> String {
     match pids {
         [] => program.to_owned(),
@@ -580,7 +584,7 @@ fn name(program: &str, pids: &[i32]) -> String {
     }
 }
 
-/// `a, b and c`.
+/// Joins names as `a, b and c`.
 fn listed(names: &[String]) -> String {
     match names {
         [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),

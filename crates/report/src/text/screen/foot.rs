@@ -1,4 +1,4 @@
-//! The last lines: what was not seen, whether the books balance, and where there is more.
+//! The last lines: what was not seen, whether the accounts balance, and where to find more.
 
 use ticktax_model::document::DocumentKind;
 use ticktax_model::limitation::Limitation;
@@ -61,7 +61,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     page.more(&format!("More: --full, {}", tied(sections)));
 }
 
-/// The sections that would say something.
+/// The sections that have content.
 fn sections(statement: &Statement) -> String {
     let has = |section: &&Section| match section {
         Section::Noise => statement.gaps.is_some(),
@@ -70,7 +70,7 @@ fn sections(statement: &Statement) -> String {
         Section::Tick => statement.tick.is_some(),
         Section::Accounting => statement.accounting.is_some(),
         Section::Findings => !statement.findings.is_empty(),
-        // --explain is the way to the legend.
+        // The legend is available through `--explain`.
         Section::Legend => false,
         _ => true,
     };

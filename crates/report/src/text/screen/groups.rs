@@ -1,4 +1,4 @@
-//! Threads and processes put together as the reader asked for: by program, by process, or not.
+//! Groups threads and processes as requested: by program, process or thread.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,35 @@ use ticktax_model::{Kind, Nanos};
 use crate::text::numbers::{counted, grouped};
 use crate::view::Grouping;
 
-/// What is shown as one.
+/// One group, shown as one line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Group {
-    /// The name of a program, a thread, an interrupt.
+    /// The name of a program, thread or interrupt.
     pub(super) name: String,
-    /// Its processes, where it is a program.
+    /// The processes, if the group is a program.
     pub(super) pids: Vec<i32>,
-    /// Its threads; 0 where that is not known, or it has none.
+    /// Number of threads; 0 if unknown or if it has none.
     pub(super) threads: u64,
     pub(super) time: Nanos,
-    /// Intervals; 0 where these were not counted.
+    /// Number of intervals; 0 if they were not counted.
     pub(super) count: u64,
     pub(super) max: Nanos,
-    /// The period in which its costliest threads run, ns, where that is known.
+    /// Period in ns of the threads that use most of its time, if known.
     pub(super) period: Option<f64>,
-    /// What those had that run in it.
+    /// Time of the threads with that period.
     pub(super) in_period: Nanos,
-    /// How all of it is scheduled, where that is not by the ordinary rules.
+    /// The scheduling policy shared by the whole group, if it is a special one.
     pub(super) policy: Option<SpecialPolicy>,
 }
 
 impl Group {
-    /// The name, and how many or which process that is.
+    /// The name with the pid or the number of processes.
     ///
-    /// How many threads is said only where there is room for it.
-    pub(super) fn title(&self, roomy: bool) -> String {
+    /// The number of threads is added only if there is room for it.
+    pub(super) fn title(&self, wide: bool) -> String {
         let threads = match self.threads {
             0 | 1 => String::new(),
-            _ if !roomy => String::new(),
+            _ if !wide => String::new(),
             threads => counted(threads, "thread"),
         };
         let title = match (&*self.pids, &*threads) {
@@ -70,7 +70,7 @@ impl Group {
     }
 }
 
-/// Groups of one key become one; the costliest first, equals by name.
+/// Merges groups with equal keys. The result is sorted by time, then by name.
 fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
     let mut by_key: BTreeMap<K, Group> = BTreeMap::new();
     for (key, group) in all {
@@ -86,72 +86,75 @@ fn merged<K: Ord>(all: impl Iterator<Item = (K, Group)>) -> Vec<Group> {
     groups
 }
 
-/// Processes put together as the reader asked for.
+/// Groups processes as requested.
 pub(super) fn processes(all: Vec<Group>, by: Grouping) -> Vec<Group> {
-    let each = all.into_iter();
+    let groups = all.into_iter();
     match by {
-        Grouping::Name => merged(each.map(|group| (group.name.clone(), group))),
+        Grouping::Name => merged(groups.map(|group| (group.name.clone(), group))),
         Grouping::Process | Grouping::Thread => {
-            merged(each.map(|group| ((group.name.clone(), group.pids.clone()), group)))
+            merged(groups.map(|group| ((group.name.clone(), group.pids.clone()), group)))
         }
     }
 }
 
-/// Who had the time that a program wanted.
+/// Groups the culprits that ran while a program wanted the CPU.
 pub(super) fn interferers(all: &[Interferer], by: Grouping) -> Vec<Group> {
-    let groups = all.iter().map(|one| {
-        let program = one.program.as_ref().unwrap_or(&one.name);
+    let groups = all.iter().map(|culprit| {
+        let program = culprit.program.as_ref().unwrap_or(&culprit.name);
         let (name, pid) = match by {
             Grouping::Name => (program, None),
-            Grouping::Process => (program, one.pid),
-            Grouping::Thread => (&one.name, one.pid),
+            Grouping::Process => (program, culprit.pid),
+            Grouping::Thread => (&culprit.name, culprit.pid),
         };
         let group = Group {
-            name: if one.moved {
+            name: if culprit.moved {
                 MOVING.to_owned()
             } else {
-                called(name, one.kind)
+                culprit_name(name, culprit.kind)
             },
-            pids: one.pid.into_iter().collect(),
-            threads: one.pid.map_or(0, |_| one.threads),
-            time: one.time,
-            count: one.count,
-            max: one.max,
-            period: one.period,
-            in_period: one.period.map_or(Nanos::ZERO, |_| one.time),
-            policy: one.policy,
+            pids: culprit.pid.into_iter().collect(),
+            threads: culprit.pid.map_or(0, |_| culprit.threads),
+            time: culprit.time,
+            count: culprit.count,
+            max: culprit.max,
+            period: culprit.period,
+            in_period: culprit.period.map_or(Nanos::ZERO, |_| culprit.time),
+            policy: culprit.policy,
         };
         ((name.clone(), pid), group)
     });
     merged(groups)
 }
 
-/// What an idle CPU is called that was waited for, where the thread then ran on another one.
+/// The name of idle time on the awaited CPU, if the thread then ran on another CPU.
 const MOVING: &str = "moving to another CPU";
 
-/// A CPU may be idle for as long as it takes to wake it, or to move to it.
-pub(super) fn called(name: &str, kind: Kind) -> String {
+/// The name of a culprit. An idle CPU can keep a thread waiting while it wakes, or while the thread
+/// migrates to it.
+pub(super) fn culprit_name(name: &str, kind: Kind) -> String {
     match kind {
         Kind::Idle => "idle CPU".to_owned(),
         _ => name.to_owned(),
     }
 }
 
-/// The programs of a machine.
+/// Groups the programs of a machine.
 pub(super) fn programs(accounts: &[Account], by: Grouping) -> Vec<Group> {
-    let programs = accounts.iter().filter(|a| a.class == Class::Program);
+    let programs = accounts
+        .iter()
+        .filter(|account| account.class == Class::Program);
     match by {
-        Grouping::Name => merged(programs.map(|a| (a.name.clone(), of_account(a)))),
-        Grouping::Process => merged(programs.map(|a| ((a.name.clone(), a.pid), of_account(a)))),
-        Grouping::Thread => merged(programs.flat_map(of_threads)),
+        Grouping::Name => merged(programs.map(|a| (a.name.clone(), account_group(a)))),
+        Grouping::Process => merged(programs.map(|a| ((a.name.clone(), a.pid), account_group(a)))),
+        Grouping::Thread => merged(programs.flat_map(thread_groups)),
     }
 }
 
-fn of_account(account: &Account) -> Group {
+fn account_group(account: &Account) -> Group {
     Group {
         name: account.name.clone(),
         pids: account.pid.into_iter().collect(),
-        // Parts are by name: threads of one name are one part.
+        // Threads with equal names share a part, so their number is unknown.
         threads: 0,
         time: account.time,
         count: account.intervals.count,
@@ -160,10 +163,10 @@ fn of_account(account: &Account) -> Group {
     }
 }
 
-/// The threads of an account by name, or all of it where these are not told apart.
-fn of_threads(account: &Account) -> Vec<((String, Option<i32>), Group)> {
+/// The threads of an account by name, or the whole account if it has no parts.
+fn thread_groups(account: &Account) -> Vec<((String, Option<i32>), Group)> {
     if account.parts.is_empty() {
-        return vec![((account.name.clone(), account.pid), of_account(account))];
+        return vec![((account.name.clone(), account.pid), account_group(account))];
     }
     let of_part = |part: &ticktax_model::statement::Part| {
         let name = if part.name == account.name {

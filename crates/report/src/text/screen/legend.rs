@@ -1,4 +1,4 @@
-//! What the words of a first screen mean.
+//! Explains the terms of the first screens.
 
 use ticktax_model::statement::Statement;
 
@@ -67,7 +67,7 @@ const BOTH: &[(&str, &str)] = &[
     ),
 ];
 
-/// The legend of the first screen, with an empty line before it.
+/// The legend of the first screen, after an empty line.
 pub(super) fn legend(statement: &Statement, style: &TextStyle) -> Written {
     let mut page = Page::new(*style);
     page.blank();

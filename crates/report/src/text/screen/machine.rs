@@ -1,4 +1,5 @@
-//! The first screen about a machine: how busy, by whom, what was taken, what repeats, what top hides.
+//! The first screen about a machine: how busy it was and with what, CPU time taken from programs,
+//! periodic sources, and where `top` is wrong.
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::CpuCheck;
@@ -12,51 +13,51 @@ use ticktax_model::witness::Proof;
 use super::groups::{Group, programs};
 use super::tables::{CPUS, LARGE, MUCH, Rest, Table, WAIT, WORDS_WIDTH};
 use super::{Screen, advice};
-use crate::text::beats::{short_period, who};
+use crate::text::beats::{beat_name, short_period};
 use crate::text::block::Columns;
 use crate::text::numbers::{counted, cpu_names, percent};
 use crate::text::page::{Page, Tone, columns, tied};
 use crate::view::Grouping;
 
-/// Beats that take less than this share of their CPUs cost too little for a line.
+/// Periodic sources that take a smaller share of their CPUs get no line.
 const COSTLY: f64 = 0.000_5;
-/// A program that waited for less than this share of the recording is not told to have waited,
+/// Programs that waited for less than this share of the recording are not listed,
 const WAITED: f64 = 0.001;
-/// unless it once waited for so long.
+/// unless a single wait was at least this long.
 const LONG_WAIT: Nanos = Nanos::from_millis(5);
-/// By this much top may be off without a word: what rounding and chance do.
+/// Rounding and chance explain an error of `top` up to this size.
 const TOLERABLE: f64 = 0.01;
-/// What takes less than this share of one CPU gives its lines to what took the rest.
+/// Below this share of one CPU, a table is dropped to leave room for the others.
 const LITTLE: f64 = 0.04;
-/// By this much of the time the hypervisor's clock may say more than was seen without a word.
+/// Ignore it if the hypervisor's clock exceeds the steal that was seen by less than this share.
 const STOLEN: f64 = 0.001;
-/// What has less than this share of what had most of a gap is not told.
+/// Parts of a gap with less than this share of the largest part are left out.
 const LITTLE_OF_GAP: f64 = 0.05;
-/// From this share on the shares would not add up without what ticktax itself had.
+/// From this share on, ticktax's own time is needed for the shares to add up.
 const OWN: f64 = 0.005;
-/// With less to spare than this, a program that runs keeps another from running.
+/// If less than this share of CPU time is idle, a running program keeps others from running.
 const SCARCE: f64 = 0.5;
 
-/// Writes the screen, but for its foot.
+/// Writes the screen except for its foot.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     verdict(page, screen);
     if let Some(victim) = &statement.victim {
         let text = format!(
             "{}: none of its threads was seen.",
-            super::program::who(victim)
+            super::program::program_name(victim)
         );
         page.paragraph(Tone::Warning, "", &text);
     }
     let whole = statement.balance.elapsed;
     let table = |title| Table {
-        much: MUCH,
+        keep_from: MUCH,
         title,
-        whole: Some(whole),
-        of: CPUS,
-        words: "",
-        word: &|_| String::new(),
-        keeps: &|_| false,
+        total: Some(whole),
+        share_heading: CPUS,
+        last_heading: "",
+        last_cell: &|_| String::new(),
+        must_show: &|_| false,
         large: screen.room.large,
         rest: Rest::default(),
         unseen: Nanos::ZERO,
@@ -69,22 +70,22 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     waited_for(page, screen);
     let taken = taken(&statement.accounts);
     let sum: Nanos = taken.iter().map(|group| group.time).sum();
-    // The verdict has their sum: where lines are short, those of who had the time come first.
+    // The verdict already has their sum. If space is short, the table of CPU time has priority.
     let much = if screen.room.terse {
         sum.share_of(whole - time_of(statement, Holder::Nothing)) >= LARGE
     } else {
         sum.share_of(crate::text::wall(statement)) >= LITTLE
     };
-    if !taken.is_empty() && (screen.room.airy || much) {
-        table("KERNEL AND HYPERVISOR").write(page, &taken, screen.room.fewer + 1);
+    if !taken.is_empty() && (screen.room.spaced || much) {
+        table("KERNEL AND HYPERVISOR").write(page, &taken, screen.room.other_rows + 1);
     }
     let throttled = throttled(statement);
     if !throttled.is_empty() {
         let table = Table {
-            whole: None,
+            total: None,
             ..table("THROTTLED UNTIL IT RAN")
         };
-        table.write(page, &throttled, screen.room.fewer);
+        table.write(page, &throttled, screen.room.other_rows);
     }
     repeats(page, screen);
     gaps(page, statement);
@@ -94,7 +95,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// Who waited for a CPU, and behind whom.
+/// Writes which programs waited for a CPU, and behind whom.
 fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     let Some(waits) = &screen.statement.waits else {
         return;
@@ -105,11 +106,11 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
     };
     let (mut much, mut little): (Vec<&WaitingProgram>, Vec<_>) =
         waits.programs.iter().partition(is_much);
-    // A line for one that is left has its name.
+    // If one program is left over, its line shows its name.
     if little.len() == 1 && waits.programs_left_out == 0 {
         much.append(&mut little);
     }
-    let rest = not_told(waits, &much, &little);
+    let rest = unlisted(waits, &much, &little);
     let groups: Vec<Group> = much
         .into_iter()
         .map(|program| Group {
@@ -128,9 +129,9 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         let mut programs = waits.programs.iter();
         let program = programs.find(|program| program.name == group.name);
         let mut text = String::new();
-        for one in program.iter().flat_map(|program| &program.behind) {
+        for culprit in program.iter().flat_map(|program| &program.behind) {
             let separator = if text.is_empty() { "" } else { ", " };
-            let more = format!("{text}{separator}{}", one.name);
+            let more = format!("{text}{separator}{}", culprit.name);
             if !text.is_empty() && columns(&more) > WORDS_WIDTH {
                 break;
             }
@@ -138,33 +139,32 @@ fn waited_for(page: &mut Page, screen: &Screen<'_>) {
         }
         text
     };
-    // Waits are known by name alone.
+    // Waits are recorded by program name only.
     let title = match screen.style.grouping {
         Grouping::Name => "WHO WAITED FOR A CPU",
         Grouping::Process | Grouping::Thread => "WHO WAITED, BY NAME",
     };
     let table = Table {
-        much: LARGE,
+        keep_from: LARGE,
         large: screen.room.large.saturating_sub(1).max(1),
         title,
-        whole: Some(waits.time),
-        of: WAIT,
-        words: "behind",
-        word: &behind,
-        keeps: &|_| false,
+        total: Some(waits.time),
+        share_heading: WAIT,
+        last_heading: "behind",
+        last_cell: &behind,
+        must_show: &|_| false,
         rest,
         unseen: Nanos::ZERO,
     };
-    table.write(page, &groups, screen.room.fewer + 1);
+    table.write(page, &groups, screen.room.other_rows + 1);
 }
 
-/// All waiting but that of the programs that are `told`; `little` are those that are not, as far as there is
-/// a list of them.
-fn not_told(waits: &WaitStatement, told: &[&WaitingProgram], little: &[&WaitingProgram]) -> Rest {
+/// All waiting except that of the `listed` programs. `little` are the other known programs.
+fn unlisted(waits: &WaitStatement, listed: &[&WaitingProgram], little: &[&WaitingProgram]) -> Rest {
     let left_out = waits.programs_left_out;
-    let time: Nanos = told.iter().map(|program| program.time).sum();
-    let count: u64 = told.iter().map(|program| program.count).sum();
-    // Who is not in the list waited no longer, in all, than the last of it.
+    let time: Nanos = listed.iter().map(|program| program.time).sum();
+    let count: u64 = listed.iter().map(|program| program.count).sum();
+    // A program that is not in the list waited no longer in total than the last one in it.
     let last = waits.programs.last().filter(|_| left_out > 0);
     Rest {
         groups: little.len() as u64 + left_out,
@@ -183,7 +183,7 @@ fn time_of(statement: &Statement, holder: Holder) -> Nanos {
     statement.time_of(|class| class.holder() == holder)
 }
 
-/// How the CPUs' time was shared out, in a sentence.
+/// Writes in one sentence how CPU time was divided.
 fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
@@ -229,15 +229,16 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     page.paragraph(Tone::Strong, "", &format!("{title}: {}.", parts.join(", ")));
 }
 
-/// What the hypervisor took: what was seen of it, and what its own clock says, where that is more. Nothing that
-/// was seen is no time only where such a clock runs, or a probe on each CPU would have seen it.
+/// The hypervisor's share: the steal that was seen, and the total by its clock if that is larger.
+/// Zero seen steal counts as zero only if a steal clock exists, or a probe on each CPU would have
+/// seen it.
 fn hypervisor(statement: &Statement) -> String {
     let whole = statement.balance.elapsed;
     let seen = time_of(statement, Holder::Hypervisor);
     let share = percent(seen.share_of(whole));
-    let proven = |books: &CpuBooks| {
+    let proven = |cpu: &CpuBooks| {
         let mut proofs = statement.gaps.iter().flat_map(|gaps| &gaps.proofs);
-        proofs.any(|proof| proof.cpu == books.cpu && proof.proof == Proof::Proven)
+        proofs.any(|proof| proof.cpu == cpu.cpu && proof.proof == Proof::Proven)
     };
     match statement.stolen {
         Some(clock) if (clock - seen).share_of(whole) >= STOLEN => {
@@ -248,8 +249,8 @@ fn hypervisor(statement: &Statement) -> String {
     }
 }
 
-/// The share of the time for which a task waited for a CPU. Unknown beside a probe: its loop is a
-/// task that waits whenever anything else runs.
+/// The share of time during which some task waited for a CPU. Unknown while a spin probe runs,
+/// because its loop waits whenever anything else runs.
 fn waited(statement: &Statement) -> Option<f64> {
     let wall = crate::text::wall(statement);
     let loops = statement.probes.iter().any(|p| p.probe == ProbeKind::Spin);
@@ -258,7 +259,7 @@ fn waited(statement: &Statement) -> Option<f64> {
     known.then(|| pressure.some.share_of(wall).min(1.0))
 }
 
-/// What the kernel and the hypervisor took, the costliest first.
+/// CPU time taken by the kernel and the hypervisor, largest first.
 fn taken(accounts: &[Account]) -> Vec<Group> {
     let taken = accounts.iter().filter(|account| account.class.is_taken());
     let mut groups: Vec<Group> = taken
@@ -276,18 +277,19 @@ fn taken(accounts: &[Account]) -> Vec<Group> {
 }
 
 fn throttled(statement: &Statement) -> Vec<Group> {
-    let groups = statement.throttled.iter().map(|held| Group {
-        name: held.name.clone(),
-        pids: held.pid.into_iter().collect(),
-        time: held.time,
-        count: held.intervals.count,
-        max: held.intervals.max.unwrap_or_default(),
+    let groups = statement.throttled.iter().map(|program| Group {
+        name: program.name.clone(),
+        pids: program.pid.into_iter().collect(),
+        time: program.time,
+        count: program.intervals.count,
+        max: program.intervals.max.unwrap_or_default(),
         ..Group::default()
     });
     groups.collect()
 }
 
-/// The rhythms that are known to take time from others, those first that take most; the rest is counted.
+/// Writes the periodic sources that provably take time from other work, costliest first. The others
+/// are only counted.
 fn repeats(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let Some(beats) = statement.beats.as_ref().filter(|b| !b.beats.is_empty()) else {
@@ -304,8 +306,8 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     };
     let mut shown: Vec<&BeatLine> = beats.beats.iter().filter(costs).collect();
     shown.sort_by(|a, b| taken(b).total_cmp(&taken(a)));
-    shown.truncate(screen.room.fewer);
-    // The section has none of ticktax's own.
+    shown.truncate(screen.room.other_rows);
+    // The section leaves out ticktax's own sources.
     let all = beats.beats.iter().filter(|beat| !beat.own).count();
     let left = all - shown.len();
     let wide = page.width() >= 60;
@@ -318,7 +320,7 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     };
     if !shown.is_empty() {
         let heading = cells("each", "% CPU", "longest");
-        let title = if screen.room.counted && left > 0 {
+        let title = if screen.room.count_only && left > 0 {
             format!("WHAT REPEATS, {} of {all}", shown.len())
         } else {
             "WHAT REPEATS".to_owned()
@@ -328,7 +330,7 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     for beat in &shown {
         let every = format!("every {}  ", short_period(beat.rhythm.period));
         let cpus = cpu_names(beat.cpus.iter()).replace(crate::text::page::TIE, " ");
-        let name = format!("{}  {cpus}", whose(beat, statement));
+        let name = format!("{}  {cpus}", source_name(beat, statement));
         let share = percent(cost(beat));
         let (each, max) = (
             beat.lengths.median.to_string(),
@@ -339,30 +341,31 @@ fn repeats(page: &mut Page, screen: &Screen<'_>) {
     if left > 0 && shown.is_empty() {
         let text = format!("Repeats: {left} (--section repeats)");
         page.paragraph(Tone::Plain, "", &text);
-    } else if left > 0 && !screen.room.counted {
+    } else if left > 0 && !screen.room.count_only {
         let text = format!("and {left} more (--section repeats)");
         page.paragraph(Tone::Faint, "  ", &text);
     }
 }
 
-/// Who beats: a thread with its program, where that has another name.
-fn whose(beat: &BeatLine, statement: &Statement) -> String {
+/// The source's name: a thread with its program, if the names differ.
+fn source_name(beat: &BeatLine, statement: &Statement) -> String {
     let mut programs = statement
         .accounts
         .iter()
-        .filter(|it| it.class == Class::Program);
-    let program = programs.find(|it| it.pid.is_some() && it.pid == beat.pid);
+        .filter(|account| account.class == Class::Program);
+    let program = programs.find(|account| account.pid.is_some() && account.pid == beat.pid);
     match (program, beat.pid) {
         (Some(program), Some(pid)) if program.name != beat.name => {
             format!("{} of {} ({pid})", beat.name, program.name)
         }
-        _ => who(beat),
+        _ => beat_name(beat),
     }
 }
 
-/// What a beat is known to take from others, as a share of its CPUs' time: of threads only the time for which
-/// others waited meanwhile, or all of it where nobody knows that and CPUs are `scarce`; of gaps only those that are
-/// proven to be outside, because a probe gives way to programs.
+/// The share of its CPUs' time that a source provably takes from others. For a thread this is the
+/// time that others waited behind it. If waits are unknown, it is all its time if CPUs are
+/// `scarce`, otherwise none. For gaps it is only time that is proven to be outside, because a probe
+/// yields to programs.
 fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
     let is_thread = match beat.kind {
         BeatKind::OffCpu => return 0.0,
@@ -383,18 +386,23 @@ fn taken_by(beat: &BeatLine, statement: &Statement, scarce: bool) -> f64 {
     }
 }
 
-/// For how long others waited behind what beats.
+/// The time that others waited behind the source.
 fn waited_behind(beat: &BeatLine, waits: &WaitStatement) -> Nanos {
     let name = beat.name.strip_prefix("a new ").unwrap_or(&beat.name);
-    let is_it = |it: &&WaitedFor| match (beat.pid, beat.kind) {
-        (Some(pid), _) => it.pids.contains(&pid),
-        (None, BeatKind::Starts) => it.name == name,
-        (None, _) => it.name == name && it.pids.is_empty(),
+    let is_source = |waited: &&WaitedFor| match (beat.pid, beat.kind) {
+        (Some(pid), _) => waited.pids.contains(&pid),
+        (None, BeatKind::Starts) => waited.name == name,
+        (None, _) => waited.name == name && waited.pids.is_empty(),
     };
-    waits.behind.iter().filter(is_it).map(|it| it.time).sum()
+    waits
+        .behind
+        .iter()
+        .filter(is_source)
+        .map(|waited| waited.time)
+        .sum()
 }
 
-/// What a beat has, as a share of its CPUs' time.
+/// The share of its CPUs' time that a source uses.
 fn cost(beat: &BeatLine) -> f64 {
     match &beat.gaps {
         Some(gaps) if beat.kind == BeatKind::Gaps => gaps.share,
@@ -402,13 +410,13 @@ fn cost(beat: &BeatLine) -> f64 {
     }
 }
 
-/// Whether it is the timer tick, which has a line of its own.
+/// Whether the source is the timer tick, which has its own line.
 fn is_tick(beat: &BeatLine) -> bool {
     beat.name.contains("tick_nohz_handler") || beat.name.contains("tick_sched_timer")
 }
 
-/// Whether a program's rhythm is only the scheduler's, which hands a busy CPU round at the tick. What is woken in it is
-/// not: something else keeps time for that.
+/// Whether a program's period is only the scheduler's time slicing on a busy CPU, at the tick. A
+/// thread that is woken periodically is not sliced: its waker keeps the time.
 fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool {
     if is_woken(beat) {
         return false;
@@ -416,24 +424,25 @@ fn is_slicing(beat: &BeatLine, tick_hz: Option<u32>, wakers_known: bool) -> bool
     let Some(hz) = tick_hz.filter(|&hz| hz > 0) else {
         return false;
     };
-    let whole = |ns: f64| {
+    let whole_ticks = |ns: f64| {
         let ticks = ns * f64::from(hz) / 1e9;
         (ticks > 0.9 && (ticks - ticks.round()).abs() < 0.03).then(|| ticks.round())
     };
-    let Some(ticks) = whole(beat.rhythm.period) else {
+    let Some(ticks) = whole_ticks(beat.rhythm.period) else {
         return false;
     };
-    // Where it sleeps in between, a turn may be of any length. What begins at each tick and is woken by nothing did not sleep.
+    // If the program sleeps in between, its run can have any length. A run that starts at each tick
+    // without a wake-up did not follow a sleep.
     let at_each = wakers_known && ticks < 1.5;
-    at_each || whole(beat.lengths.median.0 as f64).is_some()
+    at_each || whole_ticks(beat.lengths.median.0 as f64).is_some()
 }
 
-/// Whether it is known what makes it run.
+/// Whether the source's waker is known.
 fn is_woken(beat: &BeatLine) -> bool {
     beat.chain.len() > 1
 }
 
-/// The longest that the spinning probe was kept from its CPU without giving way to a program.
+/// Writes the longest gap of the probe that was not yielded to a program.
 fn gaps(page: &mut Page, statement: &Statement) {
     let Some(gaps) = &statement.gaps else {
         return;
@@ -449,7 +458,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
         .take_while(|part| part.time.share_of(most) >= LITTLE_OF_GAP)
         .map(|part| tied(format!("{} {}", part.name, part.time)))
         .collect();
-    // Those in which a program ran are not among the worst.
+    // Gaps in which a program ran are not in the list of the worst.
     let noun = match (gaps.probe, gaps.yielded.gaps.count) {
         (ProbeKind::Spin, 0) => "Longest gap of the probe: ",
         (ProbeKind::Spin, _) => "Longest gap not yielded: ",
@@ -471,7 +480,7 @@ fn gaps(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, noun, &text);
 }
 
-/// Where the kernel's own counters are wrong.
+/// Writes on which CPUs the kernel's own counters, which `top` shows, are wrong.
 fn top(page: &mut Page, screen: &Screen<'_>) {
     let check = screen.statement.accounting.as_ref();
     let Some(check) = check.filter(|check| !check.cpus.is_empty()) else {
@@ -484,8 +493,8 @@ fn top(page: &mut Page, screen: &Screen<'_>) {
         .collect();
     off.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
     let wrong = off.iter().take_while(|(_, off, _)| off.abs() >= TOLERABLE);
-    let told: Vec<String> = wrong
-        .take(screen.room.wrong)
+    let errors: Vec<String> = wrong
+        .take(screen.room.wrong_cpus)
         .map(|(cpu, _, traced)| {
             tied(format!(
                 "CPU {} shows {}, traced {}",
@@ -495,8 +504,8 @@ fn top(page: &mut Page, screen: &Screen<'_>) {
             ))
         })
         .collect();
-    if !told.is_empty() {
-        let text = told.join("; ");
+    if !errors.is_empty() {
+        let text = errors.join("; ");
         page.paragraph(Tone::Warning, "Where top is wrong: ", &text);
     } else if check.cpus.iter().all(is_right) {
         page.paragraph(Tone::Plain, "", "top is right within 1 % on each CPU.");
@@ -505,7 +514,7 @@ fn top(page: &mut Page, screen: &Screen<'_>) {
     }
 }
 
-/// How far top was compared, where nothing shows that it is wrong.
+/// Describes how many CPUs were compared, if no error was found.
 fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
     if compared < cpus.len() {
         let all = counted(cpus.len() as u64, "CPU");
@@ -514,24 +523,24 @@ fn no_error(cpus: &[CpuCheck], compared: usize) -> String {
             tied(format!("{compared} of {all}"))
         );
     }
-    // The head has the share of all CPUs.
+    // The verdict has the share of all CPUs.
     let share = |cpu: &CpuCheck| cpu.unexplained.share_of(cpu.elapsed);
     let most = cpus.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     let most = most.map_or_else(String::new, |cpu| {
-        let of = format!("{} of CPU {}", percent(share(cpu)), cpu.cpu);
-        format!(" beyond what is unexplained: {}", tied(of))
+        let unexplained = format!("{} of CPU {}", percent(share(cpu)), cpu.cpu);
+        format!(" beyond what is unexplained: {}", tied(unexplained))
     });
     format!("No error in top{most}.")
 }
 
-/// Whether top is right about a CPU, whatever the unexplained time was.
+/// Whether `top` is right about a CPU, no matter what the unexplained time was.
 fn is_right(cpu: &CpuCheck) -> bool {
     let unexplained = cpu.unexplained.share_of(cpu.elapsed);
     cpu.off()
         .is_some_and(|off| off.abs() + unexplained < TOLERABLE)
 }
 
-/// The tick's bill in a line.
+/// Writes the cost of the tick on one line.
 fn tick(page: &mut Page, statement: &Statement) {
     let Some(bill) = &statement.tick else {
         return;
@@ -553,8 +562,8 @@ fn tick(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "Tick: ", &text);
 }
 
-/// What watching cost: what was seen of ticktax is its share in the verdict, too; its own clock tells of the time
-/// around the recording as well.
+/// The cost of observing. Traced time equals ticktax's share in the verdict. Its own clock also
+/// covers the time around the recording, so it can show more.
 pub(super) fn observer(statement: &Statement) -> String {
     let (seen, own) = (time_of(statement, Holder::Tool), statement.cost.cpu);
     let time = if seen == Nanos::ZERO { own } else { seen };

@@ -1,4 +1,4 @@
-//! The first screen where the kernel was not traced: what its counters tell, and no more.
+//! The first screen if the kernel was not traced. It only uses the kernel's counters.
 
 use ticktax_model::Nanos;
 use ticktax_model::accounting::AccountingStatement;
@@ -13,10 +13,10 @@ use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, Tone, clean, tied};
 use crate::text::untraced::Untraced;
 
-/// Writes the screen, but for its foot.
+/// Writes the screen except for its foot.
 pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
-    let why = match Untraced::of(statement) {
+    let why = match Untraced::from_statement(statement) {
         Untraced::NeedsRoot => {
             "WITHOUT ROOT: the kernel's counters only. Run as root to see who waited, \
                                 and behind whom."
@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, screen: &Screen<'_>) {
     advice::write(page, screen);
 }
 
-/// What `/proc/stat` says.
+/// Writes the shares from `/proc/stat`.
 fn verdict(page: &mut Page, screen: &Screen<'_>) {
     let statement = screen.statement;
     let whole = statement.balance.elapsed;
@@ -51,7 +51,7 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
         ("system", &[Class::KernelThread][..]),
         ("interrupts", &[Class::Irq, Class::Softirq][..]),
         ("steal", &[Class::Steal][..]),
-        // The probe has only time that nobody else wants.
+        // The probe uses only otherwise idle time.
         ("idle", &[Class::Idle, Class::Probe][..]),
     ] {
         let accounts = statement.accounts.iter();
@@ -77,7 +77,7 @@ fn verdict(page: &mut Page, screen: &Screen<'_>) {
     page.paragraph(Tone::Strong, "", &text);
 }
 
-/// What the kernel's counters say of the program that was asked for.
+/// Writes the kernel's counters of the watched program.
 fn program(page: &mut Page, victim: &VictimStatement) {
     let mut parts = Vec::new();
     if let Some(usage) = &victim.usage {
@@ -98,11 +98,11 @@ fn program(page: &mut Page, victim: &VictimStatement) {
     if parts.is_empty() {
         parts.push("nothing is known of it".to_owned());
     }
-    let label = format!("{}: ", super::program::who(victim));
+    let label = format!("{}: ", super::program::program_name(victim));
     page.paragraph(Tone::Strong, "", &format!("{label}{}.", parts.join(", ")));
 }
 
-/// Who ran, as top would say.
+/// Writes the programs with most CPU time, as `top` would show them.
 fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatement) {
     let shown = check.programs.iter().filter_map(|program| {
         let time = program.shown.filter(|&time| time > Nanos::ZERO)?;
@@ -118,27 +118,27 @@ fn top_programs(page: &mut Page, screen: &Screen<'_>, check: &AccountingStatemen
         return;
     }
     screen.gap(page);
-    // Programs that ended meanwhile have no counters any more.
+    // Programs that have ended no longer have counters.
     let statement = screen.statement;
     let ran = statement.time_of(|class| matches!(class, Class::Program | Class::KernelThread));
-    let told: Nanos = groups.iter().map(|group| group.time).sum();
+    let shown_time: Nanos = groups.iter().map(|group| group.time).sum();
     let table = Table {
-        much: MUCH,
+        keep_from: MUCH,
         title: "TOP CPU TIME, BY /proc/PID",
-        whole: Some(screen.statement.balance.elapsed),
-        of: CPUS,
-        words: "",
-        word: &|_| String::new(),
-        keeps: &|_| false,
+        total: Some(screen.statement.balance.elapsed),
+        share_heading: CPUS,
+        last_heading: "",
+        last_cell: &|_| String::new(),
+        must_show: &|_| false,
         large: screen.room.large,
         rest: Rest::default(),
-        unseen: (ran - told).max(Nanos::ZERO),
+        unseen: (ran - shown_time).max(Nanos::ZERO),
     };
     table.write(page, &groups, screen.room.rows);
 }
 
-/// How late the sleeping probe woke. A spinning one cannot tell here what was lost from what went
-/// to programs.
+/// Writes how late the sleep probe woke. A spin probe is left out: without tracing, its gaps do not
+/// show what was yielded to programs.
 fn late(page: &mut Page, statement: &Statement) {
     let gaps = statement.gaps.as_ref();
     let Some(gaps) = gaps.filter(|gaps| gaps.probe == ProbeKind::Sleep) else {

@@ -1,4 +1,4 @@
-//! The first screen about one program: how much it waited, behind whom, and its worst delays.
+//! The first screen about one program: how much it waited, behind whom, and its longest delays.
 
 use ticktax_model::Nanos;
 use ticktax_model::advice::Advice;
@@ -11,24 +11,24 @@ use ticktax_model::victim::{
     VictimStatement,
 };
 
-use super::groups::{Group, called, interferers};
+use super::groups::{Group, culprit_name, interferers};
 use super::tables::{LARGE, Rest, Table, WAIT};
 use super::{Screen, advice};
 use crate::text::beats::short_period;
 use crate::text::late;
 use crate::text::numbers::{grouped, percent, quantiles};
-use crate::text::packet_path::called as called_holder;
+use crate::text::packet_path::culprit_name as called_holder;
 use crate::text::page::{Page, Tone, columns, elide, tied};
 
-/// From this share of the time that a program wanted on, what took it is in the verdict; what took
-/// less is not the cause.
+/// The verdict names causes from this share of the wanted time on. Smaller ones are listed as not
+/// the cause.
 const CAUSE: f64 = 0.01;
-/// A packet that took so long on its way is told.
+/// Packet delays are mentioned from this length on.
 const LONG_WAY: Nanos = Nanos::from_millis(1);
-/// The part of a delay's line that is not about whom it was lost to.
+/// Width of a delay's line before the culprits.
 const DELAY: usize = 38;
 
-/// Writes the screen, but for its foot.
+/// Writes the screen except for its foot.
 pub(super) fn write(
     page: &mut Page,
     screen: &Screen<'_>,
@@ -41,7 +41,7 @@ pub(super) fn write(
         page.paragraph(Tone::Strong, "", &frames_in_words(frames));
         if let Some(late) = &frames.late {
             late::write(page, late, Some(frames.figures.late_from));
-            late::perhaps(page, late);
+            late::possible_steal(page, late);
         }
     }
     let wanted = wanted(threads);
@@ -52,13 +52,13 @@ pub(super) fn write(
         let word = |group: &Group| pattern(group);
         let whole = time_of(threads, ThreadState::Waiting);
         let table = Table {
-            much: LARGE,
+            keep_from: LARGE,
             title: "WHO MADE IT WAIT",
-            whole: Some(whole),
-            of: WAIT,
-            words: "pattern",
-            word: &word,
-            keeps: &|group| group.time.share_of(whole) >= CAUSE && !word(group).is_empty(),
+            total: Some(whole),
+            share_heading: WAIT,
+            last_heading: "pattern",
+            last_cell: &word,
+            must_show: &|group| group.time.share_of(whole) >= CAUSE && !word(group).is_empty(),
             large: screen.room.large,
             rest: Rest::default(),
             unseen: whole - groups.iter().map(|group| group.time).sum::<Nanos>(),
@@ -67,7 +67,7 @@ pub(super) fn write(
     }
     if !threads.delays.is_empty() {
         screen.gap(page);
-        delays(page, &threads.delays, screen.room.fewer);
+        delays(page, &threads.delays, screen.room.other_rows);
     }
     if let Some(latency) = &threads.latency {
         let text = format!(
@@ -80,7 +80,7 @@ pub(super) fn write(
     }
     packets(page, statement);
     interrupted(page, threads, wanted);
-    let not = not_the_cause(statement, victim, threads, wanted);
+    let not = ruled_out(statement, victim, threads, wanted);
     if !not.is_empty() {
         page.paragraph(Tone::Plain, "Not the cause: ", &not.join(", "));
     }
@@ -88,7 +88,7 @@ pub(super) fn write(
     advice::write(page, screen);
 }
 
-/// How long its packets took, where one took long, and in which step that was.
+/// Writes the packet delays and the slowest step, if a packet took long.
 fn packets(page: &mut Page, statement: &Statement) {
     let Some(packets) = &statement.packets else {
         return;
@@ -113,19 +113,25 @@ fn packets(page: &mut Page, statement: &Statement) {
     page.paragraph(Tone::Plain, "Packets to running: ", &text);
 }
 
-/// What interrupted it, where that took much.
+/// Writes the interrupts that took most, if they took much.
 fn interrupted(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     if time_of(threads, ThreadState::Interrupted).share_of(wanted) < CAUSE {
         return;
     }
     let most = threads.interrupted_by.iter().take(3);
     let most: Vec<String> = most
-        .map(|one| tied(format!("{} {}", called(&one.name, one.kind), one.time)))
+        .map(|source| {
+            tied(format!(
+                "{} {}",
+                culprit_name(&source.name, source.kind),
+                source.time
+            ))
+        })
         .collect();
     page.paragraph(Tone::Plain, "Interrupted by: ", &most.join(", "));
 }
 
-/// Whom it is about, for how long, and the verdict in capitals.
+/// Writes the program, the length of the recording, and the verdict in capitals.
 fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement) {
     let advice = screen.statement.advice.iter();
     let held_up: Vec<Option<bool>> = advice.map(is_held_up).collect();
@@ -139,12 +145,12 @@ fn headline(page: &mut Page, screen: &Screen<'_>, victim: &VictimStatement) {
         (Tone::Good, "NOT HELD UP")
     };
     let wall = crate::text::wall(screen.statement);
-    let title = format!("{}, {wall} on {}", who(victim), screen.host());
+    let title = format!("{}, {wall} on {}", program_name(victim), screen.host());
     page.row(tone, 0, &title, &format!("  {word}"));
 }
 
-/// Whether there is such advice because something kept the program from running; `None` where something may have,
-/// of which only the machine's part is known.
+/// Whether the advice concerns something that kept the program from running. `None` if only the
+/// machine-wide figure is known, so that it may have.
 fn is_held_up(advice: &Advice) -> Option<bool> {
     match advice {
         Advice::PeriodicProgram { .. }
@@ -165,20 +171,20 @@ fn is_held_up(advice: &Advice) -> Option<bool> {
     }
 }
 
-/// Whether frames of it were late, or none began where one was due.
+/// Whether frames were late or dropped.
 pub(super) fn lags(victim: &VictimStatement) -> bool {
     let figures = victim.frames.as_ref().map(|frames| &frames.figures);
     figures.is_some_and(|figures| figures.untimely() > 0)
 }
 
-/// The rate of its loop, and the frames that were not on time, but for what is said of late ones by themselves.
+/// The loop's rate and its untimely frames. Late frames are left out if they have their own line.
 fn frames_in_words(frames: &ProgramFrames) -> String {
     let figures = &frames.figures;
     let fps = figures.average_fps.map(|fps| tied(format!("{fps:.1} FPS")));
     let rate = 1e9 / (figures.period.0.max(1) as f64);
     let mut parts = Vec::from_iter(fps);
     parts.push(tied(dropped(figures)));
-    // Else the line about them says it.
+    // Otherwise the line about late frames shows them.
     if frames.late.is_none() {
         parts.push(late::over(figures.late, figures.late_from));
     }
@@ -190,7 +196,7 @@ fn frames_in_words(frames: &ProgramFrames) -> String {
     )
 }
 
-/// Slots without a wake-up, and whether their frames may have been made.
+/// The number of dropped frames, and how many of them may have run late.
 fn dropped(figures: &Figures) -> String {
     let all = format!("{} dropped", grouped(figures.dropped));
     match figures.caught_up() {
@@ -199,8 +205,8 @@ fn dropped(figures: &Figures) -> String {
     }
 }
 
-/// The program's name as a page says it.
-pub(super) fn who(victim: &VictimStatement) -> String {
+/// The program's display name.
+pub(super) fn program_name(victim: &VictimStatement) -> String {
     match (&victim.target, victim.pid) {
         (Target::Cgroup(_), _) => format!("cgroup {}", victim.name),
         (Target::Processes, _) => format!("processes {}", victim.name),
@@ -219,7 +225,7 @@ fn wanted(threads: &ThreadTimes) -> Nanos {
     wanted.map(|account| account.time).sum()
 }
 
-/// What it had of the time that it wanted, and what kept it from the rest.
+/// Writes how much of the wanted time the program ran, and what took the rest.
 fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     let mut parts = Vec::new();
     for state in [
@@ -256,7 +262,7 @@ fn verdict(page: &mut Page, threads: &ThreadTimes, wanted: Nanos) {
     page.paragraph(Tone::Strong, "", &format!("{head}{}", parts.join(", ")));
 }
 
-/// A share of what was wanted, without a decimal where two digits are enough.
+/// Formats a share of the wanted time, without decimals between 10 % and 99 %.
 fn rounded(share: f64) -> String {
     match share * 100.0 {
         size if (9.95..99.5).contains(&size) => format!("{size:.0} %"),
@@ -264,13 +270,16 @@ fn rounded(share: f64) -> String {
     }
 }
 
-/// The rhythm in which most of a group ran, where it is one process, and how it is scheduled where it goes before others.
+/// The period of a group that is a single process running mostly periodically, and its policy if
+/// that takes precedence over others.
 fn pattern(group: &Group) -> String {
     let is_most = group.pids.len() == 1 && group.in_period + group.in_period > group.time;
     let period = group.period.filter(|_| is_most);
     let period = period.map(|period| format!("EVERY {}", short_period(period)));
     let policy = group.policy.filter(|policy| policy.goes_first());
-    let parts = period.into_iter().chain(policy.map(|it| it.to_string()));
+    let parts = period
+        .into_iter()
+        .chain(policy.map(|policy| policy.to_string()));
     parts.collect::<Vec<String>>().join(", ")
 }
 
@@ -301,7 +310,7 @@ fn delays(page: &mut Page, delays: &[Delay], most: usize) {
     }
 }
 
-/// Who had most of a delay, as many as fit.
+/// Names the main causes of a delay, as many as fit.
 fn lost_to(delay: &Delay, room: usize) -> String {
     if delay.kind == DelayKind::Throttled {
         return "its CPU quota".to_owned();
@@ -317,7 +326,7 @@ fn lost_to(delay: &Delay, room: usize) -> String {
         String::new()
     };
     for lost in &delay.lost_to {
-        // What is little is not what it was mainly lost to.
+        // Small parts are not main causes.
         if !text.is_empty() && lost.time.share_of(delay.length) < 0.05 {
             break;
         }
@@ -336,60 +345,63 @@ fn lost_to(delay: &Delay, room: usize) -> String {
 }
 
 fn item(lost: &LostTo) -> String {
-    format!("{} {}", called(&lost.name, lost.kind), lost.time)
+    format!("{} {}", culprit_name(&lost.name, lost.kind), lost.time)
 }
 
-/// The item with its name cut to the room that there is.
+/// A cause with its name shortened to fit.
 fn fitting(lost: &LostTo, room: usize) -> String {
     let time = lost.time.to_string();
-    let name = crate::text::page::clean(&called(&lost.name, lost.kind));
+    let name = crate::text::page::clean(&culprit_name(&lost.name, lost.kind));
     let name = elide(&name, room.saturating_sub(columns(&time) + 1));
     format!("{name} {time}")
 }
 
-/// What was looked at and took little.
-fn not_the_cause(
+/// Lists the possible causes that took little or no time, and those that are unknown.
+fn ruled_out(
     statement: &Statement,
     victim: &VictimStatement,
     threads: &ThreadTimes,
     wanted: Nanos,
 ) -> Vec<String> {
     let watched = |hook| statement.coverage.attached.contains(&hook);
-    let moving = threads.behind.iter().filter(|one| one.moved);
-    let moving: Nanos = moving.map(|one| one.time).sum();
-    let mut told = Vec::new();
+    let moving = threads.behind.iter().filter(|culprit| culprit.moved);
+    let moving: Nanos = moving.map(|culprit| culprit.time).sum();
+    let mut small = Vec::new();
     let mut none = Vec::new();
-    let mut tell = |name: &'static str, time: Nanos| {
+    let mut add = |name: &'static str, time: Nanos| {
         if time == Nanos::ZERO {
             none.push(name);
         } else if time.share_of(wanted) < CAUSE {
-            told.push(tied(format!("{name} {time}")));
+            small.push(tied(format!("{name} {time}")));
         }
     };
-    // A device's interrupts are not the timer's.
+    // The timer's hook alone does not cover device interrupts.
     if watched(Hook::LocalTimer) && watched(Hook::IrqHandler) {
-        tell("interrupts", time_of(threads, ThreadState::Interrupted));
+        add("interrupts", time_of(threads, ThreadState::Interrupted));
     }
-    tell("migration", moving);
+    add("migration", moving);
     if watched(Hook::PageFault) {
-        tell("page faults", time_of(threads, ThreadState::PageFault));
+        add("page faults", time_of(threads, ThreadState::PageFault));
     }
     if watched(Hook::DirectReclaim) {
-        tell("reclaim", time_of(threads, ThreadState::Reclaim));
+        add("reclaim", time_of(threads, ThreadState::Reclaim));
     }
     if victim.throttling.is_some() {
-        tell("quota", time_of(threads, ThreadState::Throttled));
+        add("quota", time_of(threads, ThreadState::Throttled));
     }
     let guest = statement.machine.hypervisor.is_some();
-    let late = victim.frames.as_ref().and_then(|it| it.late.as_ref());
-    // It is not both perhaps the cause and not the cause.
-    let perhaps = late.is_some_and(|late| late::perhaps_stolen(late).is_some());
-    if let Some(stolen) = victim.stolen.filter(|_| guest && !perhaps) {
-        tell("steal", stolen);
+    let late = victim
+        .frames
+        .as_ref()
+        .and_then(|frames| frames.late.as_ref());
+    // If steal is listed as a possible cause, it must not be listed as ruled out.
+    let is_possible = late.is_some_and(|late| late::unplaced_steal(late).is_some());
+    if let Some(stolen) = victim.stolen.filter(|_| guest && !is_possible) {
+        add("steal", stolen);
     }
     if let [rest @ .., last] = &*none {
         let names = rest.iter().map(|name| format!("{name}, "));
-        told.push(format!(
+        small.push(format!(
             "{}{}",
             names.collect::<String>(),
             tied(format!("{last} 0"))
@@ -403,17 +415,17 @@ fn not_the_cause(
     if guest && victim.stolen.is_none() {
         unknown.push("steal".to_owned());
     }
-    if let Some(last) = told.last_mut().filter(|_| !unknown.is_empty()) {
+    if let Some(last) = small.last_mut().filter(|_| !unknown.is_empty()) {
         *last = format!("{last}; unknown: {}", unknown.join(", "));
     }
-    told
+    small
 }
 
-/// What watching it cost the program itself.
+/// The cost of observing to the program itself.
 pub(super) fn observer(victim: &VictimStatement, threads: &ThreadTimes) -> String {
     let own = |name: &str| matches!(name, TOOL | PROBE);
-    let behind = threads.behind.iter().filter(|one| own(&one.name));
-    let time: Nanos = behind.map(|one| one.time).sum();
+    let behind = threads.behind.iter().filter(|culprit| own(&culprit.name));
+    let time: Nanos = behind.map(|culprit| culprit.time).sum();
     let share = percent(time.share_of(wanted(threads)));
     format!(
         "{} waited {} behind ticktax ({}).",

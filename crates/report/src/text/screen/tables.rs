@@ -1,4 +1,4 @@
-//! The tables of a first screen: fewer columns where there is less room.
+//! The tables of a first screen. Narrow pages have fewer columns.
 
 use ticktax_model::Nanos;
 
@@ -7,97 +7,103 @@ use crate::text::block::Columns;
 use crate::text::numbers::{counted, grouped, percent};
 use crate::text::page::{Page, TIE, Tone, columns, elide};
 
-/// From this width on a table says how often.
+/// Minimum width for the column with counts.
 const TIMES: usize = 56;
-/// A group with this share of the CPUs' time keeps its line.
+/// A group with at least this share of CPU time keeps its line.
 pub(super) const MUCH: f64 = 0.05;
-/// A group with this share of what a table is about is not among the others while a smaller one has a line.
+/// A group with at least this share of a table's total is never folded into the others before a
+/// smaller one.
 pub(super) const LARGE: f64 = 0.1;
-/// A table that does not add up by less than this has no line for it.
+/// A missing part of the total below this share gets no line.
 const UNSEEN: f64 = 0.005;
-/// The headings of shares: of the time of all CPUs,
+/// Heading of shares of all CPU time.
 pub(super) const CPUS: &str = "% CPUs";
-/// and of what was waited.
+/// Heading of shares of the waiting time.
 pub(super) const WAIT: &str = "% wait";
-/// From this width on it has a column of words.
+/// Minimum width for the column of words.
 const WORDS: usize = 72;
-/// From this width on it counts threads.
+/// Minimum width for the number of threads.
 pub(super) const ROOMY: usize = 100;
-/// The width of that column.
+/// Width of the column of words.
 pub(super) const WORDS_WIDTH: usize = 13;
-/// And where there is room.
+/// Its width on wide pages.
 const MORE_WORDS: usize = 22;
 
 /// A table of groups.
 pub(super) struct Table<'a> {
     pub(super) title: &'a str,
-    /// What shares are of; `None` where times are added up over threads, and are a share of nothing.
-    pub(super) whole: Option<Nanos>,
-    /// That in words, the heading of the shares.
-    pub(super) of: &'a str,
-    /// The share of it from which on a group keeps its line, no matter how long others had a CPU at once.
-    pub(super) much: f64,
-    /// How many groups have a line because they are [`LARGE`], at most.
+    /// The total that shares refer to. `None` if times are summed over threads, which have no
+    /// meaningful total.
+    pub(super) total: Option<Nanos>,
+    /// The heading of the shares, which names that total.
+    pub(super) share_heading: &'a str,
+    /// A group keeps its line from this share on, even if another group has longer single
+    /// intervals.
+    pub(super) keep_from: f64,
+    /// Maximum number of groups that have a line because they are [`LARGE`].
     pub(super) large: usize,
     /// The heading of the last column.
-    pub(super) words: &'a str,
-    /// What stands in it.
-    pub(super) word: &'a dyn Fn(&Group) -> String,
-    /// Whether a group has a line however little room there is; the costliest of them has.
-    pub(super) keeps: &'a dyn Fn(&Group) -> bool,
-    /// What has no line of its own whatever room there is: it is among the others.
+    pub(super) last_heading: &'a str,
+    /// The contents of the last column.
+    pub(super) last_cell: &'a dyn Fn(&Group) -> String,
+    /// Whether a group must have a line even in the smallest table. This applies to the largest
+    /// such group.
+    pub(super) must_show: &'a dyn Fn(&Group) -> bool,
+    /// The sum of groups that never get a line. It is included in the others.
     pub(super) rest: Rest,
-    /// What belongs to nobody that was seen.
+    /// Time that belongs to no group that was seen.
     pub(super) unseen: Nanos,
 }
 
-/// What a table sums up without having its groups.
+/// The sum of groups that are not available one by one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rest {
-    /// How many groups.
+    /// Number of groups.
     pub(super) groups: u64,
     pub(super) time: Nanos,
     pub(super) count: u64,
-    /// The longest that is known.
+    /// The longest known interval.
     pub(super) max: Nanos,
-    /// What is not known to be shorter than this may be longer than that.
+    /// Unlisted groups can have intervals up to this length. If it exceeds `max`, the maximum is
+    /// unknown.
     pub(super) unknown: Nanos,
 }
 
 impl Table<'_> {
-    /// Writes the heading and at most `most` lines, of which the last sums up what is left; more where that would
-    /// leave out what has a line in any case.
+    /// Writes the heading and at most `most` lines. The last line sums up the remaining groups.
+    /// More lines are written if a group that must have one would otherwise be left out.
     pub(super) fn write(&self, page: &mut Page, groups: &[Group], most: usize) {
-        // Counters tell neither.
+        // Counters provide neither counts nor maxima.
         let times = groups.iter().any(|group| group.count > 0);
         let longest = groups.iter().any(|group| group.max > Nanos::ZERO);
-        let told = |told, word| if told { word } else { "" };
+        let shown = |is_shown, word| if is_shown { word } else { "" };
         let words = [
             "time",
-            told(self.whole.is_some(), self.of),
-            told(times, "times"),
-            told(longest, "longest"),
+            shown(self.total.is_some(), self.share_heading),
+            shown(times, "times"),
+            shown(longest, "longest"),
         ];
-        let heading = self.cells(page, words, self.words);
+        let heading = self.cells(page, words, self.last_heading);
         page.headings(Tone::Strong, self.title, &heading);
         let (shown, others) = self.chosen(groups, most);
         for group in shown {
-            let cells = self.of(page, group, &(self.word)(group));
+            let cells = self.group_cells(page, group, &(self.last_cell)(group));
             let title = group.title(page.width() >= ROOMY);
             page.named_row(Tone::Plain, 2, ("", &title), &cells);
         }
         self.others(page, &others);
-        if self.is(|share| share >= UNSEEN, self.unseen) {
+        if self.share_is(|share| share >= UNSEEN, self.unseen) {
             let unseen = Group {
                 time: self.unseen,
                 ..Group::default()
             };
-            let cells = self.of(page, &unseen, "");
+            let cells = self.group_cells(page, &unseen, "");
             page.row(Tone::Faint, 2, "not seen", &cells);
         }
     }
 
-    /// Which groups have a line, and which have not; a line that would sum up one group is that group's.
+    /// Splits the groups into those with a line and the rest. A rest of one group gets its own
+    /// line.
     fn chosen<'g>(&self, groups: &'g [Group], most: usize) -> (Vec<&'g Group>, Vec<&'g Group>) {
         let mut groups: Vec<&Group> = groups.iter().collect();
         let large = groups.iter().take(self.large);
@@ -109,17 +115,18 @@ impl Table<'_> {
         } else {
             most.saturating_sub(1).max(1)
         };
-        // The longest time on a CPU is worth a line, however rare it was, but not that of what had much.
+        // The longest time on a CPU is worth a line however rare it is, but must not replace a
+        // group with much CPU time.
         let longest = (0..groups.len()).max_by_key(|&i| (groups[i].max, std::cmp::Reverse(i)));
-        let much = |group: &Group| self.is(|share| share >= self.much, group.time);
+        let much = |group: &Group| self.share_is(|share| share >= self.keep_from, group.time);
         if let Some(longest) =
             longest.filter(|&i| shown > 1 && i >= shown && !much(groups[shown - 1]))
         {
             groups[shown - 1..=longest].rotate_right(1);
         }
-        let kept = groups.iter().position(|&group| (self.keeps)(group));
+        let kept = groups.iter().position(|&group| (self.must_show)(group));
         if let Some(kept) = kept.filter(|&kept| kept >= shown) {
-            // It takes the last line, or one more.
+            // It replaces the last line, or is added.
             if shown == 1 || self.is_large(groups[shown - 1]) {
                 shown += 1;
             }
@@ -132,7 +139,7 @@ impl Table<'_> {
         (groups, others)
     }
 
-    /// The line that sums up those without one.
+    /// Writes the line that sums up the remaining groups.
     fn others(&self, page: &mut Page, others: &[&Group]) {
         let rest = self.rest;
         let number = others.len() as u64 + rest.groups;
@@ -151,21 +158,22 @@ impl Table<'_> {
             },
             ..Group::default()
         };
-        let cells = self.of(page, &sum, "");
+        let cells = self.group_cells(page, &sum, "");
         let name = counted(number, "other").replace(TIE, " ");
         page.row(Tone::Faint, 2, &name, &cells);
     }
 
     fn is_large(&self, group: &Group) -> bool {
-        self.is(|share| share >= LARGE, group.time)
+        self.share_is(|share| share >= LARGE, group.time)
     }
 
-    /// Whether the share that a time is of all is such; of nothing it is none.
-    fn is(&self, such: impl Fn(f64) -> bool, time: Nanos) -> bool {
-        self.whole.is_some_and(|whole| such(time.share_of(whole)))
+    /// Whether a time's share of the total satisfies a condition. False without a total.
+    fn share_is(&self, condition: impl Fn(f64) -> bool, time: Nanos) -> bool {
+        self.total
+            .is_some_and(|total| condition(time.share_of(total)))
     }
 
-    fn of(&self, page: &Page, group: &Group, word: &str) -> Columns {
+    fn group_cells(&self, page: &Page, group: &Group, words: &str) -> Columns {
         let count = match group.count {
             0 => String::new(),
             count => grouped(count).replace(TIE, " "),
@@ -175,12 +183,12 @@ impl Table<'_> {
             max => max.to_string(),
         };
         let time = group.time.to_string();
-        let share = self.whole.map(|whole| percent(group.time.share_of(whole)));
+        let share = self.total.map(|total| percent(group.time.share_of(total)));
         let share = share.unwrap_or_default();
-        self.cells(page, [&time, &share, &count, &max], word)
+        self.cells(page, [&time, &share, &count, &max], words)
     }
 
-    fn cells(&self, page: &Page, [time, share, count, max]: [&str; 4], word: &str) -> Columns {
+    fn cells(&self, page: &Page, [time, share, count, max]: [&str; 4], words: &str) -> Columns {
         let mut cells = Columns::right([(9, time), (7, share)]);
         if page.width() >= TIMES {
             cells = cells.and_right(1, 9, count);
@@ -188,17 +196,17 @@ impl Table<'_> {
         if page.width() >= TIMES - 10 {
             cells = cells.and_right(1, 9, max);
         }
-        if page.width() >= WORDS && !self.words.is_empty() {
+        if page.width() >= WORDS && !self.last_heading.is_empty() {
             let room = if page.width() >= ROOMY {
                 MORE_WORDS
             } else {
                 WORDS_WIDTH
             };
-            // What comes first says most; half of the rest says nothing.
-            let first = word.split_once(", ").map_or(word, |(first, _)| first);
-            let word = if columns(word) <= room { word } else { first };
-            let word = elide(word, room);
-            cells = cells.and_left(2, room, word);
+            // The first item matters most, and half of the second is useless.
+            let first = words.split_once(", ").map_or(words, |(first, _)| first);
+            let words = if columns(words) <= room { words } else { first };
+            let words = elide(words, room);
+            cells = cells.and_left(2, room, words);
         }
         cells
     }
@@ -212,17 +220,17 @@ mod tests {
     use crate::text::TextStyle;
     use crate::text::page::Page;
 
-    /// The names in a table with room for two groups and a line for the others.
+    /// A table with room for two groups and a line for the others.
     fn shown(much: f64) -> String {
         table(much, 3, &|_| false)
     }
 
-    /// The same with room for so many lines, and groups that are kept.
+    /// The same with room for `most` lines. `keeps` marks groups that must have one.
     fn table(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool) -> String {
         with_rest(much, most, keeps, Rest::default())
     }
 
-    /// The same with what has no line in any case.
+    /// The same with groups that never get a line.
     fn with_rest(much: f64, most: usize, keeps: &dyn Fn(&Group) -> bool, rest: Rest) -> String {
         let group = |name: &str, ms, max| Group {
             name: name.to_owned(),
@@ -239,12 +247,12 @@ mod tests {
         ];
         let table = Table {
             title: "TIME",
-            whole: Some(Nanos::from_secs(40)),
-            of: CPUS,
-            much,
-            words: "",
-            word: &|_| String::new(),
-            keeps,
+            total: Some(Nanos::from_secs(40)),
+            share_heading: CPUS,
+            keep_from: much,
+            last_heading: "",
+            last_cell: &|_| String::new(),
+            must_show: keeps,
             rest,
             large: 2,
             unseen: Nanos::ZERO,
@@ -255,11 +263,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_a_line_in_the_smallest_table() {
+    fn a_kept_group_has_a_line_in_the_smallest_table() {
         let sshd: &dyn Fn(&Group) -> bool = &|group| group.name == "sshd";
         for most in [1, 2, 3] {
             let page = table(LARGE, most, sshd);
-            // It takes no line from what is large, and then only one group is left.
+            // It takes no line from a large group, which leaves only one group for the rest.
             assert!(
                 page.contains("loadtest") && page.contains("gamesrv"),
                 "{page}"
@@ -273,10 +281,10 @@ mod tests {
         );
     }
 
-    /// Shares add up: 13.6 + 5.9 + 0.36 + 0.002 + 20.138 s are all of the 40 s.
+    /// The shares add up: 13.6 + 5.9 + 0.36 + 0.002 + 20.138 s = 40 s.
     #[test]
-    fn what_has_no_line_in_any_case_is_among_the_others() {
-        let told = |unknown| {
+    fn unlisted_groups_count_among_the_others() {
+        let page = |unknown| {
             let rest = Rest {
                 groups: 30,
                 time: Nanos::from_millis(20_138),
@@ -290,15 +298,15 @@ mod tests {
             let line = page.lines().last().unwrap_or_default();
             line.split_whitespace().collect::<Vec<&str>>().join(" ")
         };
-        // Four groups had room before.
-        assert_eq!(last(&told(0)), "31 others 20.1 s 50.3 % 71 2.00 ms");
-        assert_eq!(last(&told(5)), "31 others 20.1 s 50.3 % 71");
+        // There was room for four groups before.
+        assert_eq!(last(&page(0)), "31 others 20.1 s 50.3 % 71 2.00 ms");
+        assert_eq!(last(&page(5)), "31 others 20.1 s 50.3 % 71");
         let all = with_rest(LARGE, 5, &|_| false, Rest::default());
         assert!(all.contains("sshd") && !all.contains("other"), "{all}");
     }
 
     #[test]
-    fn the_longest_takes_no_line_from_what_had_much_of_the_cpus() {
+    fn the_longest_interval_takes_no_line_from_a_group_with_much_cpu_time() {
         let page = shown(MUCH);
         assert!(
             page.contains("gamesrv") && !page.contains("backupd"),
@@ -307,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_that_others_wait_for_has_the_line_of_what_is_not_large() {
+    fn the_longest_interval_takes_the_line_of_a_small_group() {
         let page = shown(0.2);
         assert!(
             page.contains("backupd") && !page.contains("gamesrv"),
@@ -321,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn one_group_that_is_left_has_its_name() {
+    fn a_single_remaining_group_is_shown_by_name() {
         let page = table(MUCH, 1, &|group| group.name == "backupd");
         assert!(page.contains("sshd") && !page.contains("other"), "{page}");
     }

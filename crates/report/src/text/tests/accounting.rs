@@ -1,4 +1,5 @@
-//! A machine on which one program runs between ticks, and another around them.
+//! Pages about CPU accounting. One program of the machine runs between ticks, and another at the
+//! ticks.
 
 use ticktax_model::accounting::{
     AccountingStatement, Bias, BiasKind, Counting, CpuCheck, Left, Method, ProgramCheck, Witness,
@@ -71,7 +72,7 @@ fn program(name: &str, pid: i32, ran: i64, shown: Option<i64>, sampled: i64) -> 
     }
 }
 
-/// A soaker whose block took 25 µs before, and so long after.
+/// A soaker whose block took 25 µs before the measurement and `after` ns after it.
 fn soaker(cpu: u32, after: f64, ended_early: Option<ProbeFailure>) -> SoakReport {
     SoakReport {
         cpu: Cpu(cpu),
@@ -169,39 +170,39 @@ pub(crate) fn checked() -> Statement {
 }
 
 #[test]
-fn shown_and_traced() {
+fn the_page_compares_shown_and_traced_cpu_time() {
     insta::assert_snapshot!(text(&checked(), &TextStyle::default()));
 }
 
 #[test]
-fn a_soaker_that_failed_and_one_whose_speed_changed_are_told() {
+fn failed_soakers_and_changes_of_speed_are_reported() {
     let mut statement = checked();
     let page = text(&statement, &TextStyle::default());
-    let told = |page: &str, words: &str| {
+    let has = |page: &str, words: &str| {
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         page.contains(words)
     };
     assert!(
-        told(
+        has(
             &page,
             "what was left on CPU 2: its soaker's figure is not usable: its thread was moved"
         ),
         "{page}"
     );
     assert!(
-        told(
+        has(
             &page,
             "a block of work on CPU 3 took 25.00 µs before, 24.00 µs meanwhile and 25.10 µs after (4.6 % apart)"
         ),
         "{page}"
     );
-    // In a recording of old no block was timed meanwhile.
+    // Older recordings have no block time from during the measurement.
     for soaker in &mut statement.soakers {
         soaker.block.block_fast_ns = None;
     }
     let page = text(&statement, &TextStyle::default());
     assert!(
-        told(
+        has(
             &page,
             "a block of work on CPU 1 took 25.00 µs before and 25.40 µs after (1.6 % apart)"
         ),
@@ -210,7 +211,7 @@ fn a_soaker_that_failed_and_one_whose_speed_changed_are_told() {
 }
 
 #[test]
-fn times_of_all_cpus_are_left_out_beside_some() {
+fn process_times_are_left_out_if_some_cpus_were_not_watched() {
     let mut statement = checked();
     statement.accounting.as_mut().unwrap().unwatched = "2-3".parse().unwrap();
     let page = text(&statement, &TextStyle::default());

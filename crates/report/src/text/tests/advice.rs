@@ -1,4 +1,4 @@
-//! What pages say is to be done, and what they leave open.
+//! The advice on pages, and its commands.
 
 use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
 use ticktax_model::knob::KnobProposal;
@@ -14,7 +14,7 @@ use super::screens::held_up;
 use crate::TextStyle;
 use crate::text::statement::statement as text;
 
-/// The words of a page, as if it were as wide as they need.
+/// The words of a page with unlimited width.
 fn flat_in(statement: &Statement, elsewhere: bool) -> String {
     let style = TextStyle {
         width: 200,
@@ -29,7 +29,7 @@ fn flat(statement: &Statement) -> String {
     flat_in(statement, false)
 }
 
-/// A program of which this is advised, and no frames are known.
+/// A watched program with this advice, and without frames.
 fn advised(advice: Vec<Advice>) -> Statement {
     let mut statement = held_up();
     statement.advice = advice;
@@ -67,9 +67,9 @@ fn finding() -> Advice {
     }
 }
 
-/// What is wrong with the machine does not hold up a program.
+/// A problem of the machine alone does not make the verdict HELD UP.
 #[test]
-fn a_program_is_held_up_by_what_kept_itself_from_running() {
+fn only_advice_about_the_program_makes_the_verdict_held_up() {
     let first = |advice: Vec<Advice>| {
         let page = text(&advised(advice), &TextStyle::default());
         page.lines().next().unwrap().to_owned()
@@ -100,18 +100,18 @@ fn kernel_thread() -> Advice {
     }
 }
 
-/// No command is about a process that is gone, or about one of another machine's.
+/// No command names a process that has ended, or one of another machine.
 #[test]
-fn commands_name_only_processes_that_are_there() {
+fn commands_only_name_existing_local_processes() {
     let all = || advised(vec![crowd(), own_threads()]);
     let kernel = || advised(vec![kernel_thread()]);
-    let there = flat(&all()) + &flat(&kernel());
+    let local = flat(&all()) + &flat(&kernel());
     for command in [
         "$ renice -n 19 -p $(ps -L -o tid= -p 20000)",
         "$ ps -L -o tid,psr,pcpu,comm -p 4121",
         "$ ticktax audit --pid 4121 --section time,repeats",
     ] {
-        assert!(there.contains(command), "{command}: {there}");
+        assert!(local.contains(command), "{command}: {local}");
     }
     let elsewhere = flat_in(&all(), true);
     assert!(!elsewhere.contains('$'), "{elsewhere}");
@@ -125,7 +125,7 @@ fn commands_name_only_processes_that_are_there() {
         let page = flat(&statement);
         assert!(!page.contains('$'), "{page}");
     }
-    // It is gone, and those that it waited for are not.
+    // The program has ended, but those that it waited behind have not.
     let gone = |mut statement: Statement| {
         statement.victim.as_mut().unwrap().ended = true;
         flat(&statement)
@@ -143,9 +143,10 @@ fn commands_name_only_processes_that_are_there() {
     assert!(!flat(&part).contains('$'));
 }
 
-/// Where a setting does what is advised, the trial of it is proposed: of what was watched, by what it lost.
+/// If a setting has the advised effect, a trial of it is proposed for the watched program, with the
+/// metric that it suffered from.
 #[test]
-fn what_a_setting_can_do_has_a_trial() {
+fn advice_that_a_setting_carries_out_proposes_a_trial() {
     let program = flat(&advised(vec![crowd()]));
     let nice = "$ ticktax try proc.nice=now,-19 --metric wait --pid 4121";
     assert!(program.contains(nice), "{program}");
@@ -177,7 +178,7 @@ fn what_a_setting_can_do_has_a_trial() {
     );
     let page = proposed(worker("kswapd0"));
     assert!(!page.contains("ticktax try"), "{page}");
-    // A nice value does not matter to those that are in another session, or are gone.
+    // A nice value has no effect on processes in another session.
     let Advice::CrowdingPrograms {
         mut programs,
         time,
@@ -196,10 +197,10 @@ fn what_a_setting_can_do_has_a_trial() {
     assert!(!page.contains("ticktax try"), "{page}");
 }
 
-/// A command that has ended is run again, where it can be written down.
+/// An ended command is run again, if it can be quoted.
 #[test]
-fn an_audit_of_a_command_is_repeated_with_it() {
-    let told = |argv: &[&str]| {
+fn an_audit_of_a_command_repeats_the_command() {
+    let page_for = |argv: &[&str]| {
         let mut statement = advised(vec![kernel_thread()]);
         let victim = statement.victim.as_mut().unwrap();
         (victim.target, victim.ended) = (Target::Command, true);
@@ -208,17 +209,17 @@ fn an_audit_of_a_command_is_repeated_with_it() {
         flat(&statement)
     };
     let again = "$ ticktax audit --section time,repeats -- make -j8 'CC=gcc -O2'";
-    let page = told(&["make", "-j8", "CC=gcc -O2"]);
+    let page = page_for(&["make", "-j8", "CC=gcc -O2"]);
     assert!(page.contains(again), "{page}");
     for unfit in ["it's", "a\nb", &"x".repeat(200)] {
-        let page = told(&["make", unfit]);
+        let page = page_for(&["make", unfit]);
         assert!(!page.contains('$'), "{page}");
     }
 }
 
 #[test]
-fn what_is_less_than_half_is_not_most_of_it() {
-    let told = |largest_share| {
+fn only_a_share_above_half_is_called_mostly() {
+    let page_with = |largest_share| {
         let interrupts = Advice::Interrupts {
             name: "eth0".to_owned(),
             time: Nanos::from_millis(100),
@@ -234,19 +235,19 @@ fn what_is_less_than_half_is_not_most_of_it() {
         };
         flat(&advised(vec![interrupts, work]))
     };
-    let most = told(0.6);
+    let most = page_with(0.6);
     assert!(most.contains("that it wanted, mostly eth0: move"), "{most}");
     assert!(
         most.contains("of all CPUs, mostly wb_workfn: see"),
         "{most}"
     );
-    let least = told(0.4);
+    let least = page_with(0.4);
     assert!(least.contains(", the largest is eth0: move"), "{least}");
     assert!(least.contains(", the largest is wb_workfn: see"), "{least}");
 }
 
 #[test]
-fn from_full_cpus_nothing_can_be_moved() {
+fn full_cpus_get_no_advice_to_move_programs() {
     let mut statement = kernel_level();
     statement.advice = vec![Advice::CpusFull {
         busy_share: 0.99,
@@ -260,13 +261,13 @@ fn from_full_cpus_nothing_can_be_moved() {
         share: 0.4,
     }];
     let page = flat(&statement);
-    let told = "The CPUs are full (99.0 %), make x8 had 40.0 %: run fewer at once, or lower their priority.";
-    assert!(page.contains(told), "{page}");
+    let expected = "The CPUs are full (99.0 %), make x8 had 40.0 %: run fewer at once, or lower their priority.";
+    assert!(page.contains(expected), "{page}");
 }
 
-/// Of a machine's programs it is not known for how long of that they waited for a CPU.
+/// A whole-machine audit does not know how much of that time the program waited for a CPU.
 #[test]
-fn a_machine_is_not_told_that_a_quota_took_what_was_waited_after_it() {
+fn throttled_time_of_a_machine_lasts_until_the_program_ran_again() {
     let throttled = Advice::Throttled {
         program: "db".to_owned(),
         pid: Some(77),
@@ -278,16 +279,17 @@ fn a_machine_is_not_told_that_a_quota_took_what_was_waited_after_it() {
     let mut machine = kernel_level();
     machine.advice = vec![throttled.clone()];
     let page = flat(&machine);
-    let told = "The CPU quota of db held it back 17 times, for 1.21 s until it ran again: raise";
-    assert!(page.contains(told), "{page}");
+    let expected =
+        "The CPU quota of db held it back 17 times, for 1.21 s until it ran again: raise";
+    assert!(page.contains(expected), "{page}");
     let page = flat(&advised(vec![throttled]));
-    let told = "The CPU quota of db held it back for 1.21 s, 17 times: raise";
-    assert!(page.contains(told), "{page}");
+    let expected = "The CPU quota of db held it back for 1.21 s, 17 times: raise";
+    assert!(page.contains(expected), "{page}");
 }
 
-/// A program cannot be followed where only sums are kept, and less than one CPU cannot be watched.
+/// Sums are not kept for a single program, and it makes no sense to watch fewer than one CPU.
 #[test]
-fn against_losses_only_what_can_be_done_is_advised() {
+fn advice_against_lost_events_is_feasible() {
     let lost = |mut statement: Statement| {
         statement.advice = vec![Advice::EventsLost { events: 1_234 }];
         statement.coverage.lost = vec![Loss {
@@ -318,13 +320,13 @@ fn against_losses_only_what_can_be_done_is_advised() {
 }
 
 #[test]
-fn of_a_part_it_is_not_told_how_many_events_were_lost() {
+fn a_part_of_a_recording_has_no_number_of_lost_events() {
     let mut statement = kernel_level();
     let items = |statement: &Statement| crate::text::foot::items(statement).join("\n");
-    let whole = items(&statement).replace('\u{a0}', " ");
+    let complete = items(&statement).replace('\u{a0}', " ");
     assert!(
-        whole.contains("1 234 events that overran the buffer"),
-        "{whole}"
+        complete.contains("1 234 events that overran the buffer"),
+        "{complete}"
     );
     statement.part = Some(RecordingPart {
         begin: Nanos::ZERO,
@@ -370,7 +372,7 @@ fn late(causes: &[(HoldUp, Option<&str>)]) -> LateFrames {
     }
 }
 
-/// A loop whose frames were late, though it hardly waited.
+/// A loop with late frames that hardly waited for a CPU.
 fn lagging(late: Option<LateFrames>) -> Statement {
     let mut statement = held_up();
     statement.advice.clear();
@@ -379,29 +381,29 @@ fn lagging(late: Option<LateFrames>) -> Statement {
     statement
 }
 
-/// Whoever held up the late frames is not left out for having taken little in all.
+/// The cause of late frames is named even if it took little time in total.
 #[test]
-fn a_lagging_program_is_told_what_was_late() {
+fn the_cause_of_late_frames_is_named() {
     use HoldUp::{OwnSleep, OwnWork, Unexplained, Waiting};
-    let told = |late| flat(&lagging(late));
-    let waited = told(Some(late(&[(OwnWork, None), (Waiting, Some("loadtest"))])));
+    let page_with = |late| flat(&lagging(late));
+    let waited = page_with(Some(late(&[(OwnWork, None), (Waiting, Some("loadtest"))])));
     let words = "SO little kept it from running in all, yet loadtest (812) held up 5 of 10 late frames \
                  (ticktax pace --pid 4121)";
     assert!(waited.contains(words), "{waited}");
-    let own = told(Some(late(&[(OwnWork, None), (OwnSleep, None)])));
+    let own = page_with(Some(late(&[(OwnWork, None), (OwnSleep, None)])));
     assert!(own.contains("it worked longer, or was asleep"), "{own}");
     assert!(
         own.contains("10 over 4.00 ms late: longer work 5; asleep 5"),
         "{own}"
     );
     for unseen in [None, Some(late(&[(OwnWork, None), (Unexplained, None)]))] {
-        let page = told(unseen);
+        let page = page_with(unseen);
         assert!(page.contains("was not seen"), "{page}");
     }
 }
 
 #[test]
-fn an_audit_says_what_the_hypervisor_may_have_taken_of_late_frames() {
+fn unplaced_steal_is_a_possible_cause_of_late_frames() {
     let stolen = LateFrames {
         stolen: Some(Nanos::from_millis(300)),
         not_judged: 2,
@@ -419,8 +421,8 @@ fn an_audit_says_what_the_hypervisor_may_have_taken_of_late_frames() {
 }
 
 #[test]
-fn what_keeps_a_real_time_thread_from_its_cpu_is_named_with_its_value() {
-    let told = |limit, runtime, costly| {
+fn the_real_time_limit_is_named_with_its_value() {
+    let page_with = |limit, runtime, costly| {
         let mut statement = held_up();
         let held = RealTimeHeld {
             name: "hog".to_owned(),
@@ -436,14 +438,14 @@ fn what_keeps_a_real_time_thread_from_its_cpu_is_named_with_its_value() {
             .victim
             .as_mut()
             .and_then(|victim| victim.threads.as_mut());
-        let threads = threads.expect("it was followed");
+        let threads = threads.expect("the program was followed");
         threads.delays[0].limit = Some(limit);
         threads.real_time = vec![held.clone()];
         statement.advice = vec![Advice::RealTimeHeld { held, costly }];
         flat(&statement)
     };
     let runtime = Some(Nanos::from_millis(950));
-    let page = told(RealTimeLimit::Throttling, runtime, false);
+    let page = page_with(RealTimeLimit::Throttling, runtime, false);
     let sentence = "sched_rt_runtime_us (950000 of 1000000 µs) kept hog (77) from its CPU for 200 ms, 4 \
                     times, up to 50.0 ms at once";
     assert!(page.contains(sentence), "{page}");
@@ -452,45 +454,46 @@ fn what_keeps_a_real_time_thread_from_its_cpu_is_named_with_its_value() {
             && page.contains("$ ticktax try kernel.sched_rt_runtime_us=now,-1"),
         "{page}"
     );
-    let page = told(RealTimeLimit::Either, runtime, false);
+    let page = page_with(RealTimeLimit::Either, runtime, false);
     assert!(page.contains("µs) or the fair server kept hog"), "{page}");
-    let page = told(RealTimeLimit::FairServer, None, false);
+    let page = page_with(RealTimeLimit::FairServer, None, false);
     assert!(page.contains("kept hog (77) from its CPU"), "{page}");
     assert!(
         page.contains("cpu*/runtime; ticktax audit --pid 4121 #"),
         "{page}"
     );
     assert!(!page.contains("sched_rt_runtime_us"), "{page}");
-    // Others waited for it longer than that.
-    let page = told(RealTimeLimit::FairServer, None, true);
+    // Others waited longer behind it than it was kept from running.
+    let page = page_with(RealTimeLimit::FairServer, None, true);
     assert!(page.contains("have it sleep in time."), "{page}");
     assert!(!page.contains("fair_server/"), "{page}");
 }
 
-/// Where there is no CPU to move it to, one that goes before ordinary threads is made one of them.
+/// Without another CPU to move to, a program that preempts ordinary threads is made an ordinary
+/// one.
 #[test]
-fn a_periodic_program_that_cannot_be_moved_is_made_an_ordinary_one() {
-    let told = |policy: Option<SpecialPolicy>| {
+fn a_real_time_program_that_cannot_be_moved_is_made_ordinary() {
+    let page_with = |policy: Option<SpecialPolicy>| {
         let mut statement = held_up();
-        let periodic = |it: &Advice| matches!(it, Advice::PeriodicProgram { .. });
+        let periodic = |advice: &Advice| matches!(advice, Advice::PeriodicProgram { .. });
         statement.advice.retain(periodic);
         let Some(Advice::PeriodicProgram {
             other_cpus,
-            policy: its,
+            policy: current,
             ..
         }) = statement.advice.first_mut()
         else {
             unreachable!("the advice above")
         };
         *other_cpus = None;
-        *its = policy;
+        *current = policy;
         flat(&statement)
     };
-    let page = told(Some(SpecialPolicy::Fifo(10)));
+    let page = page_with(Some(SpecialPolicy::Fifo(10)));
     let command = "lower its priority. $ chrt -a -o -p 0 812; ticktax audit --pid 4121";
     assert!(page.contains(command), "{page}");
-    // Nothing says that its nice value would count.
-    let page = told(None);
+    // It is unknown whether its nice value would have an effect.
+    let page = page_with(None);
     assert!(
         page.contains("lower its priority. $ chrt -ap 812"),
         "{page}"

@@ -1,4 +1,4 @@
-//! Beats made by hand.
+//! Handmade periodic sources, and pages about them.
 
 use ticktax_fixture::beat;
 use ticktax_model::beats::{
@@ -51,7 +51,7 @@ fn gaps(share: f64) -> BeatGaps {
     }
 }
 
-/// An hour of a server with a syncer, a tick, a mixer, and two timers that meet.
+/// One hour of a server with a syncer, a tick, a mixer, and two timers that drift past each other.
 pub(crate) fn a_server() -> BeatStatement {
     let mut syncer = line("kworker wb_workfn", 30.999e9, 4.1e5, "3");
     syncer.chain = [
@@ -134,7 +134,7 @@ pub(crate) fn a_server() -> BeatStatement {
     }
 }
 
-/// Events of an hour, every `period` ns, a little late now and then.
+/// Events of one hour, one every `period` ns.
 fn sample(period: f64, of: u64) -> EventSample {
     let beats = (3.6e12 / period).min(40.0);
     let at = |place: u32| {
@@ -149,7 +149,7 @@ fn sample(period: f64, of: u64) -> EventSample {
     }
 }
 
-/// A recording of sums.
+/// A recording that keeps sums.
 pub(super) fn nothing_repeats() -> BeatStatement {
     BeatStatement {
         family_alarm: 0.01,
@@ -158,9 +158,9 @@ pub(super) fn nothing_repeats() -> BeatStatement {
     }
 }
 
-/// A thread that is off its CPU takes nothing from others, however long it sleeps.
+/// A thread that is off its CPU takes no time from others, however long it sleeps.
 #[test]
-fn what_is_off_its_cpu_is_not_the_costliest() {
+fn a_thread_off_its_cpu_is_not_the_costliest_source() {
     let mut statement = a_server();
     let mut asleep = line("gamesrv sleeping", 16_666_667.0, 20.0, "1");
     (asleep.kind, asleep.share) = (BeatKind::OffCpu, 0.956);
@@ -172,11 +172,11 @@ fn what_is_off_its_cpu_is_not_the_costliest() {
         "{page}"
     );
     assert!(rows.contains("gamesrv sleeping"), "{page}");
-    // Nor does a probe lose what it may have yielded to programs.
-    let mut given = line("gaps", 100.4e6, 7.5e4, "1");
-    (given.kind, given.gaps) = (BeatKind::Gaps, Some(gaps(0.5)));
+    // Gaps may have been yielded to programs, so they do not count as a loss either.
+    let mut yielded = line("gaps", 100.4e6, 7.5e4, "1");
+    (yielded.kind, yielded.gaps) = (BeatKind::Gaps, Some(gaps(0.5)));
     let mut with_gaps = statement.clone();
-    with_gaps.beats.insert(0, given);
+    with_gaps.beats.insert(0, yielded);
     let page_of_gaps = crate::text::beats::beats(&with_gaps, &crate::text::TextStyle::default());
     assert!(
         page_of_gaps.contains("the costliest is kworker wb_workfn"),
@@ -191,16 +191,16 @@ fn what_is_off_its_cpu_is_not_the_costliest() {
     assert!(!page.contains("95.6 % of its CPUs' time"), "{page}");
 }
 
-/// A probe gives its CPU to programs, a thread that is off its CPU takes none, and who starts while CPUs idle keeps
-/// nobody waiting.
+/// Gaps may have been yielded, a thread off its CPU takes no time, and a program that starts while
+/// CPUs are idle delays nobody.
 #[test]
-fn what_is_not_known_to_take_time_from_others_has_no_line_of_a_machine() {
-    let mut given = line("gaps", 100.4e6, 7.5e4, "1");
-    (given.kind, given.gaps) = (BeatKind::Gaps, Some(gaps(0.005)));
+fn sources_that_take_no_time_from_others_have_no_line_on_the_machines_screen() {
+    let mut yielded = line("gaps", 100.4e6, 7.5e4, "1");
+    (yielded.kind, yielded.gaps) = (BeatKind::Gaps, Some(gaps(0.005)));
     let outside = BeatLine {
         outside: Some(Outside { host_hz: None }),
         rhythm: line("gaps", 30e6, 9.0, "1").rhythm,
-        ..given.clone()
+        ..yielded.clone()
     };
     let mut asleep = line("game sleeping", 16_666_667.0, 20.0, "1");
     (asleep.kind, asleep.pid, asleep.share) = (BeatKind::OffCpu, Some(7), 0.956);
@@ -212,10 +212,10 @@ fn what_is_not_known_to_take_time_from_others_has_no_line_of_a_machine() {
     (own.kind, own.own) = (BeatKind::Thread, true);
     let mut statement = kernel_level();
     statement.beats = Some(BeatStatement {
-        beats: vec![given, outside, asleep, starts, thread, own],
+        beats: vec![yielded, outside, asleep, starts, thread, own],
         ..BeatStatement::default()
     });
-    let told = |behind: &[(&str, i64)]| {
+    let lines_with = |behind: &[(&str, i64)]| {
         let behind = behind.iter().map(|&(name, ms)| WaitedFor {
             name: name.to_owned(),
             kind: Kind::Task,
@@ -239,16 +239,16 @@ fn what_is_not_known_to_take_time_from_others_has_no_line_of_a_machine() {
         )
     };
     let gaps = "gaps of 1.00 ms or more";
-    let (names, left) = told(&[("bash", 9), ("kdamond.0", 9)]);
+    let (names, left) = lines_with(&[("bash", 9), ("kdamond.0", 9)]);
     assert_eq!(names, [gaps]);
     assert_eq!(left, "and 4 more (--section repeats)");
     for (name, beat) in [("kdamond.0", "kdamond.0"), ("bash", "a new bash")] {
-        let (names, _) = told(&[(name, 11)]);
+        let (names, _) = lines_with(&[(name, 11)]);
         assert_eq!(names, [gaps, beat]);
     }
 }
 
-/// A machine with a tick of 250 Hz, where others waited behind process 9 of this name.
+/// A machine with a tick of 250 Hz on which others waited behind process 9 with this name.
 fn waited_behind(name: &str) -> Statement {
     let mut statement = kernel_level();
     statement.tick = with_ticks().tick.map(|bill| TickBill {
@@ -267,10 +267,10 @@ fn waited_behind(name: &str) -> Statement {
     statement
 }
 
-/// A program that a timer wakes is one however its period and its runs fall on ticks; one that nothing wakes is handed its
-/// turns by the scheduler.
+/// A program woken by a timer is a periodic source even if its period and runs are multiples of the
+/// tick. A program without a waker is only time-sliced by the scheduler.
 #[test]
-fn what_is_woken_at_whole_ticks_has_a_line() {
+fn a_program_woken_at_whole_ticks_has_a_line() {
     let mut thief = line("ttx-inj-fifo", 300e6, 2e3, "1");
     (thief.kind, thief.pid, thief.share) = (BeatKind::Thread, Some(9), 0.13);
     thief.lengths.median = Nanos::from_millis(40);
@@ -287,9 +287,9 @@ fn what_is_woken_at_whole_ticks_has_a_line() {
     assert!(!shown(&[]));
 }
 
-/// Two programs that hand a CPU to each other at the tick have runs of any length where one of them sleeps now and then.
+/// If two programs share a CPU by time slices and one sometimes sleeps, their runs have any length.
 #[test]
-fn turns_at_each_tick_are_the_schedulers_where_wakers_are_known() {
+fn runs_at_each_tick_are_time_slices_if_wakers_are_known() {
     let mut server = line("gamesrv", 4e6, 2e3, "1");
     (server.kind, server.pid, server.share) = (BeatKind::Thread, Some(9), 0.24);
     server.lengths.median = Nanos::from_micros(1_400);
@@ -307,7 +307,7 @@ fn turns_at_each_tick_are_the_schedulers_where_wakers_are_known() {
     };
     let woken = ["local_timer tick_nohz_handler", "kworker vmstat_update"];
     assert!(!shown(&server, &woken));
-    // Nothing says that no timer wakes it.
+    // Without known wakers, a timer might wake it.
     assert!(shown(&server, &[]));
     server.chain = vec![
         "local_timer hrtimer_wakeup".to_owned(),
@@ -317,7 +317,7 @@ fn turns_at_each_tick_are_the_schedulers_where_wakers_are_known() {
 }
 
 #[test]
-fn a_short_period_has_three_digits_once_it_is_rounded_and_fits_its_column() {
+fn a_short_period_has_three_digits_after_rounding_and_fits_its_column() {
     for (ns, text) in [
         (123_400.0, "123 µs"),
         (999_400.0, "999 µs"),

@@ -1,4 +1,4 @@
-//! Pages of what changed.
+//! Pages about changes between two recordings.
 
 use ticktax_model::changes::{
     AccountChange, BeatChange, Change, ChangeMeasure, ChangeStatement, ComparedRecording,
@@ -55,7 +55,7 @@ fn measure(measure: ChangeMeasure, first: f64, second: f64) -> MeasureChange {
     }
 }
 
-/// A server before and after its compiler was moved.
+/// A server before and after its compiler was moved away.
 pub(crate) fn moved() -> ChangeStatement {
     let beats = a_server().beats;
     ChangeStatement {
@@ -99,7 +99,7 @@ pub(crate) fn moved() -> ChangeStatement {
 }
 
 #[test]
-fn what_changed_on_a_server() {
+fn the_page_lists_the_changes_within_its_width() {
     for width in [40, 80, 120, 200] {
         let style = TextStyle {
             width,
@@ -114,14 +114,14 @@ fn what_changed_on_a_server() {
     insta::assert_snapshot!(moved().page(&everything(&TextStyle::default())));
 }
 
-/// The verdict and the table are about the same accounts.
+/// The verdict and the table cover the same accounts.
 #[test]
-fn a_probe_counts_neither_as_an_account_nor_as_a_change() {
+fn a_probe_is_not_counted_as_an_account() {
     let mut statement = moved();
     statement.accounts = vec![
         share("gamesrv", Class::Program, 0.18, 0.21, true),
         share("spin", Class::Probe, 0.1, 0.5, true),
-        // Too little to be shown as a change.
+        // Too small to be shown as a change.
         share("cron", Class::Program, 0.000_01, 0.000_02, true),
     ];
     let page = statement.page(&TextStyle::default());
@@ -134,7 +134,7 @@ fn a_probe_counts_neither_as_an_account_nor_as_a_change() {
 }
 
 #[test]
-fn where_nothing_was_tested_nothing_is_said_of_chance() {
+fn chance_is_only_mentioned_if_it_was_tested() {
     let mut statement = moved();
     for account in &mut statement.accounts {
         account.share.second = account.share.first;
@@ -160,19 +160,20 @@ fn without_intervals_nothing_is_called_a_change() {
     assert!(!page.contains(" changed, "), "{page}");
 }
 
-/// An account whose own interval leaves 0 out contradicts neither the verdict nor the rows that are certain.
+/// An account whose own interval excludes 0 contradicts neither the verdict nor the certain
+/// changes.
 #[test]
-fn an_interval_without_0_that_is_not_certain_is_marked() {
+fn an_uncertain_change_whose_interval_excludes_0_is_marked() {
     let mut statement = moved();
     statement.accounts[2].share.certain = Some(false);
     let page = statement.page(&TextStyle::default());
     assert!(page.starts_with("2 of 4 accounts changed"), "{page}");
-    let told = "not certain: 1 more, with intervals without 0 (--section time)";
-    assert!(page.contains(told), "{page}");
+    let expected = "not certain: 1 more, with intervals without 0 (--section time)";
+    assert!(page.contains(expected), "{page}");
     let full = statement.page(&everything(&TextStyle::default()));
     assert!(full.contains("+1.80 to +4.20 pt ?"), "{full}");
     assert!(full.contains("? is not certain: of 4 accounts"), "{full}");
-    // The numbers are whole at 40 columns as well.
+    // Numbers are complete at 40 columns, too.
     let narrow = TextStyle {
         width: 40,
         ..TextStyle::default()
@@ -185,7 +186,7 @@ fn an_interval_without_0_that_is_not_certain_is_marked() {
     statement
         .accounts
         .iter_mut()
-        .for_each(|it| it.share.certain = None);
+        .for_each(|account| account.share.certain = None);
     let page = statement.page(&TextStyle::default());
     assert!(
         page.contains("without intervals: both have sums only."),

@@ -1,4 +1,4 @@
-//! Pages as they come out.
+//! Snapshots of the pages of statements.
 
 use super::beats::{a_server, nothing_repeats};
 use super::samples::{empty, kernel_level, many_cpus, off_by_17_ns, proc_level};
@@ -8,27 +8,27 @@ use crate::TextStyle;
 use crate::text::beats::{beat_news, beats};
 
 #[test]
-fn a_machine_seen_whole() {
+fn page_of_a_fully_traced_machine() {
     insta::assert_snapshot!(text(&kernel_level(), &TextStyle::default()));
 }
 
 #[test]
-fn a_machine_seen_by_an_ordinary_user() {
+fn page_of_a_machine_without_root() {
     insta::assert_snapshot!(text(&proc_level(), &TextStyle::default()));
 }
 
 #[test]
-fn books_that_are_off() {
+fn page_with_accounts_that_do_not_balance() {
     insta::assert_snapshot!(text(&off_by_17_ns(), &TextStyle::default()));
 }
 
 #[test]
-fn nothing_at_all() {
+fn page_of_an_empty_statement() {
     insta::assert_snapshot!(text(&empty(), &TextStyle::default()));
 }
 
 #[test]
-fn more_cpus_than_lines() {
+fn page_of_a_machine_with_many_cpus() {
     insta::assert_snapshot!(text(
         &many_cpus(),
         &TextStyle {
@@ -39,7 +39,7 @@ fn more_cpus_than_lines() {
 }
 
 #[test]
-fn colours_say_what_is_wrong() {
+fn an_imbalance_is_printed_in_red() {
     let page = text(
         &off_by_17_ns(),
         &TextStyle {
@@ -59,7 +59,7 @@ fn colours_say_what_is_wrong() {
 }
 
 #[test]
-fn what_repeats_on_a_server() {
+fn the_page_of_periodic_sources_fits_its_width() {
     insta::assert_snapshot!(beats(&a_server(), &everything(&TextStyle::default())));
     for width in [40, 80, 120, 200] {
         let style = TextStyle {
@@ -72,9 +72,9 @@ fn what_repeats_on_a_server() {
     }
 }
 
-/// A recording with more beats than lines.
+/// A recording with more periodic sources than lines.
 #[test]
-fn beats_keep_to_one_screen() {
+fn many_periodic_sources_fit_on_one_screen() {
     let mut many = a_server();
     let all = many.beats.clone();
     many.beats.extend((0..20).flat_map(|_| all.clone()));
@@ -84,7 +84,7 @@ fn beats_keep_to_one_screen() {
 }
 
 #[test]
-fn what_repeats_in_a_statement() {
+fn section_of_periodic_sources_in_a_statement() {
     let mut statement = empty();
     statement.beats = Some(a_server());
     insta::assert_snapshot!(text(&statement, &TextStyle::default()));
@@ -93,7 +93,7 @@ fn what_repeats_in_a_statement() {
 }
 
 #[test]
-fn nothing_repeats_and_why_little_can_be_known() {
+fn page_without_periodic_sources_gives_the_reason() {
     let first = beats(&nothing_repeats(), &TextStyle::default());
     assert!(
         first.contains("Nothing repeats that could be seen"),
@@ -104,7 +104,7 @@ fn nothing_repeats_and_why_little_can_be_known() {
 }
 
 #[test]
-fn a_tick_and_what_it_costs_a_host() {
+fn tick_section_with_cost_per_host() {
     let mut statement = empty();
     statement.machine.hypervisor = Some("KVM".to_owned());
     statement.tick = Some(a_bill());
@@ -112,21 +112,21 @@ fn a_tick_and_what_it_costs_a_host() {
 }
 
 #[test]
-fn a_tick_that_was_summed_up() {
+fn tick_section_of_a_recording_of_sums() {
     let mut statement = empty();
     statement.tick = Some(summed());
     insta::assert_snapshot!(text(&statement, &TextStyle::default()));
 }
 
 #[test]
-fn a_tick_that_only_the_kernel_counted() {
+fn tick_section_from_kernel_counters() {
     let mut statement = empty();
     statement.tick = Some(counted_only());
     insta::assert_snapshot!(text(&statement, &TextStyle::default()));
 }
 
 #[test]
-fn what_is_configured_and_not_in_effect() {
+fn section_of_findings() {
     let mut statement = empty();
     statement.findings = findings();
     insta::assert_snapshot!(text(&statement, &TextStyle::default()));

@@ -40,7 +40,7 @@ pub(crate) fn statement() -> GridStatement {
 }
 
 #[test]
-fn a_sweep_with_extremes_and_failures() {
+fn page_of_a_sweep_with_failures() {
     let page = grid(&statement(), &TextStyle::default());
     insta::assert_snapshot!(page);
     assert!(
@@ -50,7 +50,7 @@ fn a_sweep_with_extremes_and_failures() {
 }
 
 #[test]
-fn times_are_told_as_times_and_a_sweep_that_was_done_as_such() {
+fn times_have_units_and_a_finished_sweep_says_so() {
     let mut statement = statement();
     statement.found = statement.points;
     statement.failed = 0;

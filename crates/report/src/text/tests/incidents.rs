@@ -150,12 +150,12 @@ pub(crate) fn list() -> IncidentList {
 }
 
 #[test]
-fn the_list() {
+fn page_of_a_list_of_incidents() {
     insta::assert_snapshot!(shown(list()));
 }
 
 #[test]
-fn an_empty_list() {
+fn page_of_an_empty_list_of_incidents() {
     let list = IncidentList {
         folder: "/tmp/x".to_owned(),
         since_unix_ms: None,
@@ -171,12 +171,12 @@ fn an_empty_list() {
 }
 
 #[test]
-fn one_incident() {
+fn page_of_an_incident() {
     insta::assert_snapshot!(shown(sheet(waited())));
 }
 
 #[test]
-fn one_without_its_recording() {
+fn page_of_an_incident_without_a_recording() {
     let mut gone = sheet(Incident {
         kind: TriggerKind::Mark,
         thread: None,
@@ -197,9 +197,9 @@ fn one_without_its_recording() {
     insta::assert_snapshot!(shown(gone));
 }
 
-/// What is printed and logged of each kind, with a name that would change a line.
+/// The line that is printed and logged for each kind. One name contains control characters.
 #[test]
-fn each_kind_in_a_line() {
+fn every_kind_of_incident_has_a_line() {
     let mut lines: Vec<String> = Vec::new();
     for kind in TriggerKind::ALL {
         let known = Incident {

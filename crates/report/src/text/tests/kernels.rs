@@ -1,4 +1,4 @@
-//! Pages about kernels of the lab.
+//! Pages about the lab's kernels.
 
 use ticktax_model::Nanos;
 use ticktax_model::kernels::{
@@ -36,7 +36,7 @@ fn cell(kernel: &str, cmdline: &str, rate_hz: f64) -> KernelCell {
     }
 }
 
-/// Loops on three kernels, of which one differs and one has no model.
+/// Loops on three kernels. One differs from the model, and one has no model.
 pub(crate) fn loops() -> KernelComparison {
     let mut cells = vec![
         cell("hz200", "", 33.1),
@@ -65,21 +65,21 @@ pub(crate) fn loops() -> KernelComparison {
 }
 
 #[test]
-fn loops_beside_the_model_of_each_kernel() {
+fn page_of_loops_and_the_model_of_each_kernel() {
     let document = loops();
     assert!(!document.agrees());
     insta::assert_snapshot!(comparison(&document));
 }
 
 #[test]
-fn a_column_of_zeros_has_no_bar() {
+fn the_legend_shows_the_value_of_a_full_bar() {
     assert_eq!(legend(0.0), "kernel; all are 0");
     assert_eq!(legend(35.76), "kernel; a full bar is 35.76");
     assert_eq!(legend(0.0012), "kernel; a full bar is 1.2e-3");
 }
 
 #[test]
-fn kernels_that_were_built_and_that_were_there() {
+fn page_of_built_and_cached_kernels() {
     let kernel = |hz: u32, compiled| BuiltKernel {
         name: format!("hz{hz}+rt"),
         release: "6.1.170".to_owned(),

@@ -19,7 +19,7 @@ fn line(id: &str, scope: KnobScope, risk: KnobRisk, about: &str) -> KnobLine {
 }
 
 #[test]
-fn a_list_of_settings() {
+fn page_of_a_list_of_settings() {
     let list = KnobList {
         of: None,
         known: 3,
@@ -48,7 +48,7 @@ fn a_list_of_settings() {
 }
 
 #[test]
-fn a_setting_and_all_about_it() {
+fn page_of_a_setting() {
     let sheet = KnobSheet {
         id: "disk.scheduler".to_owned(),
         scope: KnobScope::Disk,
@@ -70,7 +70,7 @@ fn a_setting_and_all_about_it() {
 }
 
 #[test]
-fn values_with_their_units_and_what_could_not_be_read() {
+fn page_of_values_and_of_errors_reading_them() {
     let reading = |target: &str, value: Option<&str>, problem: Option<&str>| KnobReading {
         target: target.to_owned(),
         value: value.map(str::to_owned),
@@ -90,7 +90,7 @@ fn values_with_their_units_and_what_could_not_be_read() {
 }
 
 #[test]
-fn what_became_of_each_setting() {
+fn page_of_every_outcome_of_an_undo() {
     let setting = |outcome| UndoneSetting {
         id: "vm.swappiness".to_owned(),
         target: "the machine".to_owned(),
@@ -117,7 +117,7 @@ fn what_became_of_each_setting() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_read_whole_may_have_had_something_to_undo() {
+fn a_damaged_journal_never_reports_nothing_to_undo() {
     let damaged = UndoStatement {
         journal: "/x/knobs.journal".to_owned(),
         damaged_lines: 3,

@@ -59,7 +59,7 @@ fn books() -> TrafficBooks {
     }
 }
 
-/// 2 s of datagrams of 1 000 bytes, a thousandth of which are lost.
+/// Two seconds of datagrams of 1,000 bytes, with a loss of 0.1 %.
 fn datagrams() -> NetStatement {
     let mut receiver = end(End::Receiver, 999_000_000);
     receiver.counters.buffer_drops = 900;
@@ -104,53 +104,53 @@ fn datagrams() -> NetStatement {
 }
 
 #[test]
-fn datagrams_with_losses_at_a_rate_that_was_not_reached() {
+fn page_of_datagrams_with_losses_below_the_requested_rate() {
     insta::assert_snapshot!(page(datagrams()));
 }
 
 #[test]
-fn a_stream_to_another_host_of_which_nothing_was_traced() {
-    let mut it = datagrams();
-    it.spec.protocol = Protocol::Tcp;
-    it.spec.rate = None;
-    it.link = Link::Network {
+fn page_of_an_untraced_stream_to_another_host() {
+    let mut statement = datagrams();
+    statement.spec.protocol = Protocol::Tcp;
+    statement.spec.rate = None;
+    statement.link = Link::Network {
         peer: "192.0.2.7:7117".to_owned(),
     };
-    it.here = vec![End::Sender];
-    (it.books, it.no_books) = (None, Some("run as root".to_owned()));
-    if let Some(sender) = &mut it.sender {
+    statement.here = vec![End::Sender];
+    (statement.books, statement.no_books) = (None, Some("run as root".to_owned()));
+    if let Some(sender) = &mut statement.sender {
         sender.counters.segments_out = 690_000;
         sender.counters.segments_again = 12;
         sender.counters.segments_twice = 9;
     }
-    if let Some(receiver) = &mut it.receiver {
+    if let Some(receiver) = &mut statement.receiver {
         receiver.datagrams = None;
     }
-    insta::assert_snapshot!(page(it));
+    insta::assert_snapshot!(page(statement));
 }
 
 #[test]
-fn what_is_not_known_is_not_told() {
-    let mut it = datagrams();
-    it.counter_hz = None;
-    it.link = Link::Loopback {
+fn unknown_figures_are_not_shown() {
+    let mut statement = datagrams();
+    statement.counter_hz = None;
+    statement.link = Link::Loopback {
         why: "operation not permitted".to_owned(),
     };
-    if let Some(receiver) = &mut it.receiver {
+    if let Some(receiver) = &mut statement.receiver {
         receiver.ended_early = Some(EndedBy::PeerGone);
         receiver.datagrams = Some(Datagrams {
             arrived: 7,
             ..Datagrams::default()
         });
     }
-    it.sender = None;
-    let page = page(it).replace('\n', " ");
-    for said in [
+    statement.sender = None;
+    let page = page(statement).replace('\n', " ");
+    for words in [
         "The other end went away",
         "loopback device of vm",
         "How many were lost is not known",
     ] {
-        assert!(page.contains(said), "{said}: {page}");
+        assert!(page.contains(words), "{words}: {page}");
     }
     assert!(
         page.contains("there are no cycles") && !page.contains("Lost:"),
@@ -158,31 +158,34 @@ fn what_is_not_known_is_not_told() {
     );
 }
 
-/// Nothing to divide by, and nothing that was moved.
+/// No bytes were transferred, so there is nothing to divide by.
 #[test]
-fn traffic_of_nothing_has_a_page() {
-    let mut it = datagrams();
-    for end in [&mut it.sender, &mut it.receiver].into_iter().flatten() {
+fn traffic_without_bytes_has_a_page() {
+    let mut statement = datagrams();
+    for end in [&mut statement.sender, &mut statement.receiver]
+        .into_iter()
+        .flatten()
+    {
         (end.bytes, end.calls, end.last) = (0, 0, end.begin);
         end.datagrams = None;
     }
-    let page = page(it);
+    let page = page(statement);
     assert!(
         page.contains("nothing arrived") && !page.contains("NaN") && !page.contains("inf "),
         "{page}"
     );
 }
 
-/// The soaker had 1.2 s; a softirq on top of it is its own by thread.
+/// The soaker ran for 1.1 s. By thread, a softirq counts for the thread that it interrupted.
 #[test]
-fn a_sampler_stands_beside_the_books() {
-    let mut it = datagrams();
+fn page_with_sampled_and_traced_shares() {
+    let mut statement = datagrams();
     let count = |doing, by_code, by_thread| SampleCount {
         doing,
         by_code,
         by_thread,
     };
-    it.sampled = Some(Sampled {
+    statement.sampled = Some(Sampled {
         period: Nanos(997_003),
         counts: vec![
             count(Doing::Sender, 1_200, 1_660),
@@ -193,12 +196,12 @@ fn a_sampler_stands_beside_the_books() {
         ],
         samples_lost: 1,
     });
-    it.soaked = Some(Nanos::from_millis(1_100));
+    statement.soaked = Some(Nanos::from_millis(1_100));
     let mut link = LinkSpec {
         rate: Some(100e6),
         ..LinkSpec::default()
     };
-    it.spec.rate = Some(200e6);
+    statement.spec.rate = Some(200e6);
     let shaping = |effective, queue_packets| Shaping {
         shaper: Shaper::Tbf,
         asked: effective,
@@ -207,17 +210,17 @@ fn a_sampler_stands_beside_the_books() {
         queue_bytes: Some(625_000),
         queue_packets,
     };
-    it.link = Link::Veth {
+    statement.link = Link::Veth {
         mtu: 1_500,
         shaping: Some(shaping(link, None)),
     };
-    if let Some(sender) = &mut it.sender {
+    if let Some(sender) = &mut statement.sender {
         sender.counters.queue_drops = 60;
         sender.bytes = 25_000_000;
     }
-    insta::assert_snapshot!(page(it.clone()));
+    insta::assert_snapshot!(page(statement.clone()));
     (link.delay, link.loss) = (Some(Nanos::from_millis(20)), Some(0.001));
-    it.link = Link::Veth {
+    statement.link = Link::Veth {
         mtu: 1_500,
         shaping: Some(Shaping {
             shaper: Shaper::Netem,
@@ -226,9 +229,9 @@ fn a_sampler_stands_beside_the_books() {
             ..shaping(link, Some(578))
         }),
     };
-    let page = page(it);
+    let page = page(statement);
     let page: Vec<&str> = page.split_whitespace().collect();
     let page = page.join(" ");
-    let said = "Link: 100 Mbit/s, 20.0 ms of delay, 0.1 % lost each way, a queue of 578 packets (netem, read back).";
-    assert!(page.contains(said), "{page}");
+    let expected = "Link: 100 Mbit/s, 20.0 ms of delay, 0.1 % lost each way, a queue of 578 packets (netem, read back).";
+    assert!(page.contains(expected), "{page}");
 }

@@ -15,7 +15,7 @@ fn factor(name: &str, place: FactorPlace, values: &[&str]) -> VariedFactor {
     VariedFactor {
         name: name.to_owned(),
         place,
-        values: values.iter().map(|it| (*it).to_owned()).collect(),
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
     }
 }
 
@@ -58,7 +58,7 @@ const fn term(factor: usize) -> Term {
     Term { factor, value: 1 }
 }
 
-/// Small calls cost; a buffer that is capped does nothing.
+/// An experiment in which small calls are expensive, and a capped buffer size has no effect.
 pub(crate) fn small_calls() -> NetExperiment {
     NetExperiment {
         tool_version: "0.1.0".to_owned(),
@@ -213,19 +213,19 @@ fn costs() -> UnitCosts {
 }
 
 #[test]
-fn an_experiment_says_what_costs_and_what_does_not_matter() {
+fn page_of_an_experiment_with_traffic() {
     insta::assert_snapshot!(page(small_calls()));
 }
 
 #[test]
-fn switches_that_are_tied_together_are_explained() {
-    let mut it = small_calls();
-    it.check.idle[0].while_at = Some(Term {
+fn page_of_an_experiment_with_aliased_effects() {
+    let mut experiment = small_calls();
+    experiment.check.idle[0].while_at = Some(Term {
         factor: 1,
         value: 0,
     });
-    it.check.nothing.clear();
-    it.check.aliases = vec![
+    experiment.check.nothing.clear();
+    experiment.check.aliases = vec![
         Alias {
             terms: vec![term(1), term(2)],
             is: vec![AliasPart {
@@ -247,11 +247,11 @@ fn switches_that_are_tied_together_are_explained() {
             ],
         },
     ];
-    it.costs.costs.clear();
-    it.costs.misfit = Some(0.31);
-    it.costs.refused = Some(CostRefusal::Misfit);
-    it.plan.ended_early = Some("interrupted".to_owned());
-    (it.plan.blocks, it.plan.pilot_blocks) = (2, Some(3));
-    it.no_books = Some("nothing was traced, as asked for (--untraced)".to_owned());
-    insta::assert_snapshot!(page(it));
+    experiment.costs.costs.clear();
+    experiment.costs.misfit = Some(0.31);
+    experiment.costs.refused = Some(CostRefusal::Misfit);
+    experiment.plan.ended_early = Some("interrupted".to_owned());
+    (experiment.plan.blocks, experiment.plan.pilot_blocks) = (2, Some(3));
+    experiment.no_books = Some("nothing was traced, as asked for (--untraced)".to_owned());
+    insta::assert_snapshot!(page(experiment));
 }

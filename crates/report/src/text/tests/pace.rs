@@ -19,7 +19,7 @@ use super::samples::kernel_level;
 use crate::text::pace::{pace as page, pace_comparison, pace_line};
 use crate::{Section, Sections, TextStyle, View};
 
-/// The full page.
+/// The full page of a loop.
 fn pace(statement: &PaceStatement, style: &TextStyle) -> String {
     page(statement, &everything(style)).into()
 }
@@ -30,7 +30,7 @@ fn machine() -> Machine {
 
 fn times(count: u64, us: [i64; 5]) -> Distribution {
     let [min, median, p90, p99, max] = us.map(Nanos::from_micros);
-    let told = [(0.5, median, 5), (0.9, p90, 29), (0.99, p99, 299)];
+    let quantiles = [(0.5, median, 5), (0.9, p90, 29), (0.99, p99, 299)];
     let from = |time: Nanos| Nanos(1 << time.0.max(1).ilog2());
     Distribution {
         count,
@@ -38,7 +38,7 @@ fn times(count: u64, us: [i64; 5]) -> Distribution {
         mean: median,
         max,
         exact: true,
-        quantiles: told
+        quantiles: quantiles
             .into_iter()
             .filter(|&(_, _, min)| count >= min)
             .map(|(q, value, _)| Quantile { q, value })
@@ -221,10 +221,10 @@ fn a_busier_thread_without_a_rhythm_is_named() {
     );
 }
 
-/// A loop that arms its timer anew: each delay moves all later frames, so that the average is longer than what frames
-/// are counted by.
+/// Each delay of a re-armed loop moves all later frames. Its average period is therefore longer
+/// than the period that determines the number of expected frames.
 #[test]
-fn the_rate_that_frames_are_counted_by_is_told_beside_the_average() {
+fn the_undelayed_rate_is_shown_next_to_the_average() {
     let counted = figures().period.0 as f64;
     let first = |average: f64| {
         let statement = with_rhythm();
@@ -242,14 +242,14 @@ fn the_rate_that_frames_are_counted_by_is_told_beside_the_average() {
         page.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let late = first(30_000_000.0);
-    let told = "35.000 Hz where nothing delays it, 33.333 Hz on average, jitter";
-    assert!(late.contains(told), "{late}");
+    let expected = "35.000 Hz where nothing delays it, 33.333 Hz on average, jitter";
+    assert!(late.contains(expected), "{late}");
     let in_time = first(counted * 1.001);
     assert!(in_time.contains("35.000 Hz, jitter"), "{in_time}");
 }
 
 #[test]
-fn frames_that_slipped_are_explained_by_their_rule() {
+fn slipped_frames_are_explained_by_the_loops_rule() {
     let mut statement = a_loop();
     let page = |statement: &PaceStatement| {
         let text = pace(statement, &TextStyle::default());
@@ -264,22 +264,22 @@ fn frames_that_slipped_are_explained_by_their_rule() {
 }
 
 #[test]
-fn a_loop_of_our_own() {
+fn page_of_ticktaxs_own_loop() {
     insta::assert_snapshot!(pace(&a_loop(), &TextStyle::default()));
 }
 
 #[test]
-fn somebody_elses_loop() {
+fn page_of_another_programs_loop() {
     insta::assert_snapshot!(pace(&with_rhythm(), &TextStyle::default()));
 }
 
 #[test]
-fn a_process_without_a_rhythm() {
+fn page_of_a_process_without_a_rhythm() {
     insta::assert_snapshot!(pace(&a_process(Vec::new()), &TextStyle::default()));
 }
 
 #[test]
-fn ways_side_by_side() {
+fn page_that_compares_loops() {
     let row = |rate: f64, sleep, dropped| PaceVariant {
         by_turn: Vec::new(),
         readings: Vec::new(),
@@ -341,7 +341,7 @@ fn ways_side_by_side() {
 }
 
 #[test]
-fn the_line_of_a_console() {
+fn the_line_looks_like_a_game_servers_console() {
     assert_eq!(
         pace_line(Some(34), 0, 32),
         "FPS 34 [dropped 0, overshot 32]"
@@ -386,7 +386,7 @@ pub(crate) fn with_rhythm() -> PaceStatement {
     }])
 }
 
-/// Nine late frames: five for a program, three for the hypervisor, one for a move.
+/// Nine late frames: five because of a program, three because of steal, one because of a migration.
 fn late() -> LateFrames {
     let cause = |kind, frames, by| LateCause {
         kind,
@@ -417,13 +417,13 @@ fn late() -> LateFrames {
         cause(HoldUp::Migration, 1, None),
     ];
     let time = |kind| {
-        let of_kind = causes.iter().find(|cause| cause.kind == kind);
+        let found = causes.iter().find(|cause| cause.kind == kind);
         LateTime {
             kind,
-            time: of_kind.map_or(Nanos::from_micros(40), |it| {
-                Nanos::from_millis(30 * i64::try_from(it.frames).unwrap())
+            time: found.map_or(Nanos::from_micros(40), |cause| {
+                Nanos::from_millis(30 * i64::try_from(cause.frames).unwrap())
             }),
-            frames: of_kind.map_or(0, |it| it.frames),
+            frames: found.map_or(0, |cause| cause.frames),
         }
     };
     LateFrames {
@@ -438,7 +438,7 @@ fn late() -> LateFrames {
 }
 
 #[test]
-fn each_late_frame_has_its_cause_and_the_rest_is_told_not_to_be_one() {
+fn the_first_screen_lists_causes_of_late_frames_and_rules_out_the_rest() {
     let mut statement = with_rhythm();
     statement.late = Some(late());
     for width in [40, 80, 120, 200] {
@@ -450,26 +450,26 @@ fn each_late_frame_has_its_cause_and_the_rest_is_told_not_to_be_one() {
     }
 }
 
-/// What the hypervisor took is known as a sum alone: perhaps a late frame lost it.
+/// Stolen time is only known in total, so it is unknown whether a late frame lost some of it.
 #[test]
-fn steal_that_was_seen_in_no_frame_is_neither_the_cause_nor_not() {
+fn steal_that_no_frame_shows_is_neither_blamed_nor_ruled_out() {
     let mut late = late();
     late.causes.retain(|cause| cause.kind != HoldUp::Steal);
-    for one in &mut late.by_kind {
-        if one.kind == HoldUp::Steal {
-            (one.time, one.frames) = (Nanos::ZERO, 0);
+    for delay in &mut late.by_kind {
+        if delay.kind == HoldUp::Steal {
+            (delay.time, delay.frames) = (Nanos::ZERO, 0);
         }
     }
     let mut statement = with_rhythm();
-    let mut told = |stolen| {
+    let mut page_with = |stolen| {
         late.stolen = Some(stolen);
         statement.late = Some(late.clone());
         page(&statement, &TextStyle::default())
     };
-    let little = told(Nanos::from_micros(10));
+    let little = page_with(Nanos::from_micros(10));
     assert!(little.contains("steal 10.0 µs"), "{little}");
     assert!(!little.contains("Perhaps"), "{little}");
-    let much = told(Nanos::from_millis(300));
+    let much = page_with(Nanos::from_millis(300));
     assert!(
         much.contains("Perhaps: the hypervisor took 300 ms"),
         "{much}"
@@ -478,7 +478,7 @@ fn steal_that_was_seen_in_no_frame_is_neither_the_cause_nor_not() {
 }
 
 #[test]
-fn the_first_screen_of_a_loop() {
+fn the_first_screen_of_a_loop_at_all_widths() {
     for width in [40, 80, 120, 200] {
         let style = TextStyle {
             width,
@@ -494,9 +494,9 @@ fn the_first_screen_of_a_loop() {
     assert!(silent.contains("NO FRAMES"), "{silent}");
 }
 
-/// What it proposes is about the loop that was judged.
+/// The proposed command repeats the loop that was measured.
 #[test]
-fn a_loop_is_run_again_as_it_was_but_for_what_is_proposed() {
+fn the_proposed_command_only_changes_what_it_proposes() {
     let mut statement = a_loop();
     let at = |statement: &PaceStatement, width| {
         let style = TextStyle {
@@ -504,12 +504,12 @@ fn a_loop_is_run_again_as_it_was_but_for_what_is_proposed() {
             ..TextStyle::default()
         };
         let lines = page(statement, &style);
-        // A shell reads lines that end with a backslash as one.
+        // A shell joins lines that end with a backslash.
         let words = lines.replace("\\\n", "\n");
         words.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    let told = |statement: &PaceStatement| at(statement, 200);
-    let first = told(&statement);
+    let wide = |statement: &PaceStatement| at(statement, 200);
+    let first = wide(&statement);
     let command =
         "$ ticktax pace --rate 35 --work 3ms --cpu 1 --sleep hybrid --rule deadline More:";
     assert!(first.contains(command), "{first}");
@@ -520,7 +520,7 @@ fn a_loop_is_run_again_as_it_was_but_for_what_is_proposed() {
     if let Some(figures) = &mut statement.figures {
         (figures.slipped, figures.overshot_from) = (Some(0), Some(Nanos::from_millis(4)));
     }
-    let second = told(&statement);
+    let second = wide(&statement);
     let command = "$ ticktax pace --rate 35 --work 2.5ms --cpu 1 --policy SCHED_FIFO:50 --overshot-from 4ms \
                    --rule remaining --vary sleep=nanosleep,timerfd,hybrid More:";
     assert!(second.contains(command), "{second}");
@@ -538,7 +538,7 @@ fn a_loop_is_run_again_as_it_was_but_for_what_is_proposed() {
 }
 
 #[test]
-fn the_first_screen_of_a_loop_is_one_screen() {
+fn the_first_screen_of_a_loop_fits_on_one_screen() {
     for statement in [a_loop(), with_rhythm(), a_process(Vec::new())] {
         for width in [80, 120, 200] {
             let style = TextStyle {

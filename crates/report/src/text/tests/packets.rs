@@ -1,4 +1,4 @@
-//! Pages about datagrams at a pace.
+//! Pages about a paced stream of datagrams.
 
 use ticktax_model::beats::Periodicity;
 use ticktax_model::net::{
@@ -76,7 +76,7 @@ fn buffer() -> SocketBuffer {
     }
 }
 
-/// 10 s at 60 000 a second, and a stall of 17 ms every 500 ms.
+/// Ten seconds at 60,000 datagrams per second, with a stall of 17 ms every 500 ms.
 fn stalled() -> PacketStatement {
     let backup = by("backupd", HoldUp::Waiting, Some(26_321));
     let bursts: Vec<Burst> = (0..20)
@@ -161,27 +161,27 @@ fn stalled() -> PacketStatement {
 }
 
 #[test]
-fn stalls_that_lose_datagrams() {
+fn page_of_datagrams_lost_in_stalls() {
     insta::assert_snapshot!(page(stalled()));
 }
 
 #[test]
-fn a_receiver_of_another_host_of_which_nothing_was_traced() {
-    let mut it = stalled();
-    it.link = Link::Network {
+fn page_of_an_untraced_receiver_of_another_host() {
+    let mut statement = stalled();
+    statement.link = Link::Network {
         peer: "192.0.2.7:40012".to_owned(),
     };
-    it.here = vec![End::Receiver];
-    it.no_trace = Some("run as root".to_owned());
-    (it.delays, it.beat, it.needed) = (None, None, None);
-    it.bursts = Some(vec![Burst {
+    statement.here = vec![End::Receiver];
+    statement.no_trace = Some("run as root".to_owned());
+    (statement.delays, statement.beat, statement.needed) = (None, None, None);
+    statement.bursts = Some(vec![Burst {
         in_socket: 0,
         read_pause: None,
         sent_in_pause: None,
         queued: None,
         ..burst(3, None)
     }]);
-    it.places = Some(PacketPlaces {
+    statement.places = Some(PacketPlaces {
         lost: 14_920,
         socket_buffer: 10_000,
         send_queue: 20,
@@ -193,55 +193,55 @@ fn a_receiver_of_another_host_of_which_nothing_was_traced() {
         device: 70,
         not_placed: 4_605,
     });
-    let reasons = it.drop_reasons.as_mut().unwrap();
+    let reasons = statement.drop_reasons.as_mut().unwrap();
     reasons.push(DropReason {
         reason: "NETFILTER_\u{1b}DROP".to_owned(),
         datagrams: 45,
     });
-    it.lost_in_no_burst = 14_174;
-    it.events_lost = 12;
-    if let Some(buffer) = &mut it.buffer {
+    statement.lost_in_no_burst = 14_174;
+    statement.events_lost = 12;
+    if let Some(buffer) = &mut statement.buffer {
         buffer.asked_bytes = Some(1_000_000);
         buffer.bytes = 425_984;
     }
-    insta::assert_snapshot!(page(it));
+    insta::assert_snapshot!(page(statement));
 }
 
 #[test]
-fn what_went_well_is_short() {
-    let mut it = stalled();
-    it.receiver = Some(end(End::Receiver, 0));
-    it.places = Some(PacketPlaces::default());
-    (it.bursts, it.causes) = (Some(Vec::new()), Vec::new());
-    (it.needed, it.beat) = (None, None);
-    it.by_time.clear();
-    let page = page(it);
+fn a_run_without_losses_has_a_short_page() {
+    let mut statement = stalled();
+    statement.receiver = Some(end(End::Receiver, 0));
+    statement.places = Some(PacketPlaces::default());
+    (statement.bursts, statement.causes) = (Some(Vec::new()), Vec::new());
+    (statement.needed, statement.beat) = (None, None);
+    statement.by_time.clear();
+    let page = page(statement);
     assert!(page.contains("NOTHING LOST"), "{page}");
     assert!(!page.contains("SO ") && page.lines().count() < 8, "{page}");
 }
 
 #[test]
-fn what_is_not_known_is_said() {
-    let mut it = stalled();
-    it.link = Link::Loopback {
+fn unknown_figures_are_named() {
+    let mut statement = stalled();
+    statement.link = Link::Loopback {
         why: "operation not permitted".to_owned(),
     };
-    it.places = None;
-    it.sender = None;
-    if let Some(receiver) = &mut it.receiver {
+    statement.places = None;
+    statement.sender = None;
+    if let Some(receiver) = &mut statement.receiver {
         receiver.ended_early = Some(EndedBy::PeerGone);
         receiver.datagrams = Some(Datagrams {
             arrived: 7,
             ..Datagrams::default()
         });
     }
-    let page = page(it).replace('\n', " ");
-    for said in [
+    let page = page(statement).replace('\n', " ");
+    for words in [
         "NOT KNOWN",
         "operation not permitted",
         "went away",
         "How many were lost is not known",
     ] {
-        assert!(page.contains(said), "{said}: {page}");
+        assert!(page.contains(words), "{words}: {page}");
     }
 }

@@ -1,4 +1,4 @@
-//! What holds for every page, whatever the numbers and the names.
+//! Properties of every page, for arbitrary numbers and names.
 
 use proptest::prelude::*;
 use ticktax_model::advice::Advice;
@@ -17,17 +17,17 @@ use crate::text::page::columns;
 use crate::text::statement::statement as write;
 use crate::{Grouping, Section, Sections, TextStyle, View, json, schema};
 
-/// Every name of a statement becomes one of `names`, and every number is multiplied.
+/// Replaces every name of a statement by one of `names`, and multiplies every number by `factor`.
 pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64) -> Statement {
     let mut next = names.iter().cycle();
-    let mut rename = |name: &mut String| name.clone_from(next.next().expect("there is one"));
-    let stretch = |time: &mut Nanos| time.0 = time.0.saturating_mul(factor);
+    let mut rename = |name: &mut String| name.clone_from(next.next().expect("names is not empty"));
+    let scale = |time: &mut Nanos| time.0 = time.0.saturating_mul(factor);
     rename(&mut statement.machine.host);
     rename(&mut statement.machine.kernel);
     for account in &mut statement.accounts {
         rename(&mut account.name);
-        stretch(&mut account.time);
-        account.intervals.max.iter_mut().for_each(stretch);
+        scale(&mut account.time);
+        account.intervals.max.iter_mut().for_each(scale);
         account
             .parts
             .iter_mut()
@@ -38,7 +38,7 @@ pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64)
         if let Some(cost) = &mut bill.cost {
             let parts = cost.within.iter_mut().chain(&mut cost.softirqs);
             parts.for_each(|part| rename(&mut part.name));
-            stretch(&mut cost.time);
+            scale(&mut cost.time);
             cost.cores = cost.cores.times(factor as f64);
         }
     }
@@ -49,28 +49,28 @@ pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64)
     }
     for cpu in &mut statement.cpus {
         cpu.cpu = Cpu(8_191 - cpu.cpu.0);
-        stretch(&mut cpu.elapsed);
+        scale(&mut cpu.elapsed);
     }
     if let Some(gaps) = &mut statement.gaps {
         gaps.causes
             .iter_mut()
             .for_each(|cause| rename(&mut cause.name));
         for gap in &mut gaps.worst {
-            stretch(&mut gap.at);
+            scale(&mut gap.at);
             gap.parts.iter_mut().for_each(|part| rename(&mut part.name));
         }
     }
     statement
         .throttled
         .iter_mut()
-        .for_each(|held| rename(&mut held.name));
+        .for_each(|program| rename(&mut program.name));
     for limitation in &mut statement.coverage.limitations {
         let (mut what, mut why) = ("what".to_owned(), "why".to_owned());
         rename(&mut what);
         rename(&mut why);
         *limitation = Limitation::Other { what, why };
     }
-    distort_program(&mut statement, &mut rename, &stretch);
+    distort_program(&mut statement, &mut rename, &scale);
     statement
         .probes
         .iter_mut()
@@ -83,17 +83,17 @@ pub(crate) fn distorted(mut statement: Statement, names: &[String], factor: i64)
     statement
 }
 
-/// The same of what is said of one program.
+/// Does the same for the data about the watched program.
 fn distort_program(
     statement: &mut Statement,
     rename: &mut dyn FnMut(&mut String),
-    stretch: &dyn Fn(&mut Nanos),
+    scale: &dyn Fn(&mut Nanos),
 ) {
     for advice in &mut statement.advice {
         match advice {
             Advice::CrowdingPrograms { programs, .. } => {
-                for one in programs {
-                    rename(&mut one.program);
+                for program in programs {
+                    rename(&mut program.program);
                 }
             }
             Advice::PeriodicProgram { program, .. } => rename(program),
@@ -107,15 +107,15 @@ fn distort_program(
     let Some(threads) = &mut victim.threads else {
         return;
     };
-    for one in threads.behind.iter_mut().chain(&mut threads.interrupted_by) {
-        rename(&mut one.name);
-        if let Some(program) = &mut one.program {
+    for culprit in threads.behind.iter_mut().chain(&mut threads.interrupted_by) {
+        rename(&mut culprit.name);
+        if let Some(program) = &mut culprit.program {
             rename(program);
         }
-        stretch(&mut one.time);
+        scale(&mut culprit.time);
     }
     for delay in &mut threads.delays {
-        stretch(&mut delay.length);
+        scale(&mut delay.length);
         for lost in &mut delay.lost_to {
             rename(&mut lost.name);
         }
@@ -151,7 +151,7 @@ proptest! {
     })]
 
     #[test]
-    fn no_line_is_too_long_and_no_control_character_gets_out(
+    fn no_line_is_too_long_and_no_control_character_is_printed(
         statement in samples(),
         names in prop::collection::vec(a_name(), 1..8),
         factor in prop_oneof![Just(1i64), 1i64..10_000],
@@ -175,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn the_first_screen_is_one_screen(
+    fn the_first_screen_fits_on_one_screen(
         statement in samples(),
         names in prop::collection::vec(a_name(), 1..8),
         factor in prop_oneof![Just(1i64), 1i64..10_000],
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn json_reads_back_as_the_statement(
+    fn json_parses_to_the_same_statement(
         statement in samples(),
         names in prop::collection::vec(a_name(), 1..8),
         factor in 1i64..10_000,
@@ -220,7 +220,7 @@ proptest! {
     }
 }
 
-/// The text without the colours.
+/// The text without its colour codes.
 fn plain(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -230,7 +230,7 @@ fn plain(text: &str) -> String {
 }
 
 #[test]
-fn json_has_all_that_its_schema_requires() {
+fn json_has_every_field_that_its_schema_requires() {
     let schema = schema(DocumentKind::Statement);
     let definitions = &schema["$defs"];
     let json: serde_json::Value = serde_json::from_str(&json(&kernel_level().into())).unwrap();
@@ -244,7 +244,7 @@ fn json_has_all_that_its_schema_requires() {
     );
 }
 
-/// Required fields that are not there, by path.
+/// The paths of required fields that are missing.
 fn missing(
     schema: &serde_json::Value,
     definitions: &serde_json::Value,

@@ -1,4 +1,4 @@
-//! Statements made by hand.
+//! Handmade statements.
 
 use ticktax_model::clock::{CounterSource, CounterVerdict};
 use ticktax_model::hook::Hook;
@@ -21,12 +21,12 @@ use ticktax_model::{Cpu, Intervals, Nanos};
 use crate::text::statement::statement;
 use crate::{TextStyle, View};
 
-/// Everything that there is to say.
-pub(crate) fn full(it: &Statement, style: &TextStyle) -> String {
-    statement(it, &everything(style)).into()
+/// The full page of a statement.
+pub(crate) fn full(content: &Statement, style: &TextStyle) -> String {
+    statement(content, &everything(style)).into()
 }
 
-/// The style of a page with everything that there is to say.
+/// The style of a full page.
 pub(crate) fn everything(style: &TextStyle) -> TextStyle {
     TextStyle {
         view: View::Full,
@@ -34,7 +34,7 @@ pub(crate) fn everything(style: &TextStyle) -> TextStyle {
     }
 }
 
-/// A statement about nothing.
+/// A statement without data.
 pub(crate) fn empty() -> Statement {
     Statement {
         coverage: Coverage {
@@ -45,7 +45,7 @@ pub(crate) fn empty() -> Statement {
     }
 }
 
-/// So many intervals, of these lengths in ns: none where it is 0.
+/// Intervals with this count and these lengths in ns. A length of 0 is unknown.
 fn intervals(count: u64, median: i64, p99: i64, max: i64) -> Intervals {
     let length = |ns: i64| (ns > 0).then_some(Nanos(ns));
     Intervals {
@@ -70,7 +70,7 @@ fn account(class: Class, name: &str, us: i64, count: u64, lengths: [i64; 3]) -> 
     }
 }
 
-/// An account of the kernel's counters.
+/// An account from the kernel's counters.
 fn sampled(class: Class, name: &str, us: i64, count: u64) -> Account {
     Account {
         sampled: true,
@@ -87,7 +87,7 @@ fn part(name: &str, ns: i64, count: u64, max: i64) -> Part {
     }
 }
 
-/// The CPUs' books and the balance that follow from the accounts, split evenly.
+/// Computes the CPUs' accounts and the balance from the accounts, split evenly.
 fn settle(statement: &mut Statement, cpus: u32) {
     let mut accounted = Nanos::ZERO;
     for cpu in (0..cpus).map(Cpu) {
@@ -373,7 +373,7 @@ fn probe(probe: ProbeKind, cpu: u32) -> ProbeReport {
     }
 }
 
-/// A virtual machine with a game on it, two CPUs, everything traced, and a spinning probe.
+/// A virtual machine with two CPUs and a game, fully traced, with a spin probe.
 pub(crate) fn kernel_level() -> Statement {
     let mut statement = Statement {
         machine: a_machine(),
@@ -433,7 +433,7 @@ pub(crate) fn kernel_level() -> Statement {
     statement
 }
 
-/// The same machine as an ordinary user sees it, with a sleeping probe.
+/// The same machine as seen without root, with a sleep probe.
 pub(crate) fn proc_level() -> Statement {
     let mut statement = Statement {
         level: Level::Proc,
@@ -494,7 +494,7 @@ pub(crate) fn proc_level() -> Statement {
     statement
 }
 
-/// Books that are off.
+/// Accounts that do not balance.
 pub(crate) fn off_by_17_ns() -> Statement {
     let mut statement = Statement {
         world: World::Simulated,
@@ -509,7 +509,7 @@ pub(crate) fn off_by_17_ns() -> Statement {
     statement
 }
 
-/// Accounts of so little time that the page shows every nanosecond of it.
+/// Accounts with so little time that the page shows every nanosecond.
 pub(crate) fn small_change(times: &[(Class, i64)]) -> Statement {
     let accounts = times.iter().enumerate().map(|(i, &(class, ns))| Account {
         time: Nanos(ns),
@@ -523,7 +523,7 @@ pub(crate) fn small_change(times: &[(Class, i64)]) -> Statement {
     statement
 }
 
-/// Many CPUs with little on them.
+/// Many CPUs with little load.
 pub(crate) fn many_cpus() -> Statement {
     let mut statement = Statement {
         machine: Machine {
@@ -538,8 +538,8 @@ pub(crate) fn many_cpus() -> Statement {
     statement
 }
 
-/// What was predicted of a recorded game.
-pub(crate) fn of_game(rows: Vec<PredictionRow>) -> PredictionStatement {
+/// A prediction for a recorded game.
+pub(crate) fn game_prediction(rows: Vec<PredictionRow>) -> PredictionStatement {
     PredictionStatement {
         control: None,
         tool_version: "0".to_owned(),

@@ -1,4 +1,4 @@
-//! First screens as they come out, at the widths that terminals have.
+//! Snapshots of first screens at common terminal widths, and their properties.
 
 use ticktax_model::advice::{Advice, CrowdingProgram, Standing};
 use ticktax_model::beats::{BeatKind, BeatLine};
@@ -30,13 +30,13 @@ fn at(statement: &Statement, width: usize) -> String {
     .into()
 }
 
-/// The words of a page, as if it were as wide as they need.
+/// The words of a page with unlimited width.
 pub(super) fn flat(statement: &Statement) -> String {
     let page = at(statement, 200).replace("\\\n", "\n");
     page.split_whitespace().collect::<Vec<&str>>().join(" ")
 }
 
-/// A compiler of many processes.
+/// A compiler with many processes.
 fn compiler() -> impl Iterator<Item = Interferer> {
     (0..46).map(|i| Interferer {
         policy: None,
@@ -58,7 +58,7 @@ fn compiler() -> impl Iterator<Item = Interferer> {
     })
 }
 
-/// A game server beside a compiler and a backup that runs by the clock.
+/// A game server that competes with a compiler and a periodic backup.
 pub(crate) fn held_up() -> Statement {
     let mut statement = with_victim(kernel_level());
     statement.coverage.attached = vec![
@@ -79,13 +79,16 @@ pub(crate) fn held_up() -> Statement {
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
     threads.behind[0].period = Some(3.03e9);
     threads.behind.extend(compiler());
-    let of = |state| move |account: &&mut StateAccount| account.state == state;
+    let is_in = |state| move |account: &&mut StateAccount| account.state == state;
     let interrupted = threads
         .accounts
         .iter_mut()
-        .find(of(ThreadState::Interrupted));
+        .find(is_in(ThreadState::Interrupted));
     interrupted.unwrap().time = Nanos::from_millis(15);
-    let waiting = threads.accounts.iter_mut().find(of(ThreadState::Waiting));
+    let waiting = threads
+        .accounts
+        .iter_mut()
+        .find(is_in(ThreadState::Waiting));
     waiting.unwrap().time = Nanos::from_micros(1_092_007);
     statement.victim.as_mut().unwrap().frames = Some(Box::new(ProgramFrames {
         late: None,
@@ -130,7 +133,7 @@ pub(crate) fn held_up() -> Statement {
     statement
 }
 
-/// A game that waits behind a compiler and a thread of the kernel, and one that hardly waits.
+/// A game that waits behind a compiler and a kernel thread, and a program that hardly waits.
 fn waits() -> WaitStatement {
     let behind = |name: &str, pids: &[i32], ms| WaitedFor {
         name: name.to_owned(),
@@ -150,14 +153,14 @@ fn waits() -> WaitStatement {
     };
     let compiler = behind("rustc", &[900, 901, 902], 1_200);
     let flusher = behind("kworker/u4:2", &[], 150);
-    let both = [compiler.clone(), flusher.clone()];
+    let culprits = [compiler.clone(), flusher.clone()];
     WaitStatement {
         time: Nanos::from_millis(1_412),
         count: 931,
         preempted: true,
         programs: vec![
-            program("game", &[4_121], 1_400, 915, &both),
-            program("sshd", &[77, 78], 12, 16, &both[1..]),
+            program("game", &[4_121], 1_400, 915, &culprits),
+            program("sshd", &[77, 78], 12, 16, &culprits[1..]),
         ],
         programs_left_out: 3,
         behind: vec![compiler, flusher],
@@ -165,7 +168,7 @@ fn waits() -> WaitStatement {
     }
 }
 
-/// A machine with everything that a page can say of one.
+/// A machine with content for every part of its page.
 fn a_machine() -> Statement {
     let mut statement = kernel_level();
     statement.beats = Some(a_server());
@@ -180,23 +183,23 @@ fn a_machine() -> Statement {
 }
 
 #[test]
-fn a_program_that_is_held_up() {
+fn the_first_screen_of_a_program_at_all_widths() {
     for width in [40, 80, 120, 200] {
         insta::assert_snapshot!(format!("held_up_{width}"), at(&held_up(), width));
     }
 }
 
 #[test]
-fn a_whole_machine() {
+fn the_first_screen_of_a_machine_at_all_widths() {
     for width in [40, 80, 120, 200] {
         insta::assert_snapshot!(format!("machine_{width}"), at(&a_machine(), width));
     }
-    // What takes much of one CPU of many keeps its lines where there is room,
-    let mut of_16 = a_machine();
-    of_16.balance.elapsed = Nanos(of_16.balance.elapsed.0 * 8);
-    of_16.throttled.clear();
-    assert!(at(&of_16, 80).contains("KERNEL AND HYPERVISOR"));
-    // and gives them to what is said besides where there is none, unless it is a tenth of the time that was used.
+    // Kernel time that is much of one CPU, but little of all, is shown if there is room.
+    let mut large = a_machine();
+    large.balance.elapsed = Nanos(large.balance.elapsed.0 * 8);
+    large.throttled.clear();
+    assert!(at(&large, 80).contains("KERNEL AND HYPERVISOR"));
+    // Otherwise the other parts get its lines, unless it is at least a tenth of the used time.
     let mut busy = a_machine();
     assert!(at(&busy, 80).contains("KERNEL AND HYPERVISOR"));
     let idle = |account: &Account| account.class.holder() == Holder::Nothing;
@@ -206,7 +209,7 @@ fn a_whole_machine() {
 }
 
 #[test]
-fn who_waited_and_behind_whom() {
+fn waits_are_shown_with_the_programs_waited_for() {
     let page = at(&a_machine(), 100);
     for words in ["WHO WAITED FOR A CPU", "game (4121)", "rustc"] {
         assert!(page.contains(words), "{words} is missing:\n{page}");
@@ -216,13 +219,13 @@ fn who_waited_and_behind_whom() {
         ..TextStyle::default()
     };
     let page = text(&a_machine(), &style);
-    let told = "behind rustc x3 1.20 s, kworker/u4:2 150 ms; longest at 2.345 s";
-    assert!(page.contains(told), "{page}");
+    let expected = "behind rustc x3 1.20 s, kworker/u4:2 150 ms; longest at 2.345 s";
+    assert!(page.contains(expected), "{page}");
     assert!(page.contains("and 3 other programs"), "{page}");
 }
 
 #[test]
-fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
+fn an_overbooked_machine_gets_advice() {
     let mut statement = a_machine();
     let pids: Vec<i32> = (900..910).collect();
     statement.advice = vec![Advice::Overbooked {
@@ -240,9 +243,9 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
     }];
     insta::assert_snapshot!("overbooked_40", at(&statement, 40));
     let page = flat(&statement);
-    let told = "Overbooked: threads wanted 9.8 CPUs of 2, rustc x10 93.0 % of that: run fewer at once, or \
+    let expected = "Overbooked: threads wanted 9.8 CPUs of 2, rustc x10 93.0 % of that: run fewer at once, or \
                 lower their priority.";
-    assert!(page.contains(told), "{page}");
+    assert!(page.contains(expected), "{page}");
     assert!(
         page.contains("$ echo 19 | tee /proc/900/autogroup; ticktax audit"),
         "{page}"
@@ -263,13 +266,13 @@ fn a_machine_that_is_overbooked_is_not_told_to_change_nothing() {
     };
     *sampled = true;
     let page = flat(&statement);
-    let told = "threads wanted 9.8 CPUs of 2, rustc x10 had 93.0 % of what they got: run fewer";
-    assert!(page.contains(told), "{page}");
+    let expected = "threads wanted 9.8 CPUs of 2, rustc x10 had 93.0 % of what they got: run fewer";
+    assert!(page.contains(expected), "{page}");
 }
 
-/// No command is proposed that changes nothing.
+/// Commands without effect are never proposed.
 #[test]
-fn processes_that_have_ended_or_are_real_time_are_not_made_nicer() {
+fn renice_is_only_proposed_for_existing_ordinary_processes() {
     let command = |standing: Standing, groups: &[i32]| {
         let mut statement = held_up();
         let Some(Advice::CrowdingPrograms { programs, .. }) = statement.advice.get_mut(1) else {
@@ -281,53 +284,53 @@ fn processes_that_have_ended_or_are_real_time_are_not_made_nicer() {
         statement.advice.swap(0, 1);
         flat(&statement)
     };
-    let shows = |standing, groups: &[i32], told: &str| {
+    let shows = |standing, groups: &[i32], expected: &str| {
         let page = command(standing, groups);
-        assert!(page.contains(told), "{told}: {page}");
+        assert!(page.contains(expected), "{expected}: {page}");
         page
     };
-    let of = |ended: &[i32], real_time: &[i32], lowest: &[i32]| Standing {
+    let standing_of = |ended: &[i32], real_time: &[i32], lowest: &[i32]| Standing {
         ended: ended.to_vec(),
         real_time: real_time.to_vec(),
         lowest: lowest.to_vec(),
         apart: Vec::new(),
     };
-    let none = of(&[], &[], &[]);
+    let none = standing_of(&[], &[], &[]);
     let all = "$ renice -n 19 -p $(ps -L -o tid= -p 20000,20001,20002)";
     shows(none.clone(), &[], all);
-    let told = "$ echo 19 | tee /proc/20001/autogroup; ticktax audit --pid 4121";
-    shows(none, &[20_001], told);
-    let both = of(&[20_000], &[20_002], &[]);
-    let told = "$ chrt -a -o -p 0 20002; renice -n 19 -p $(ps -L -o tid= -p 20001); \
+    let expected = "$ echo 19 | tee /proc/20001/autogroup; ticktax audit --pid 4121";
+    shows(none, &[20_001], expected);
+    let mixed = standing_of(&[20_000], &[20_002], &[]);
+    let expected = "$ chrt -a -o -p 0 20002; renice -n 19 -p $(ps -L -o tid= -p 20001); \
                 ticktax audit --pid 4121";
-    shows(both, &[], told);
-    let all = of(&[20_000], &[20_001, 20_002], &[]);
-    let told = "$ for p in 20001 20002; do chrt -a -o -p 0 $p; done; ticktax audit --pid 4121";
-    assert!(!shows(all, &[], told).contains("renice"));
-    let ended = of(&[20_000, 20_001, 20_002], &[], &[]);
-    let told = "they have ended: start them with a lower priority. $ ps -eo";
-    assert!(!shows(ended, &[], told).contains("renice"));
-    let lowest = of(&[], &[], &[20_000, 20_001, 20_002]);
+    shows(mixed, &[], expected);
+    let all = standing_of(&[20_000], &[20_001, 20_002], &[]);
+    let expected = "$ for p in 20001 20002; do chrt -a -o -p 0 $p; done; ticktax audit --pid 4121";
+    assert!(!shows(all, &[], expected).contains("renice"));
+    let ended = standing_of(&[20_000, 20_001, 20_002], &[], &[]);
+    let expected = "they have ended: start them with a lower priority. $ ps -eo";
+    assert!(!shows(ended, &[], expected).contains("renice"));
+    let lowest = standing_of(&[], &[], &[20_000, 20_001, 20_002]);
     assert!(!command(lowest, &[]).contains("renice"));
     let apart = |pids: &[i32]| Standing {
         apart: pids.to_vec(),
         ..Standing::default()
     };
-    let told = "$ renice -n 19 -p $(ps -L -o tid= -p 20001)";
-    shows(apart(&[20_000, 20_002]), &[], told);
-    let told = "$ grep . /proc/20000/autogroup /proc/20000/cgroup #";
-    let page = shows(apart(&[20_000, 20_001, 20_002]), &[], told);
+    let expected = "$ renice -n 19 -p $(ps -L -o tid= -p 20001)";
+    shows(apart(&[20_000, 20_002]), &[], expected);
+    let expected = "$ grep . /proc/20000/autogroup /proc/20000/cgroup #";
+    let page = shows(apart(&[20_000, 20_001, 20_002]), &[], expected);
     assert!(!page.contains("renice"), "{page}");
 }
 
 #[test]
-fn long_waits_are_told_where_there_is_nothing_to_do() {
+fn long_waits_are_mentioned_if_there_is_no_advice() {
     let mut statement = a_machine();
     statement.advice.clear();
     let page = flat(&statement);
-    let told = "SO the CPUs had time to spare, but game (4121) waited 1.40 s for one, up to 140 ms at \
+    let expected = "SO the CPUs had time to spare, but game (4121) waited 1.40 s for one, up to 140 ms at \
                 once, behind rustc x3: ticktax audit --pid 4121";
-    assert!(page.contains(told), "{page}");
+    assert!(page.contains(expected), "{page}");
     statement.waits.as_mut().unwrap().programs[0].ended = vec![4_121];
     let page = flat(&statement);
     assert!(page.contains("behind rustc x3 Observer:"), "{page}");
@@ -342,26 +345,26 @@ fn long_waits_are_told_where_there_is_nothing_to_do() {
     assert!(!page.contains("time to spare"), "{page}");
 }
 
-/// Without a probe nothing is seen of a hypervisor, and its clock may never run.
+/// Without a probe a hypervisor's steal is not visible, and its steal clock might not run.
 #[test]
-fn what_a_hypervisor_does_not_tell_is_not_no_time() {
+fn unreported_steal_is_not_shown_as_zero() {
     let mut statement = a_machine();
-    let held = |account: &Account| account.class.holder() == Holder::Hypervisor;
-    statement.accounts.retain(|account| !held(account));
+    let stolen = |account: &Account| account.class.holder() == Holder::Hypervisor;
+    statement.accounts.retain(|account| !stolen(account));
     statement.gaps = None;
-    let told = |statement: &Statement, words: &str| {
+    let assert_shows = |statement: &Statement, words: &str| {
         let page = flat(statement);
         assert!(page.contains(words), "{words}: {page}");
     };
-    told(&statement, "kernel 4.3 %, hypervisor not told, ");
+    assert_shows(&statement, "kernel 4.3 %, hypervisor not told, ");
     statement.stolen = Some(Nanos::ZERO);
-    told(&statement, "hypervisor 0 %, ");
+    assert_shows(&statement, "hypervisor 0 %, ");
     statement.stolen = Some(Nanos::from_secs(1));
-    told(&statement, "hypervisor 0 % (2.5 % by its clock), ");
+    assert_shows(&statement, "hypervisor 0 % (2.5 % by its clock), ");
 }
 
 #[test]
-fn shares_of_a_machine_add_up_with_what_ticktax_had() {
+fn the_shares_of_a_machine_include_ticktax() {
     let mut statement = a_machine();
     assert!(!flat(&statement).contains("ticktax 1.0 %"));
     let mut accounts = statement.accounts.iter_mut();
@@ -372,7 +375,7 @@ fn shares_of_a_machine_add_up_with_what_ticktax_had() {
 }
 
 #[test]
-fn a_part_of_a_recording_says_so_at_its_top() {
+fn the_page_of_a_part_of_a_recording_starts_with_its_range() {
     let mut statement = a_machine();
     statement.part = Some(RecordingPart {
         begin: Nanos(77),
@@ -381,19 +384,19 @@ fn a_part_of_a_recording_says_so_at_its_top() {
         whole: Nanos::from_millis(20_004),
     });
     let page = at(&statement, 80);
-    let told = "Only 12.000 to 14.000 s of a recording of 20.004 s; times are the recording's.";
-    assert!(page.starts_with(told), "{page}");
+    let expected = "Only 12.000 to 14.000 s of a recording of 20.004 s; times are the recording's.";
+    assert!(page.starts_with(expected), "{page}");
 }
 
 #[test]
-fn what_an_ordinary_user_is_told() {
+fn the_first_screen_without_root() {
     insta::assert_snapshot!(at(&proc_level(), 80));
     let mut statement = with_victim(proc_level());
     statement.victim.as_mut().unwrap().threads = None;
     let page = at(&statement, 80);
     assert!(page.starts_with("WITHOUT ROOT"), "{page}");
     assert!(page.contains("WAITED 310 ms for a CPU"), "{page}");
-    // What a probe lost, and what of it is explained, would count other programs' time as lost.
+    // The share explained would count other programs' time as lost by the probe.
     assert!(!page.contains("explained"), "{page}");
 }
 
@@ -441,9 +444,9 @@ fn the_culprits_are_on_the_first_screen() {
     assert!(!page.contains("cc1  x46"), "{page}");
 }
 
-/// What had a hundredth of a delay is not what it was mainly lost to.
+/// One percent of a delay is not its main cause.
 #[test]
-fn a_delay_of_which_little_was_seen_says_so() {
+fn a_delay_that_was_hardly_seen_is_marked() {
     let mut statement = held_up();
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
     let delay = &mut threads.delays[0];
@@ -466,8 +469,8 @@ fn a_delay_of_which_little_was_seen_says_so() {
 }
 
 #[test]
-fn a_quota_is_raised_in_the_file_that_its_cgroup_has() {
-    let told = |folder: Option<&str>| {
+fn the_advice_names_the_quota_file_of_the_cgroup_version() {
+    let page_with = |folder: Option<&str>| {
         let mut statement = held_up();
         let Advice::Throttled { cgroup, .. } = &mut statement.advice[0] else {
             panic!("{:?}", statement.advice);
@@ -475,27 +478,27 @@ fn a_quota_is_raised_in_the_file_that_its_cgroup_has() {
         *cgroup = folder.map(str::to_owned);
         at(&statement, 120)
     };
-    assert!(told(Some("/sys/fs/cgroup/games")).contains("raise cpu.max."));
+    assert!(page_with(Some("/sys/fs/cgroup/games")).contains("raise cpu.max."));
     for version_1 in ["/sys/fs/cgroup/cpu/games", "/sys/fs/cgroup/cpu,cpuacct/"] {
-        let page = told(Some(version_1));
+        let page = page_with(Some(version_1));
         assert!(page.contains("raise cpu.cfs_quota_us."), "{page}");
     }
-    let page = told(None);
+    let page = page_with(None);
     let file = "$ grep . /sys/fs/cgroup$(sed -n 's/^0:://p' /proc/4121/cgroup)/cpu.*";
     assert!(page.contains(file), "{page}");
 }
 
 #[test]
-fn books_that_are_off_are_said_to_be() {
+fn accounts_that_do_not_balance_are_reported() {
     let page = at(&off_by_17_ns(), 80);
     assert!(page.contains("THE BOOKS DO NOT BALANCE"), "{page}");
     assert!(!page.contains("The books balance"), "{page}");
     assert!(page.contains("SIMULATED"), "{page}");
 }
 
-/// Where the kernel leaves out switches, every process is told in part: that is one thing, not forty.
+/// If the kernel leaves out switches, every process is affected. That is one limitation, not forty.
 #[test]
-fn what_was_traced_in_part_is_told_of_a_few() {
+fn only_a_few_incompletely_traced_processes_are_listed() {
     let mut statement = a_machine();
     let before = crate::text::foot::items(&statement).len();
     let in_part = |pid: i32| Limitation::ProcessTracedInPart {
@@ -510,18 +513,18 @@ fn what_was_traced_in_part_is_told_of_a_few() {
         ..TextStyle::default()
     };
     let page = text(&statement, &style);
-    let told = page.lines().collect::<Vec<_>>().join(" ");
-    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = page.lines().collect::<Vec<_>>().join(" ");
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        told.contains("37.0 ms at most of the time of each of 37 other programs"),
+        words.contains("37.0 ms at most of the time of each of 37 other programs"),
         "{page}"
     );
     assert!(
-        told.contains("40.0 ms of the 900 ms that cc1 (40) ran for"),
+        words.contains("40.0 ms of the 900 ms that cc1 (40) ran for"),
         "{page}"
     );
     assert!(
-        told.contains("39.0 ms of the 900 ms that cc1 (39) ran for"),
+        words.contains("39.0 ms of the 900 ms that cc1 (39) ran for"),
         "{page}"
     );
     let first = at(&statement, 80);
@@ -529,7 +532,7 @@ fn what_was_traced_in_part_is_told_of_a_few() {
     assert!(first.contains(&count), "{count}:\n{first}");
 }
 
-/// The sections together are the full page, but for its head and the legends.
+/// Together, the sections are the full page except for its head and the legends.
 #[test]
 fn sections_are_parts_of_the_full_page() {
     let statement = held_up();
@@ -546,7 +549,7 @@ fn sections_are_parts_of_the_full_page() {
             ..TextStyle::default()
         };
         let page = text(&statement, &style);
-        // A section that was asked for says why it is empty.
+        // A requested section explains why it is empty.
         if matches!(section, Section::Net | Section::Tick | Section::Accounting) {
             assert!(page.starts_with(section.name()), "{page}");
             continue;
@@ -560,7 +563,7 @@ fn sections_are_parts_of_the_full_page() {
 }
 
 #[test]
-fn legends_explain_on_request() {
+fn terms_are_explained_on_request() {
     let style = TextStyle {
         explain: true,
         ..TextStyle::default()

@@ -1,4 +1,4 @@
-//! First screens say no more than is known.
+//! First screens never claim more than is known.
 
 use ticktax_model::accounting::AccountingStatement;
 use ticktax_model::hook::Hook;
@@ -16,40 +16,40 @@ use super::victims::with_victim;
 use crate::TextStyle;
 use crate::text::statement::statement as text;
 
-/// What the screen says was not the cause.
-fn not_the_cause(statement: &Statement) -> String {
+/// The causes that the screen rules out.
+fn ruled_out(statement: &Statement) -> String {
     let page = flat(statement);
     let (_, rest) = page.split_once("Not the cause: ").unwrap();
-    let (told, _) = rest.split_once(" SO ").unwrap();
-    told.to_owned()
+    let (causes, _) = rest.split_once(" SO ").unwrap();
+    causes.to_owned()
 }
 
 #[test]
-fn interrupts_are_not_the_cause_only_where_both_sorts_were_watched() {
+fn interrupts_are_ruled_out_only_if_both_kinds_were_traced() {
     let mut statement = held_up();
-    assert!(not_the_cause(&statement).contains("interrupts"));
+    assert!(ruled_out(&statement).contains("interrupts"));
     for half in [Hook::LocalTimer, Hook::IrqHandler] {
         statement.coverage.attached = vec![half, Hook::PageFault];
-        let told = not_the_cause(&statement);
-        assert!(!told.contains("interrupts"), "{told}");
+        let causes = ruled_out(&statement);
+        assert!(!causes.contains("interrupts"), "{causes}");
     }
 }
 
 #[test]
-fn a_hypervisor_that_never_told_of_steal_may_have_stolen() {
+fn unreported_steal_is_unknown_not_ruled_out() {
     let mut statement = held_up();
     statement.victim.as_mut().unwrap().stolen = Some(Nanos::ZERO);
-    let told = not_the_cause(&statement);
-    assert!(told.ends_with("steal 0"), "{told}");
+    let causes = ruled_out(&statement);
+    assert!(causes.ends_with("steal 0"), "{causes}");
     statement.victim.as_mut().unwrap().stolen = None;
-    let told = not_the_cause(&statement);
-    assert!(told.ends_with("; unknown: steal"), "{told}");
+    let causes = ruled_out(&statement);
+    assert!(causes.ends_with("; unknown: steal"), "{causes}");
     statement.machine.hypervisor = None;
-    let told = not_the_cause(&statement);
-    assert!(!told.contains("steal"), "{told}");
+    let causes = ruled_out(&statement);
+    assert!(!causes.contains("steal"), "{causes}");
 }
 
-/// A machine about whose CPUs top says what `cpus` say.
+/// The page of a machine whose accounting is modified by `cpus`.
 fn topped(cpus: impl FnOnce(&mut AccountingStatement)) -> String {
     let mut statement = kernel_level();
     let mut check = checked().accounting.unwrap();
@@ -60,11 +60,11 @@ fn topped(cpus: impl FnOnce(&mut AccountingStatement)) -> String {
 }
 
 #[test]
-fn top_is_right_where_nothing_could_make_it_wrong() {
+fn top_is_called_right_only_if_nothing_can_make_it_wrong() {
     const RIGHT: &str = "top is right within 1 % on each CPU.";
     let right = topped(|_| {});
     assert!(right.contains(RIGHT), "{right}");
-    // It shows too much, or the unexplained time was busy.
+    // Either top shows too much, or the unexplained time was busy.
     let unexplained = topped(|check| {
         let cpu = &mut check.cpus[0];
         cpu.shown_share += 0.05;
@@ -89,9 +89,9 @@ fn top_is_right_where_nothing_could_make_it_wrong() {
     }
 }
 
-/// Several threads may be throttled at once.
+/// Several threads can be throttled at the same time.
 #[test]
-fn times_of_throttled_threads_are_no_share_of_anything() {
+fn throttled_time_has_no_share() {
     let page = text(&kernel_level(), &TextStyle::default());
     let at = page.lines().position(|line| line.starts_with("THROTTLED"));
     let table: Vec<&str> = page.lines().skip(at.unwrap()).take(2).collect();
@@ -99,10 +99,10 @@ fn times_of_throttled_threads_are_no_share_of_anything() {
     assert!(!table[1].contains('%'), "{page}");
 }
 
-/// What has no line is only counted: how much of it takes time from others is not known. The section has none of
-/// ticktax's own.
+/// Sources without a line are only counted, because it is unknown how much time they take from
+/// others. ticktax's own sources are not counted.
 #[test]
-fn beats_without_a_line_are_not_said_to_take_little() {
+fn periodic_sources_without_a_line_are_only_counted() {
     let mut statement = kernel_level();
     let mut beats = a_server();
     for beat in &mut beats.beats {
@@ -111,17 +111,17 @@ fn beats_without_a_line_are_not_said_to_take_little() {
     let others = beats.beats.iter().filter(|beat| !beat.own).count();
     statement.beats = Some(beats.clone());
     let page = flat(&statement);
-    let told = format!("Repeats: {others} (--section repeats) Longest");
-    assert!(page.contains(&told), "{page}");
+    let expected = format!("Repeats: {others} (--section repeats) Longest");
+    assert!(page.contains(&expected), "{page}");
     beats.beats.iter_mut().for_each(|beat| beat.own = true);
     statement.beats = Some(beats);
     let page = flat(&statement);
     assert!(!page.contains("Repeats:"), "{page}");
 }
 
-/// Root is no remedy where the kernel is locked down.
+/// Root does not help if the kernel is locked down.
 #[test]
-fn what_stands_in_the_tracers_way_is_told_and_root_only_where_it_helps() {
+fn the_obstacle_to_tracing_is_named_and_root_only_if_it_helps() {
     const LOCKED: &str = "the kernel is locked down (confidentiality)";
     let mut statement = with_victim(with_ticks());
     statement.level = Level::Proc;
@@ -129,7 +129,7 @@ fn what_stands_in_the_tracers_way_is_told_and_root_only_where_it_helps() {
     statement.victim.as_mut().unwrap().threads = None;
     statement.tick.as_mut().unwrap().cost = None;
     let style = everything(&TextStyle::default());
-    for (limitations, told) in [
+    for (limitations, expected) in [
         (
             vec![Limitation::KernelNotTraced {
                 message: LOCKED.to_owned(),
@@ -146,14 +146,14 @@ fn what_stands_in_the_tracers_way_is_told_and_root_only_where_it_helps() {
             assert!(!page.to_lowercase().contains("root"), "{page}");
         }
         let words: Vec<&str> = full.split_whitespace().collect();
-        // The head, the gaps, the program and the tick.
-        assert!(words.join(" ").matches(told).count() >= 4, "{full}");
+        // They appear in the head, the gaps, the program and the tick.
+        assert!(words.join(" ").matches(expected).count() >= 4, "{full}");
     }
 }
 
-/// Figures are too small where events were lost: the page begins with that.
+/// Lost events make figures too small, so the page starts with them.
 #[test]
-fn what_was_lost_is_said_at_the_top() {
+fn lost_time_is_reported_at_the_top() {
     let mut statement = kernel_level();
     statement.coverage.lost.clear();
     assert!(!flat(&statement).contains("LOST"));
@@ -163,13 +163,13 @@ fn what_was_lost_is_said_at_the_top() {
         ..Loss::none(Cpu(0))
     });
     let page = flat(&statement);
-    let told = "LOST: 945 444 events, and with them 18.3 % of the CPUs' time.";
-    assert!(page.starts_with(told), "{page}");
+    let expected = "LOST: 945 444 events, and with them 18.3 % of the CPUs' time.";
+    assert!(page.starts_with(expected), "{page}");
 }
 
-/// The verdict and the observer's line have one figure, and what its clock says is called so.
+/// The verdict and the observer's line show the same figure, and the clock's figure is labelled.
 #[test]
-fn what_ticktax_had_is_the_same_everywhere() {
+fn ticktaxs_own_time_is_the_same_everywhere() {
     let mut statement = kernel_level();
     let mut accounts = statement.accounts.iter_mut();
     let own = accounts

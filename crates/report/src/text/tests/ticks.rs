@@ -1,4 +1,4 @@
-//! Bills and findings made by hand.
+//! Handmade tick bills and findings.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::knob::KnobProposal;
@@ -46,7 +46,7 @@ fn cpu(number: u32) -> CpuTicks {
     }
 }
 
-/// A CPU that did almost nothing, and one that never ran anything but the probe.
+/// A nearly idle CPU, and one that only ran the probe.
 fn quiet_cpus() -> [CpuTicks; 2] {
     let quiet = CpuTicks {
         all: ticks(41, 20_000),
@@ -114,7 +114,7 @@ fn bill(basis: Basis) -> TickBill {
     }
 }
 
-/// Everything that a bill can have.
+/// A tick bill with every optional field set.
 pub(crate) fn a_bill() -> TickBill {
     TickBill {
         fleet: Some(Fleet {
@@ -125,7 +125,7 @@ pub(crate) fn a_bill() -> TickBill {
     }
 }
 
-/// What a long recording tells.
+/// The bill of a recording of sums.
 pub(super) fn summed() -> TickBill {
     let mut bill = bill(Basis::Sums);
     for cpu in &mut bill.cpus {
@@ -135,7 +135,7 @@ pub(super) fn summed() -> TickBill {
     bill
 }
 
-/// What an ordinary user learns.
+/// The bill without root.
 pub(super) fn counted_only() -> TickBill {
     TickBill {
         hz_configured: None,
@@ -160,7 +160,7 @@ fn finding(severity: Severity, title: &str, cost: Option<Cost>) -> Finding {
     }
 }
 
-/// Two of one rule, and one of another.
+/// Findings of two rules.
 pub(crate) fn findings() -> Vec<Finding> {
     let ksmd = Moment {
         at: Nanos::from_millis(1_250),
@@ -190,7 +190,7 @@ pub(crate) fn findings() -> Vec<Finding> {
     ]
 }
 
-/// A statement with all of it, of more CPUs and more findings than are shown.
+/// A statement with a tick bill and findings, with more CPUs and findings than a page shows.
 pub(super) fn with_ticks() -> Statement {
     let mut bill = a_bill();
     bill.cpus = (0..64).map(cpu).collect();

@@ -1,4 +1,4 @@
-//! Pages of trials, and of lists of numbers.
+//! Pages about trials and lists of numbers.
 
 use ticktax_model::Nanos;
 use ticktax_model::knob::{UndoOutcome, UndoneSetting};
@@ -43,7 +43,8 @@ fn arm(label: &str, value: &str) -> Arm {
     }
 }
 
-/// A comparison of the metric with these two means, whose effect is known to a fifth of itself.
+/// A comparison of a metric with these two means. The interval extends by about 20 % of the effect
+/// on either side.
 fn comparison(metric: &str, arm: usize, (a, b): (f64, f64), verdict: Verdict) -> Comparison {
     let value = b / a - 1.0;
     let margin = 0.2 * value.abs() + 0.002;
@@ -80,7 +81,7 @@ fn undone(id: &str, outcome: UndoOutcome) -> UndoneSetting {
     }
 }
 
-/// Two arms and four metrics: one of each verdict that a setting may come to.
+/// Two arms and four metrics, with one of each verdict that has a better direction.
 pub(crate) fn two_arms() -> TrialStatement {
     let comparisons = vec![
         comparison("time", 1, (2.03e9, 1.95e9), Verdict::Better),
@@ -158,14 +159,14 @@ fn succeeded(arm: usize, succeeded: u64) -> ArmSuccess {
     }
 }
 
-/// Three arms, and all that can be wrong with them.
+/// Three arms, and everything that can go wrong with them.
 fn in_trouble() -> TrialStatement {
-    let mut it = two_arms();
-    it.trial.arms.push(arm("C", "2"));
-    it.trial.interrupted = true;
-    it.successes = vec![succeeded(0, 20), succeeded(1, 14), succeeded(2, 20)];
-    it.comparisons[0].verdict = Verdict::CannotTell { more_blocks: None };
-    it.comparisons[0].checks = vec![
+    let mut statement = two_arms();
+    statement.trial.arms.push(arm("C", "2"));
+    statement.trial.interrupted = true;
+    statement.successes = vec![succeeded(0, 20), succeeded(1, 14), succeeded(2, 20)];
+    statement.comparisons[0].verdict = Verdict::CannotTell { more_blocks: None };
+    statement.comparisons[0].checks = vec![
         Check::TooFew { have: 4, need: 7 },
         Check::Drift {
             change: 0.104,
@@ -181,7 +182,7 @@ fn in_trouble() -> TrialStatement {
             chance: 0.02,
         },
     ];
-    it.comparisons[1].checks = vec![
+    statement.comparisons[1].checks = vec![
         Check::Sorted {
             first: false,
             second: true,
@@ -189,14 +190,14 @@ fn in_trouble() -> TrialStatement {
         },
         Check::Missing { runs: 3 },
     ];
-    let mut of_third = it.comparisons.clone();
-    for comparison in &mut of_third {
+    let mut third_arm = statement.comparisons.clone();
+    for comparison in &mut third_arm {
         comparison.arm = 2;
         comparison.checks.clear();
     }
-    of_third[2].scale = Scale::Absolute;
-    of_third[2].verdict = Verdict::Differs;
-    of_third[3] = Comparison {
+    third_arm[2].scale = Scale::Absolute;
+    third_arm[2].verdict = Verdict::Differs;
+    third_arm[3] = Comparison {
         first: Some(figures(20, 0.0)),
         second: Some(figures(20, 0.0)),
         effect: None,
@@ -204,9 +205,9 @@ fn in_trouble() -> TrialStatement {
         chance_corrected: None,
         verdict: Verdict::CannotTell { more_blocks: None },
         checks: vec![Check::Constant { value: 0.0 }],
-        ..of_third[3].clone()
+        ..third_arm[3].clone()
     };
-    it.comparisons[0].predicted = Some(Predicted {
+    statement.comparisons[0].predicted = Some(Predicted {
         load: "build.parquet".to_owned(),
         settings: vec!["slice=3ms".to_owned()],
         effect: Effect {
@@ -214,13 +215,16 @@ fn in_trouble() -> TrialStatement {
             low: -0.034,
             high: -0.029,
         },
-        error: it.comparisons[0].effect.map(|effect| -0.031 - effect.value),
+        error: statement.comparisons[0]
+            .effect
+            .map(|effect| -0.031 - effect.value),
     });
-    it.comparisons.extend(of_third);
-    it.fail_if[0].outcome = Outcome::CannotTell;
-    it.restored
+    statement.comparisons.extend(third_arm);
+    statement.fail_if[0].outcome = Outcome::CannotTell;
+    statement
+        .restored
         .push(undone("vm.swappiness", UndoOutcome::Foreign));
-    it
+    statement
 }
 
 fn list(file: &str, name: Option<&str>, count: u64) -> Numbers {
@@ -232,7 +236,7 @@ fn list(file: &str, name: Option<&str>, count: u64) -> Numbers {
     }
 }
 
-/// The builds of the case `slice-vs-cache`.
+/// The build times of the case `slice-vs-cache`.
 pub(crate) fn lists() -> NumbersComparison {
     NumbersComparison {
         tool_version: "0.1.0".to_owned(),
@@ -257,7 +261,7 @@ pub(crate) fn lists() -> NumbersComparison {
     }
 }
 
-/// The first screen, which is one screen.
+/// The first screen of a document. Checks that it fits on one screen.
 fn first(document: &impl Paged) -> String {
     let page = document.page(&TextStyle::default());
     assert!(page.lines().count() <= 23, "{page}");
@@ -269,40 +273,40 @@ fn first(document: &impl Paged) -> String {
 }
 
 #[test]
-fn a_trial_of_two_arms() {
+fn page_of_a_trial() {
     insta::assert_snapshot!(first(&two_arms()));
 }
 
 #[test]
-fn a_trial_in_trouble() {
+fn page_of_a_trial_with_every_kind_of_check() {
     insta::assert_snapshot!(first(&in_trouble()));
 }
 
 #[test]
-fn a_trial_with_every_run() {
-    let mut it = two_arms();
-    it.trial.runs.truncate(8);
+fn full_page_of_a_trial() {
+    let mut statement = two_arms();
+    statement.trial.runs.truncate(8);
     let full = TextStyle {
         view: View::Full,
         ..TextStyle::default()
     };
-    insta::assert_snapshot!(it.page(&full));
+    insta::assert_snapshot!(statement.page(&full));
 }
 
 #[test]
-fn two_lists_of_numbers() {
+fn page_that_compares_two_lists() {
     insta::assert_snapshot!(first(&lists()));
 }
 
 #[test]
-fn lists_that_tell_nothing() {
+fn pages_of_inconclusive_comparisons() {
     let mut pages = Vec::new();
-    let mut it = lists();
-    it.unit = Unit::S;
-    it.better = Better::Lower;
-    it.first.failed = 2;
-    it.second.name = Some("sleep 0.1 && a command that is longer than any line".to_owned());
-    it.comparison = Comparison {
+    let mut document = lists();
+    document.unit = Unit::S;
+    document.better = Better::Lower;
+    document.first.failed = 2;
+    document.second.name = Some("sleep 0.1 && a command that is longer than any line".to_owned());
+    document.comparison = Comparison {
         checks: vec![Check::TooFew { have: 3, need: 4 }],
         ..comparison(
             "value",
@@ -313,20 +317,20 @@ fn lists_that_tell_nothing() {
             },
         )
     };
-    pages.push(first(&it));
-    it.comparison.verdict = Verdict::NoDifferenceBeyond { bound: 0.034 };
-    it.comparison.checks = vec![Check::Identical];
-    pages.push(first(&it));
-    it.comparison.effect = None;
-    it.comparison.chance = None;
-    it.comparison.verdict = Verdict::CannotTell { more_blocks: None };
-    it.comparison.checks = vec![Check::Constant { value: 0.25 }];
-    pages.push(first(&it));
+    pages.push(first(&document));
+    document.comparison.verdict = Verdict::NoDifferenceBeyond { bound: 0.034 };
+    document.comparison.checks = vec![Check::Identical];
+    pages.push(first(&document));
+    document.comparison.effect = None;
+    document.comparison.chance = None;
+    document.comparison.verdict = Verdict::CannotTell { more_blocks: None };
+    document.comparison.checks = vec![Check::Constant { value: 0.25 }];
+    pages.push(first(&document));
     insta::assert_snapshot!(pages.join("\n"));
 }
 
 #[test]
-fn pages_keep_to_their_width_and_legends_stand_alone() {
+fn pages_fit_their_width_and_legends_can_be_shown_alone() {
     let legend = View::Only(Sections::from_iter([Section::Legend]));
     for width in [40, 60, 80, 120, 200] {
         for view in [View::First, View::Full, legend] {

@@ -1,4 +1,4 @@
-//! Pages about a program that was asked for.
+//! Pages about a watched program.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn interferer(name: &str, kind: Kind, pid: Option<i32>, us: i64, count: u64) -> 
     }
 }
 
-/// An episode from so many µs on, for so many.
+/// An episode that starts at `at` µs and lasts `us` µs.
 fn episode((at, us): (i64, i64), count: u64, name: &str, kind: Kind, pid: Option<i32>) -> Episode {
     Episode {
         at: Nanos::from_micros(at),
@@ -45,7 +45,7 @@ fn episode((at, us): (i64, i64), count: u64, name: &str, kind: Kind, pid: Option
     }
 }
 
-/// `cc1` of `worker of cc1`.
+/// The program in a name: `cc1` for `worker of cc1`.
 fn program_of(name: &str) -> &str {
     name.rsplit(" of ").next().unwrap_or(name)
 }
@@ -60,7 +60,7 @@ fn lost_to(name: &str, kind: Kind, us: i64) -> LostTo {
     }
 }
 
-/// A program to which everything happened.
+/// A program with time in every state.
 fn threads() -> ThreadTimes {
     let accounts: Vec<StateAccount> = ThreadState::ALL
         .into_iter()
@@ -206,7 +206,7 @@ pub(crate) fn with_victim(statement: Statement) -> Statement {
     }
 }
 
-/// The section alone.
+/// Only the section about the program.
 fn section(statement: &Statement) -> String {
     let page = text(statement, &TextStyle::default());
     let lines = page
@@ -217,12 +217,12 @@ fn section(statement: &Statement) -> String {
 }
 
 #[test]
-fn a_game_that_stutters() {
+fn section_of_a_stuttering_game() {
     insta::assert_snapshot!(section(&with_victim(kernel_level())));
 }
 
 #[test]
-fn a_victim_whose_books_are_off() {
+fn an_imbalance_of_the_watched_program_is_reported() {
     let mut statement = with_victim(kernel_level());
     let threads = statement.victim.as_mut().unwrap().threads.as_mut().unwrap();
     threads.accounted += Nanos(17);
@@ -235,14 +235,14 @@ fn a_victim_whose_books_are_off() {
 }
 
 #[test]
-fn a_victim_seen_by_an_ordinary_user() {
+fn section_of_a_program_without_root() {
     let mut statement = with_victim(proc_level());
     statement.victim.as_mut().unwrap().threads = None;
     insta::assert_snapshot!(section(&statement));
 }
 
 #[test]
-fn no_line_of_it_is_too_long() {
+fn no_line_about_a_program_is_too_long() {
     let mut statement = with_victim(kernel_level());
     let victim = statement.victim.as_mut().unwrap();
     victim.name = "気温🦀 \u{1b}\n".repeat(40);

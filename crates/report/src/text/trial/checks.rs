@@ -1,4 +1,4 @@
-//! What speaks against a verdict, in words.
+//! Describes the doubts about a verdict in words.
 
 use ticktax_model::trial::{Check, Comparison};
 
@@ -6,30 +6,30 @@ use super::super::numbers::{counted, percent};
 use super::super::page::tied;
 use super::value::{Shown, chance};
 
-/// Whether every value was the same.
-pub(super) fn is_constant(it: &Comparison) -> bool {
-    let mut checks = it.checks.iter();
-    checks.any(|it| matches!(it, Check::Constant { .. }))
+/// Whether all values were equal.
+pub(super) fn is_constant(comparison: &Comparison) -> bool {
+    let mut checks = comparison.checks.iter();
+    checks.any(|check| matches!(check, Check::Constant { .. }))
 }
 
-/// What a check is said of.
+/// The names that appear in the text of a check.
 pub(super) struct Names {
-    /// The metric, and the arm where there are several.
+    /// The metric, with the arm if there are more than two.
     pub(super) about: String,
     /// The first arm.
     pub(super) first: String,
-    /// The other one.
+    /// The other arm.
     pub(super) second: String,
 }
 
-/// A check in words.
-pub(super) fn in_words(check: &Check, names: &Names, shown: Shown) -> String {
+/// Describes a check in words.
+pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
     let Names {
         about,
         first: a,
         second: b,
     } = names;
-    let p = |it: f64| tied(format!("p = {}", chance(it)));
+    let p = |probability: f64| tied(format!("p = {}", chance(probability)));
     let which = |first: bool, second: bool| match (first, second) {
         (true, true) => format!("{a} and {b}"),
         (true, false) => a.clone(),

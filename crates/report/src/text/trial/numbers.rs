@@ -1,4 +1,4 @@
-//! The page of two lists of numbers.
+//! The page about two lists of numbers.
 
 use ticktax_model::trial::{ArmFigures, Better, Check, Numbers, NumbersComparison, Unit, Verdict};
 
@@ -11,33 +11,33 @@ use super::checks::is_constant;
 use super::value::{Shown, chance, value};
 use crate::view::View;
 
-/// What the words mean.
+/// Explains the terms.
 const WORDS: &str = "The difference is the ratio of the means less one, of values that are not all above 0 the difference of \
     the means. Its 95 % interval is drawn from both lists again and again (percentile-t), of fewer than 8 values or more \
     than 500 it is Welch's. p: the probability that chance alone sets the lists so far apart (Mann-Whitney, exact for few values). A difference is told where p is at most \
     5 % and the interval leaves 0 out. Nothing pairs the values: what the machine did between the two lists is in \
     the difference.";
 
-pub(super) fn numbers(it: &NumbersComparison, style: &TextStyle) -> Written {
+pub(super) fn numbers(document: &NumbersComparison, style: &TextStyle) -> Written {
     let mut page = Page::new(narrowed(style));
-    let comparison = &it.comparison;
-    let shown = Shown::new(it.unit, comparison.scale);
-    verdict(&mut page, it, shown);
+    let comparison = &document.comparison;
+    let shown = Shown::new(document.unit, comparison.scale);
+    verdict(&mut page, document, shown);
     let headings = cells(&page, ["n", "mean", "median", "deviation", "min", "max"]);
     page.headings(Tone::Strong, "", &headings);
     side(
         &mut page,
         "A",
-        &it.first,
+        &document.first,
         comparison.first.as_ref(),
-        it.unit,
+        document.unit,
     );
     side(
         &mut page,
         "B",
-        &it.second,
+        &document.second,
         comparison.second.as_ref(),
-        it.unit,
+        document.unit,
     );
     if let (Some(effect), Some(p)) = (&comparison.effect, comparison.chance) {
         let text = format!(
@@ -48,7 +48,7 @@ pub(super) fn numbers(it: &NumbersComparison, style: &TextStyle) -> Written {
         );
         page.paragraph(Tone::Plain, "B less A: ", &text);
     }
-    for (label, side) in [("A", &it.first), ("B", &it.second)] {
+    for (label, side) in [("A", &document.first), ("B", &document.second)] {
         if side.failed > 0 {
             let text = format!(
                 "{label}: {} failed and left out",
@@ -58,7 +58,7 @@ pub(super) fn numbers(it: &NumbersComparison, style: &TextStyle) -> Written {
         }
     }
     for check in &comparison.checks {
-        if let Some(text) = check_words(check, it) {
+        if let Some(text) = check_words(check, document) {
             page.paragraph(Tone::Warning, "Check: ", &text);
         }
     }
@@ -74,9 +74,9 @@ pub(super) fn numbers(it: &NumbersComparison, style: &TextStyle) -> Written {
     page.finish()
 }
 
-/// What is to be thought of it, in a sentence.
-fn verdict(page: &mut Page, it: &NumbersComparison, shown: Shown) {
-    let comparison = &it.comparison;
+/// Writes the verdict in one sentence.
+fn verdict(page: &mut Page, document: &NumbersComparison, shown: Shown) {
+    let comparison = &document.comparison;
     let by = comparison.effect.as_ref();
     let by = by.map_or_else(String::new, |effect| tied(shown.effect(effect)));
     let lower = comparison.effect.is_some_and(|effect| effect.value < 0.0);
@@ -103,7 +103,7 @@ fn verdict(page: &mut Page, it: &NumbersComparison, shown: Shown) {
         }
     };
     page.paragraph(tone, "", &text);
-    if it.better == Better::Unknown && comparison.verdict == Verdict::Differs {
+    if document.better == Better::Unknown && comparison.verdict == Verdict::Differs {
         let text = "Say which way is better: --better lower or --better higher.";
         page.paragraph(Tone::Faint, "", text);
     }
@@ -123,23 +123,23 @@ fn cells(page: &Page, [n, mean, median, deviation, min, max]: [&str; 6]) -> Colu
     ])
 }
 
-fn side(page: &mut Page, label: &str, it: &Numbers, figures: Option<&ArmFigures>, unit: Unit) {
-    let file = clean(&it.file);
-    let name = it.name.as_deref().map(clean);
+fn side(page: &mut Page, label: &str, list: &Numbers, figures: Option<&ArmFigures>, unit: Unit) {
+    let file = clean(&list.file);
+    let name = list.name.as_deref().map(clean);
     let name = name.map_or_else(|| file.clone(), |name| format!("{file}: {name}"));
-    let Some(of) = figures else {
+    let Some(figures) = figures else {
         page.paragraph(Tone::Plain, &format!("{label}  "), &name);
         return;
     };
-    let text = |it: f64| value(unit, it);
-    let n = grouped(of.count);
-    let [mean, median, deviation] = [of.mean, of.median, of.deviation].map(text);
-    let [min, max] = [of.min, of.max].map(text);
+    let text = |number: f64| value(unit, number);
+    let n = grouped(figures.count);
+    let [mean, median, deviation] = [figures.mean, figures.median, figures.deviation].map(text);
+    let [min, max] = [figures.min, figures.max].map(text);
     let cells = cells(page, [&n, &mean, &median, &deviation, &min, &max]);
     page.row(Tone::Plain, 0, &format!("{label}  {name}"), &cells);
 }
 
-fn check_words(check: &Check, it: &NumbersComparison) -> Option<String> {
+fn check_words(check: &Check, document: &NumbersComparison) -> Option<String> {
     let which = |first: bool, second: bool| match (first, second) {
         (true, true) => "both lists are",
         (true, false) => "A is",
@@ -156,15 +156,15 @@ fn check_words(check: &Check, it: &NumbersComparison) -> Option<String> {
             which(first, second),
             tied(format!("p = {}", chance(p)))
         ),
-        Check::Constant { value: of } => {
-            format!("every value is {}", value(it.unit, of))
+        Check::Constant { value: constant } => {
+            format!("every value is {}", value(document.unit, constant))
         }
         Check::Identical => "both lists have the same values, one by one".to_owned(),
         Check::TooFew { have, need } => format!(
             "{} in one of them: with fewer than {need} no difference can count",
             counted(have, "value")
         ),
-        // The others are of runs, which lists have none of.
+        // The other checks concern runs, which a list does not have.
         Check::Missing { .. }
         | Check::Drift { .. }
         | Check::Order { .. }

@@ -1,20 +1,20 @@
-//! Values and effects as a person reads them.
+//! Formats of values and effects.
 
 use ticktax_model::Nanos;
 use ticktax_model::trial::{Effect, Scale, Unit};
 
 use super::super::numbers::percent;
 
-/// Time in ns as a whole number of them.
+/// Rounds a time in ns to an integer.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "a time of centuries is shown as the longest"
+    reason = "times of centuries saturate at the maximum"
 )]
 fn time(ns: f64) -> Nanos {
     Nanos(ns.round() as i64)
 }
 
-/// A value with its unit.
+/// Formats a value with its unit.
 pub(super) fn value(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Ns => time(value).to_string(),
@@ -26,32 +26,32 @@ pub(super) fn value(unit: Unit, value: f64) -> String {
     }
 }
 
-/// A number without a unit, to four digits.
+/// Formats a number without a unit, with four digits.
 pub(super) fn plain(value: f64) -> String {
     let size = value.abs();
     match size {
         0.0 => "0".to_owned(),
-        it if !(1e-4..1e7).contains(&it) => format!("{value:.3e}"),
-        it if it >= 999.95 => format!("{value:.0}"),
-        it => {
-            let digits = decimals(it, 4);
+        size if !(1e-4..1e7).contains(&size) => format!("{value:.3e}"),
+        size if size >= 999.95 => format!("{value:.0}"),
+        size => {
+            let digits = decimals(size, 4);
             format!("{value:.digits$}")
         }
     }
 }
 
-/// Behind the point, for so many digits in all.
+/// The number of decimals for a total of `digits` digits.
 fn decimals(size: f64, digits: i32) -> usize {
     let magnitude = size.log10().floor();
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a logarithm of a double is below 400"
+        reason = "the logarithm of a double is below 400"
     )]
     let places = digits - 1 - magnitude as i32;
     usize::try_from(places.clamp(0, 8)).unwrap_or(0)
 }
 
-/// A probability: as small as it is, where that is little.
+/// Formats a probability. Small ones keep their order of magnitude.
 pub(super) fn chance(p: f64) -> String {
     match p {
         p if p >= 0.0995 => format!("{p:.2}"),
@@ -62,7 +62,7 @@ pub(super) fn chance(p: f64) -> String {
     }
 }
 
-/// How differences of a metric are shown.
+/// Formats differences of a metric.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     unit: Unit,
@@ -74,7 +74,8 @@ impl Shown {
         Self { unit, scale }
     }
 
-    /// What stands behind a difference that is shown as a percentage; `None` where it has the metric's unit.
+    /// The suffix of differences shown as percentages or points. `None` if they have the metric's
+    /// unit.
     fn suffix(self) -> Option<&'static str> {
         match (self.scale, self.unit) {
             (Scale::Relative, _) => Some(" %"),
@@ -83,11 +84,11 @@ impl Shown {
         }
     }
 
-    /// A difference with its sign, to so many places behind the point where it is a percentage.
+    /// Formats a difference with its sign. `places` is the number of decimals of a percentage.
     fn signed(self, difference: f64, places: usize) -> String {
         if self.suffix().is_some() {
             let percent = 100.0 * difference;
-            // The intervals of two or three blocks may reach anywhere.
+            // Intervals from two or three blocks can be extremely wide.
             return if percent.abs() < 1e5 {
                 format!("{percent:+.places$}")
             } else {
@@ -103,46 +104,47 @@ impl Shown {
         text
     }
 
-    /// An effect, to as many digits as its interval leaves worth telling.
+    /// Formats an effect with as many digits as its interval justifies.
     pub(super) fn effect(self, effect: &Effect) -> String {
         self.with_suffix(self.signed(effect.value, places(effect)))
     }
 
-    /// The interval of one, without a unit where the effect beside it has the same.
+    /// Formats an effect's interval without a unit, for use next to the effect.
     pub(super) fn interval(self, effect: &Effect) -> String {
-        let of = |end| self.signed(end, places(effect));
-        format!("{} to {}", of(effect.low), of(effect.high))
+        let end_text = |end| self.signed(end, places(effect));
+        format!("{} to {}", end_text(effect.low), end_text(effect.high))
     }
 
-    /// The same with its unit.
+    /// Formats an effect's interval with its unit.
     pub(super) fn interval_with_unit(self, effect: &Effect) -> String {
         self.with_suffix(self.interval(effect))
     }
 
-    /// The size of a difference.
+    /// Formats the size of a difference, without a sign.
     pub(super) fn size(self, size: f64) -> String {
         match self.suffix() {
             Some(suffix) => {
                 let percent = 100.0 * size;
                 match percent {
-                    it if it <= 0.0 => format!("0{suffix}"),
-                    it if it < 1e5 => {
-                        let places = decimals(it, 2).min(3);
-                        format!("{it:.places$}{suffix}")
+                    percent if percent <= 0.0 => format!("0{suffix}"),
+                    percent if percent < 1e5 => {
+                        let places = decimals(percent, 2).min(3);
+                        format!("{percent:.places$}{suffix}")
                     }
-                    it => format!("{it:.0e}{suffix}"),
+                    percent => format!("{percent:.0e}{suffix}"),
                 }
             }
             None => value(self.unit, size),
         }
     }
 
-    /// A value of the metric itself.
-    pub(super) fn of_metric(self, of: f64) -> String {
-        value(self.unit, of)
+    /// Formats a value of the metric itself.
+    pub(super) fn of_metric(self, metric_value: f64) -> String {
+        value(self.unit, metric_value)
     }
 
-    /// A difference of two effects with its sign: of percentages, percentage points.
+    /// Formats the difference of two effects with its sign. If effects are percentages, it is in
+    /// percentage points.
     pub(super) fn error(self, error: f64) -> String {
         let places = decimals((100.0 * error).abs().max(1e-3), 2).min(3);
         let text = self.signed(error, places);
@@ -152,14 +154,14 @@ impl Shown {
         }
     }
 
-    /// A difference with its sign and unit.
+    /// Formats a difference with its sign and unit.
     pub(super) fn change(self, change: f64) -> String {
         let places = decimals((100.0 * change).abs().max(1e-3), 2).min(3);
         self.with_suffix(self.signed(change, places))
     }
 }
 
-/// Behind the point of a percentage: two digits of the interval's width.
+/// The number of decimals of a percentage: two digits of the interval's width.
 fn places(effect: &Effect) -> usize {
     let width = 100.0 * (effect.high - effect.low);
     if width > 0.0 {
@@ -176,7 +178,7 @@ mod tests {
     use super::{Shown, chance, plain, value};
 
     #[test]
-    fn values_have_the_digits_that_matter() {
+    fn values_have_three_or_four_significant_digits() {
         for (number, text) in [
             (61.970_333, "61.97"),
             (0.0, "0"),
@@ -203,29 +205,29 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_is_told_as_well_as_it_is_known() {
-        let of = |value, low, high| Effect { value, low, high };
+    fn an_effect_has_the_precision_of_its_interval() {
+        let effect = |value, low, high| Effect { value, low, high };
         let shown = Shown::new(Unit::None, Scale::Relative);
-        let published = of(-0.025_28, -0.0281, -0.0223);
+        let published = effect(-0.025_28, -0.0281, -0.0223);
         assert_eq!(shown.effect(&published), "-2.53 %");
         assert_eq!(shown.interval_with_unit(&published), "-2.81 to -2.23 %");
-        let wide = of(0.4, 0.1, 0.9);
+        let wide = effect(0.4, 0.1, 0.9);
         assert_eq!(
             (shown.effect(&wide), shown.interval(&wide)),
             ("+40 %".into(), "+10 to +90".into())
         );
         let points = Shown::new(Unit::Share, Scale::Absolute);
-        assert_eq!(points.effect(&of(-0.1, -0.12, -0.08)), "-10.0 pt");
+        assert_eq!(points.effect(&effect(-0.1, -0.12, -0.08)), "-10.0 pt");
         let times = Shown::new(Unit::Ns, Scale::Absolute);
         assert_eq!(
-            times.interval_with_unit(&of(5.0, -3.0, 1_200_000.0)),
+            times.interval_with_unit(&effect(5.0, -3.0, 1_200_000.0)),
             "-3 ns to +1.20 ms"
         );
         assert_eq!(shown.size(0.0123), "1.2 %");
         assert_eq!(times.size(1_500.0), "1.50 µs");
         assert_eq!(shown.change(0.107), "+11 %");
         assert_eq!(shown.size(0.0), "0 %");
-        let anywhere = of(0.5, -0.99, 4.2e58);
+        let anywhere = effect(0.5, -0.99, 4.2e58);
         assert_eq!(shown.interval(&anywhere), "-99 to +4e60");
         assert_eq!(shown.size(4.2e58), "4e60 %");
     }

@@ -1,21 +1,21 @@
-//! Limits on the JSON of a header, checked before it becomes a
-//! [`Header`](ticktax_model::recording::Header): in memory, a list of empty objects is a hundred
-//! times larger than its JSON.
+//! Limits on the JSON of a header. They are checked before it is deserialized to a
+//! [`Header`](crate::recording::Header), because a list of empty objects takes a hundred times its
+//! size in memory.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// Maximum bytes of a string: the longest argument of a command on Linux.
+/// Bytes of a text: the longest command argument on Linux.
 const TEXT: usize = 128 * 1024;
-/// Bits of a number that is not a time. The sum over 8,192 CPUs still fits in 63.
+/// Largest number other than a time in ns, as a power of 2. The sum over 8,192 CPUs still fits.
 const NUMBER_BITS: u32 = 50;
-/// Bits of a time in nanoseconds, and of a number in a list: 146 years.
+/// Largest time in ns, and largest number in a list, as a power of 2: 146 years.
 const TIME_BITS: u32 = 62;
 /// Suffix of the names of times.
 const TIME_SUFFIX: &str = "_ns";
 
-/// Checks the JSON of a header. An error includes its position in the text.
+/// Checks the JSON of a header. Errors are those of serde, with their position in the text.
 pub(crate) fn check(json: &str) -> serde_json::Result<()> {
     let mut left = Left(16_384 + json.len() / 16);
     let mut deserializer = serde_json::Deserializer::from_str(json);
@@ -28,7 +28,7 @@ pub(crate) fn check(json: &str) -> serde_json::Result<()> {
     deserializer.end()
 }
 
-/// Number of strings, lists and objects that the rest of the JSON may have.
+/// Number of texts, lists and objects that are still allowed.
 struct Left(usize);
 
 impl Left {
@@ -42,7 +42,7 @@ impl Left {
 /// Checks a value.
 struct Checker<'l, 'k> {
     left: &'l mut Left,
-    /// Name of the innermost field around the value.
+    /// Name of the innermost field that contains the value.
     key: &'k str,
     /// Whether the value is in a list.
     listed: bool,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_a_limit() {
+    fn numbers_are_limited() {
         assert!(
             check(r#"{"at_ns": 1795717567000000000, "counts": [1152921504606846976]}"#).is_ok()
         );
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn there_may_not_be_more_values_than_a_real_header_has() {
+    fn the_number_of_values_is_limited() {
         let many = |of: &str| format!("[{}{of}]", format!("{of},").repeat(100_000));
         for of in ["{}", "[]", "\"\"", "{\"\":{}}"] {
             assert!(error(&many(of)).contains("more values"), "{of}");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_have_a_limit() {
+    fn texts_are_limited() {
         let text = |length| format!("{{\"x\": \"{}\"}}", "a".repeat(length));
         assert!(check(&text(TEXT)).is_ok());
         assert!(error(&text(TEXT + 1)).contains("`x` is longer than 131072 bytes"));

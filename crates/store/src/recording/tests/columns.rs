@@ -1,10 +1,10 @@
-//! `docs/data.md` lists the columns of a file.
+//! Checks that `docs/data.md` describes the columns of a file.
 
 use crate::recording::schema;
 
 const PAGE: &str = include_str!("../../../../../docs/data.md");
 
-/// The first three cells of each line of the table of columns: name, type, empty rows.
+/// The first three cells of each row in the table of columns: name, type, null.
 fn documented() -> Vec<(String, String, bool)> {
     let rows = PAGE
         .lines()
@@ -19,10 +19,10 @@ fn documented() -> Vec<(String, String, bool)> {
 }
 
 #[test]
-fn the_page_lists_the_columns_of_a_file_in_its_order() {
+fn the_documentation_lists_the_columns_in_order() {
     use parquet::basic::Type as Physical;
     let message = schema::message().unwrap();
-    let there: Vec<(String, String, bool)> = message
+    let columns: Vec<(String, String, bool)> = message
         .get_fields()
         .iter()
         .map(|field| {
@@ -38,11 +38,11 @@ fn the_page_lists_the_columns_of_a_file_in_its_order() {
             (field.name().to_owned(), kind.to_owned(), optional)
         })
         .collect();
-    assert_eq!(documented(), there);
+    assert_eq!(documented(), columns);
 }
 
 #[test]
-fn the_page_names_every_kind_of_row() {
+fn the_documentation_names_every_kind_and_owner() {
     for kind in ticktax_model::Kind::ALL {
         let cell = format!("`{}`", kind.name());
         assert!(PAGE.contains(&cell), "{cell}");

@@ -1,4 +1,4 @@
-//! Damaged and foreign files.
+//! Damaged files and files that are not recordings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The error of opening and reading a file.
+/// The error of opening and reading the complete file.
 fn error_of(path: &Path) -> RecordingError {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     outcome.expect_err("it should not be read")
 }
 
-/// The message without the folder, which differs between runs.
+/// The error message, without the temporary directory.
 fn message(path: &Path) -> String {
     let text = error_of(path).to_string();
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -30,7 +30,7 @@ fn message(path: &Path) -> String {
     text.replace(&path.display().to_string(), "x.parquet")
 }
 
-/// The header under its key, with `edit` applied to its text.
+/// The header's key and JSON, with `edit` applied to the text.
 fn json(edit: (&str, &str)) -> (&'static str, String) {
     (
         "ticktax",
@@ -41,16 +41,17 @@ fn json(edit: (&str, &str)) -> (&'static str, String) {
 }
 
 #[test]
-fn a_file_cut_short_is_refused_at_every_length() {
+fn truncated_files_are_rejected_at_every_length() {
     let (_folder, path) = folder();
     let (sources, rows) = rows();
     write(&path, &sources, &rows);
-    let whole = fs::read(&path).unwrap();
-    for length in (0..whole.len())
-        .step_by(13)
-        .chain([1, 2, 3, 4, 7, 8, 11, 12, whole.len() - 1])
+    let complete = fs::read(&path).unwrap();
+    for length in
+        (0..complete.len())
+            .step_by(13)
+            .chain([1, 2, 3, 4, 7, 8, 11, 12, complete.len() - 1])
     {
-        fs::write(&path, &whole[..length]).unwrap();
+        fs::write(&path, &complete[..length]).unwrap();
         assert_eq!(
             error_of(&path),
             RecordingError::Truncated { path: path.clone() },
@@ -64,20 +65,21 @@ fn a_file_cut_short_is_refused_at_every_length() {
 }
 
 #[test]
-fn a_file_with_bytes_missing_in_the_middle_never_panics() {
+fn missing_bytes_do_not_cause_a_panic() {
     let (_folder, path) = folder();
     let (sources, rows) = rows();
     write(&path, &sources, &rows);
-    let whole = fs::read(&path).unwrap();
-    for cut in (4..whole.len() - 12).step_by(29) {
-        let bytes = [&whole[..cut], &whole[cut + 8..]].concat();
-        // Unused bytes may be missing.
-        let _ = RecordingReader::from_bytes("x", bytes.into()).and_then(|mut r| replay(&mut r));
+    let complete = fs::read(&path).unwrap();
+    for cut in (4..complete.len() - 12).step_by(29) {
+        let bytes = [&complete[..cut], &complete[cut + 8..]].concat();
+        // Unreferenced bytes can be missing without an error.
+        let _ = RecordingReader::from_bytes("x", bytes.into())
+            .and_then(|mut reader| replay(&mut reader));
     }
 }
 
 #[test]
-fn a_file_that_is_no_parquet_file_is_refused() {
+fn files_other_than_parquet_are_rejected() {
     let (_folder, path) = folder();
     fs::write(&path, "#!/bin/sh\nexit 0\n").unwrap();
     assert_eq!(
@@ -88,7 +90,7 @@ fn a_file_that_is_no_parquet_file_is_refused() {
 }
 
 #[test]
-fn a_parquet_file_of_another_program_is_refused() {
+fn parquet_files_of_other_programs_are_rejected() {
     let (_folder, path) = folder();
     foreign(&path, SAME, "irq", None);
     assert_eq!(
@@ -99,7 +101,7 @@ fn a_parquet_file_of_another_program_is_refused() {
 }
 
 #[test]
-fn a_newer_recording_asks_for_an_update() {
+fn newer_recordings_ask_for_an_update() {
     let (_folder, path) = folder();
     foreign(
         &path,
@@ -115,7 +117,7 @@ fn a_newer_recording_asks_for_an_update() {
 }
 
 #[test]
-fn an_old_schema_is_refused() {
+fn impossible_schema_versions_are_rejected() {
     let (_folder, path) = folder();
     for schema in [0, 1] {
         let edit = format!(r#""schema":{schema}"#);
@@ -129,7 +131,7 @@ fn an_old_schema_is_refused() {
 }
 
 #[test]
-fn a_damaged_header_is_told_from_a_damaged_column() {
+fn damaged_headers_and_columns_have_different_errors() {
     let (_folder, path) = folder();
     foreign(&path, SAME, "irq", Some(("ticktax", "{".to_owned())));
     assert!(message(&path).starts_with("the header of x.parquet is damaged (EOF while parsing"));
@@ -162,7 +164,7 @@ fn a_damaged_header_is_told_from_a_damaged_column() {
 }
 
 #[test]
-fn an_unknown_kind_is_named() {
+fn errors_name_an_unknown_kind() {
     let (_folder, path) = folder();
     foreign(
         &path,
@@ -178,7 +180,7 @@ fn an_unknown_kind_is_named() {
 }
 
 #[test]
-fn what_is_no_readable_file_is_said_in_words() {
+fn unreadable_files_are_explained_in_words() {
     let (folder, path) = folder();
     assert_eq!(
         message(&path),
@@ -189,7 +191,7 @@ fn what_is_no_readable_file_is_said_in_words() {
 }
 
 #[test]
-fn what_cannot_be_created_is_said_in_words() {
+fn creation_errors_are_explained_in_words() {
     let (folder, _) = folder();
     let refused = |path: &Path| RecordingWriter::create(path).unwrap_err().to_string();
     let no_folder = refused(&folder.path().join("none/x.parquet"));
@@ -209,32 +211,31 @@ proptest! {
     })]
 
     #[test]
-    fn random_bytes_are_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn random_bytes_are_rejected(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let framed = [b"PAR1".as_slice(), &bytes, b"PAR1"].concat();
         prop_assert!(RecordingReader::from_bytes("x", framed.into()).is_err());
         prop_assert!(RecordingReader::from_bytes("x", bytes.into()).is_err());
     }
 
     #[test]
-    fn damaged_bytes_never_panic(
-        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)
-    ) {
-        let mut bytes = whole().to_vec();
+    fn damaged_bytes_do_not_cause_a_panic(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        let mut bytes = complete().to_vec();
         for (place, byte) in damage {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        // `flips.rs` checks that damage is found; this only checks that the reader returns.
+        // Other tests check that flipped bits are detected. This one only requires that reading
+        // terminates.
         if let Ok(mut reader) = RecordingReader::from_bytes("x", bytes.into()) {
             let _ = replay(&mut reader);
         }
     }
 }
 
-/// A recording's bytes, made once.
-fn whole() -> &'static [u8] {
-    static WHOLE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
-    WHOLE.get_or_init(|| {
+/// The bytes of a recording, created once.
+fn complete() -> &'static [u8] {
+    static COMPLETE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    COMPLETE.get_or_init(|| {
         let (_folder, path) = folder();
         let (sources, rows) = rows();
         write(&path, &sources, &rows);

@@ -1,4 +1,4 @@
-//! A flipped bit is detected, or changes nothing.
+//! Flipped bits are detected unless they change nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::recording::{RecordingError, RecordingReader};
 
 const FLIPS: u64 = 1_000;
 
-/// A recording's bytes.
+/// The bytes of a recording.
 fn bytes(sources: &SourceTable, rows: &[Row]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
@@ -27,7 +27,7 @@ fn read(bytes: Vec<u8>) -> Result<(Header, Vec<(Source, Row)>), RecordingError> 
     Ok((reader.header().clone(), rows))
 }
 
-/// The same numbers for the same seed (splitmix64).
+/// Deterministic pseudo-random numbers (splitmix64).
 fn random(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -35,17 +35,17 @@ fn random(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Flips bits one at a time. Returns how often each kind of error was reported.
-fn flip(whole: &[u8], places: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u32> {
-    let right = read(whole.to_vec()).unwrap();
-    let mut told = BTreeMap::new();
+/// Flips bits one at a time, and counts the outcomes by kind.
+fn flip(complete: &[u8], places: impl Iterator<Item = u64>) -> BTreeMap<&'static str, u32> {
+    let original = read(complete.to_vec()).unwrap();
+    let mut outcomes = BTreeMap::new();
     for bit in places {
         let (byte, mask) = (usize::try_from(bit / 8).unwrap(), 1 << (bit % 8));
-        let mut flipped = whole.to_vec();
+        let mut flipped = complete.to_vec();
         flipped[byte] ^= mask;
         let kind = match read(flipped) {
             Ok(read) => {
-                assert!(read == right, "bit {bit} changed what was read, unnoticed");
+                assert!(read == original, "bit {bit} changed the data unnoticed");
                 "nothing changed"
             }
             Err(error) => {
@@ -55,17 +55,17 @@ fn flip(whole: &[u8], places: impl Iterator<Item = u64>) -> BTreeMap<&'static st
                     RecordingError::Damaged { .. } => "damaged",
                     RecordingError::Header { .. } => "no header",
                     RecordingError::Truncated { .. } => "cut short",
-                    other => panic!("bit {bit} is not told as damage: {other}"),
+                    other => panic!("bit {bit} is not reported as damage: {other}"),
                 }
             }
         };
-        *told.entry(kind).or_default() += 1;
+        *outcomes.entry(kind).or_default() += 1;
     }
-    told
+    outcomes
 }
 
 #[test]
-fn a_thousand_flipped_bits_are_found() {
+fn flipped_bits_are_detected() {
     let (sources, rows) = rows();
     let (spans, sums): (Vec<Row>, Vec<Row>) = rows
         .into_iter()
@@ -73,40 +73,43 @@ fn a_thousand_flipped_bits_are_found() {
         .take(3_000)
         .partition(|row| matches!(row, Row::Span(_)));
     for (seed, rows) in [(1, spans), (2, sums)] {
-        let whole = bytes(&sources, &rows);
-        let bits = whole.len() as u64 * 8;
-        let told = flip(&whole, (0..FLIPS).map(|index| random(seed, index) % bits));
-        assert!(told["damaged"] > 950, "{told:?}");
+        let complete = bytes(&sources, &rows);
+        let bits = complete.len() as u64 * 8;
+        let outcomes = flip(
+            &complete,
+            (0..FLIPS).map(|index| random(seed, index) % bits),
+        );
+        assert!(outcomes["damaged"] > 950, "{outcomes:?}");
     }
 }
 
 #[test]
-fn each_bit_of_the_footer_is_covered() {
+fn every_byte_of_the_footer_is_covered() {
     let (sources, rows) = rows();
-    let whole = bytes(&sources, &rows);
-    let footer = whole.len() - 8;
-    let length = <[u8; 4]>::try_from(&whole[footer..footer + 4]).unwrap();
+    let complete = bytes(&sources, &rows);
+    let footer = complete.len() - 8;
+    let length = <[u8; 4]>::try_from(&complete[footer..footer + 4]).unwrap();
     let begin = footer - u32::from_le_bytes(length) as usize;
-    // One bit of each byte, at changing positions.
-    let bits = (begin..whole.len()).map(|byte| (byte * 8 + byte % 8) as u64);
-    let told = flip(&whole, bits);
-    assert_eq!(told.get("nothing changed"), None, "{told:?}");
+    // One bit of each byte, a different one from byte to byte.
+    let bits = (begin..complete.len()).map(|byte| (byte * 8 + byte % 8) as u64);
+    let outcomes = flip(&complete, bits);
+    assert_eq!(outcomes.get("nothing changed"), None, "{outcomes:?}");
 }
 
 #[test]
-fn the_damaged_rows_are_named() {
+fn errors_name_the_damaged_rows() {
     let (sources, rows) = rows();
     let rows: Vec<Row> = rows.into_iter().cycle().take(150_000).collect();
-    let whole = bytes(&sources, &rows);
-    let mut flipped = whole.clone();
-    flipped[whole.len() / 2] ^= 1;
+    let complete = bytes(&sources, &rows);
+    let mut flipped = complete.clone();
+    flipped[complete.len() / 2] ^= 1;
     assert_eq!(
         read(flipped).unwrap_err().to_string(),
         "x.parquet is damaged: rows 65537 to 131072 are not what was written, by the checksum; \
          copy it again, or record anew"
     );
-    let mut flipped = whole.clone();
-    let place = whole
+    let mut flipped = complete.clone();
+    let place = complete
         .windows(9)
         .position(|bytes| bytes == b"r\xc3\xb6chling")
         .unwrap();
@@ -119,13 +122,13 @@ fn the_damaged_rows_are_named() {
 }
 
 #[test]
-fn a_file_that_lost_its_checksums_is_damaged_and_one_of_another_program_has_none() {
+fn missing_checksums_are_damage_unless_another_program_wrote_the_file() {
     let (sources, rows) = rows();
-    let mut whole = bytes(&sources, &rows);
+    let mut complete = bytes(&sources, &rows);
     let key = b"ticktax-checksums";
-    let place = whole.windows(key.len()).rposition(|bytes| bytes == key);
-    whole[place.unwrap()] ^= 1;
-    let error = read(whole).unwrap_err();
+    let place = complete.windows(key.len()).rposition(|bytes| bytes == key);
+    complete[place.unwrap()] ^= 1;
+    let error = read(complete).unwrap_err();
     assert!(matches!(error, RecordingError::Damaged { .. }), "{error}");
 
     let folder = tempfile::tempdir().unwrap();
@@ -136,7 +139,7 @@ fn a_file_that_lost_its_checksums_is_damaged_and_one_of_another_program_has_none
     assert_eq!(limitations, [Limitation::NotVerified]);
 }
 
-/// Offset of the last occurrence of `text`.
+/// The position of the last occurrence of `text`.
 fn place_of(text: &str, bytes: &[u8]) -> usize {
     let mut windows = bytes.windows(text.len());
     windows
@@ -145,13 +148,13 @@ fn place_of(text: &str, bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn another_makers_name_does_not_switch_the_checksums_off() {
+fn another_writers_name_does_not_disable_the_checksums() {
     let (sources, rows) = rows();
-    let whole = bytes(&sources, &rows);
-    let mut renamed = whole.clone();
-    renamed[place_of("ticktax version", &whole)] ^= 1;
+    let complete = bytes(&sources, &rows);
+    let mut renamed = complete.clone();
+    renamed[place_of("ticktax version", &complete)] ^= 1;
     let mut changed = renamed.clone();
-    changed[place_of("r\u{f6}chling", &whole)] ^= 1;
+    changed[place_of("r\u{f6}chling", &complete)] ^= 1;
     for bytes in [renamed, changed] {
         let error = read(bytes).unwrap_err();
         assert!(matches!(error, RecordingError::Damaged { .. }), "{error}");
@@ -159,17 +162,22 @@ fn another_makers_name_does_not_switch_the_checksums_off() {
 }
 
 #[test]
-fn a_recording_that_another_tool_rewrote_is_read_and_not_verified() {
+fn recordings_rewritten_by_other_tools_are_read_unverified() {
     let (sources, rows) = rows();
-    let right = bytes(&sources, &rows);
-    let (header, _) = read(right.clone()).unwrap();
+    let original = bytes(&sources, &rows);
+    let (header, _) = read(original.clone()).unwrap();
     assert!(header.coverage.limitations.is_empty());
-    // The result of such a tool: its own name, our checksums, and other bytes before the footer.
-    let mut rewritten = right.clone();
-    rewritten[place_of("ticktax version", &right)] ^= 1;
-    let (_, checksums) = right.split_at(place_of("crc32 ", &right));
-    let colon = right.len() - checksums.len() + place_of(":", &checksums[..20]);
-    rewritten[colon + 1] = if right[colon + 1] == b'0' { b'1' } else { b'0' };
+    // The result of such a tool: its own name, our checksums, and different bytes before the
+    // footer.
+    let mut rewritten = original.clone();
+    rewritten[place_of("ticktax version", &original)] ^= 1;
+    let (_, checksums) = original.split_at(place_of("crc32 ", &original));
+    let colon = original.len() - checksums.len() + place_of(":", &checksums[..20]);
+    rewritten[colon + 1] = if original[colon + 1] == b'0' {
+        b'1'
+    } else {
+        b'0'
+    };
     let (header, read) = read(rewritten).unwrap();
     assert_eq!(header.coverage.limitations, [Limitation::NotVerified]);
     assert_eq!(read.len(), rows.len());

@@ -17,7 +17,7 @@ use ticktax_model::{Cpu, Histogram, Kind, Nanos, Owner, Source, SourceTable, Spa
 
 use crate::recording::{RecordingError, RecordingReader, RecordingWriter};
 
-/// A header with unusual values in fields that are easily forgotten.
+/// A header with values in parts that are easily forgotten.
 pub(super) fn header() -> Header {
     Header {
         machine: Machine {
@@ -39,7 +39,7 @@ pub(super) fn header() -> Header {
     }
 }
 
-/// A few spans and a sum.
+/// Spans, frames, edges and sums.
 pub(super) fn rows() -> (SourceTable, Vec<Row>) {
     let mut sources = SourceTable::default();
     let ids = [
@@ -96,7 +96,6 @@ pub(super) fn rows() -> (SourceTable, Vec<Row>) {
     (sources, rows.collect())
 }
 
-/// Writes a recording.
 pub(super) fn write(path: &Path, sources: &SourceTable, rows: &[Row]) {
     let mut writer = RecordingWriter::create(path).unwrap();
     for row in rows {
@@ -105,8 +104,8 @@ pub(super) fn write(path: &Path, sources: &SourceTable, rows: &[Row]) {
     writer.finish(&header()).unwrap();
 }
 
-/// A row and its source. The id in the row is cleared, because it depends on the table.
-pub(super) fn spelled(sources: &SourceTable, row: &Row) -> (Source, Row) {
+/// A row with its source, and with the id, which depends on the table, cleared.
+pub(super) fn with_source(sources: &SourceTable, row: &Row) -> (Source, Row) {
     let mut plain = row.clone();
     match &mut plain {
         Row::Span(span) => span.source = ticktax_model::SourceId(0),
@@ -120,19 +119,19 @@ pub(super) fn spelled(sources: &SourceTable, row: &Row) -> (Source, Row) {
 /// All rows of a recording.
 pub(super) fn replay(reader: &mut RecordingReader) -> Result<Vec<(Source, Row)>, RecordingError> {
     let mut rows = Vec::new();
-    reader.replay(&mut |sources, row| rows.push(spelled(sources, row)))?;
+    reader.replay(&mut |sources, row| rows.push(with_source(sources, row)))?;
     Ok(rows)
 }
 
-/// A recording of one row as another program might write it, with a valid header.
+/// A recording of one row as another program might write it, with a current header.
 pub(super) fn foreign_recording(path: &Path) {
     let json = serde_json::to_string(&header()).unwrap();
     let edit = ("OPTIONAL INT64 max_ns", "REQUIRED INT64 max_ns");
     foreign(path, edit, "softirq", Some(("ticktax", json)));
 }
 
-/// A Parquet file of one row as another program might write it. It has the columns of a recording,
-/// all of them optional, with `edit` applied to the text of the schema.
+/// A one-row Parquet file as another program might write it. It has the columns of a recording, all
+/// of them optional. `edit` is applied to the text of the schema.
 pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(&str, String)>) {
     let file = Foreign {
         properties: WriterProperties::default().into(),
@@ -145,7 +144,7 @@ pub(super) fn foreign(path: &Path, edit: (&str, &str), kind: &str, key: Option<(
     file.write(path);
 }
 
-/// A recording of equal rows as another program might write it, with these properties.
+/// A recording of equal rows as another program might write it, with the given storage properties.
 pub(super) fn foreign_rows(
     path: &Path,
     properties: &WriterPropertiesPtr,
@@ -164,7 +163,7 @@ pub(super) fn foreign_rows(
     file.write(path);
 }
 
-/// A file of another program.
+/// A file as another program might write it.
 struct Foreign<'f> {
     properties: WriterPropertiesPtr,
     edit: (&'f str, &'f str),
@@ -226,7 +225,7 @@ impl Foreign<'_> {
                         .typed::<Int32Type>()
                         .write_batch(&vec![1; rows], some, None)
                 }
-                // Empty where that is allowed; `max_ns` of a recording must have a value.
+                // No value where it is optional. A recording's `max_ns` must have a value.
                 (parquet::basic::Type::INT64, _, "max_ns" | "due_ns") if field.is_optional() => {
                     column.typed::<Int64Type>().write_batch(&[], none, None)
                 }

@@ -1,4 +1,4 @@
-//! Files with values that exceed a limit are refused in one line.
+//! Files with values beyond the limits are rejected with a one-line error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The message for a file that is opened and read.
+/// The error of opening and reading a file.
 fn refusal(path: &Path) -> String {
     let outcome = RecordingReader::open(path).and_then(|mut reader| replay(&mut reader));
     let text = outcome.expect_err("it should be refused").to_string();
@@ -28,7 +28,7 @@ fn refusal(path: &Path) -> String {
     text
 }
 
-/// The error of a recording with this header.
+/// The error for a recording with the edited header.
 fn refused_header(edit: impl FnOnce(&mut Header)) -> String {
     let (_folder, path) = folder();
     let mut header = header();
@@ -40,7 +40,7 @@ fn refused_header(edit: impl FnOnce(&mut Header)) -> String {
     refusal(&path)
 }
 
-/// The error of a recording with this row.
+/// The error for a recording with this row.
 fn refused_row(row: Row) -> String {
     let (_folder, path) = folder();
     let mut sources = SourceTable::default();
@@ -62,7 +62,7 @@ fn span(cpu: u32, start: i64, dur: i64, self_time: i64) -> Span {
 const YEAR: i64 = Nanos::from_days(365).0;
 
 #[test]
-fn a_header_with_impossible_numbers_is_refused() {
+fn headers_with_impossible_numbers_are_rejected() {
     for hz in [0, 100_001, 2_000_000_000, u32::MAX] {
         let text = refused_header(|header| header.machine.hz_configured = Some(hz));
         assert!(
@@ -85,7 +85,7 @@ fn a_header_with_impossible_numbers_is_refused() {
 }
 
 #[test]
-fn a_header_with_a_cpu_that_cannot_exist_is_refused() {
+fn headers_with_impossible_cpus_are_rejected() {
     let (_folder, path) = folder();
     let header = serde_json::to_string(&header()).unwrap();
     let header = header.replace("\"cpu\":3", "\"cpu\":2147483647");
@@ -94,7 +94,7 @@ fn a_header_with_a_cpu_that_cannot_exist_is_refused() {
 }
 
 #[test]
-fn a_row_with_impossible_numbers_is_refused() {
+fn rows_with_impossible_numbers_are_rejected() {
     for (row, words) in [
         (
             span(8_192, 0, 1, 1),
@@ -125,7 +125,7 @@ fn a_row_with_impossible_numbers_is_refused() {
 }
 
 #[test]
-fn the_time_of_all_rows_together_is_limited() {
+fn the_total_time_of_rows_is_limited() {
     let (_folder, path) = folder();
     let (sources, rows) = rows();
     let nine_years = vec![Row::Span(span(0, 0, 9 * YEAR, 9 * YEAR)); 10];
@@ -134,7 +134,7 @@ fn the_time_of_all_rows_together_is_limited() {
 }
 
 #[test]
-fn a_name_longer_than_any_kernels_is_refused() {
+fn overlong_names_are_rejected() {
     let (_folder, path) = folder();
     let long = "a".repeat(100 * 1024);
     let mut sources = SourceTable::default();
@@ -154,7 +154,7 @@ fn a_name_longer_than_any_kernels_is_refused() {
 }
 
 #[test]
-fn there_may_not_be_more_sources_than_a_file_of_its_size_can_have() {
+fn the_number_of_sources_is_limited_by_the_file_size() {
     let (_folder, path) = folder();
     let mut sources = SourceTable::default();
     let mut writer = RecordingWriter::create(&path).unwrap();
@@ -171,7 +171,7 @@ fn there_may_not_be_more_sources_than_a_file_of_its_size_can_have() {
     assert!(refusal(&path).contains(&format!("it has more than {most} sources")));
 }
 
-/// A small file whose pages decompress to far more bytes.
+/// A small file whose pages are far larger when decompressed.
 fn compressible(path: &Path, detail: &[u8], rows: usize, dictionary: bool) {
     let level = ZstdLevel::try_new(3).unwrap();
     let properties = WriterProperties::builder()
@@ -185,7 +185,7 @@ fn compressible(path: &Path, detail: &[u8], rows: usize, dictionary: bool) {
 }
 
 #[test]
-fn a_page_that_decompresses_to_many_times_its_size_is_refused() {
+fn pages_with_an_extreme_compression_ratio_are_rejected() {
     let (_folder, path) = folder();
     compressible(&path, &vec![0; 1 << 20], 40, false);
     let size = fs::metadata(&path).unwrap().len();
@@ -195,7 +195,7 @@ fn a_page_that_decompresses_to_many_times_its_size_is_refused() {
 }
 
 #[test]
-fn an_encoding_that_says_itself_how_much_memory_it_takes_is_refused() {
+fn encodings_that_declare_their_own_memory_size_are_rejected() {
     let (_folder, path) = folder();
     for encoding in [
         Encoding::DELTA_LENGTH_BYTE_ARRAY,
@@ -211,7 +211,7 @@ fn an_encoding_that_says_itself_how_much_memory_it_takes_is_refused() {
 }
 
 #[test]
-fn a_word_of_any_length_makes_a_short_line() {
+fn overlong_words_are_shortened_in_errors() {
     let (_folder, path) = folder();
     let header = serde_json::to_string(&header()).unwrap();
     let long = format!("\"level\":\"{}\"", "x".repeat(100_000));

@@ -1,4 +1,4 @@
-//! A recording reads back as written.
+//! Recordings round-trip.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use ticktax_model::{
     Cpu, Histogram, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span, Thread,
 };
 
-use super::helpers::{foreign_recording, header, replay, rows, spelled, write};
+use super::helpers::{foreign_recording, header, replay, rows, with_source, write};
 use crate::recording::{RecordingReader, RecordingWriter};
 
 fn a_source() -> impl Strategy<Value = Source> {
@@ -44,7 +44,7 @@ fn an_effect() -> impl Strategy<Value = Effect> {
 
 fn a_row() -> impl Strategy<Value = (Source, Row)> {
     let lengths = prop::collection::vec(0i64..1_000_000_000, 0..20);
-    // A year each, so that all rows together stay within the limit of 146 years.
+    // About a year, so that all rows together stay within the limit of 146 years.
     let year = 1_i64 << 55;
     let when = || -(1_i64 << 61)..=1 << 61;
     let sum = (0..=1_i64 << 47, 0..=year, lengths);
@@ -87,8 +87,8 @@ fn a_row() -> impl Strategy<Value = (Source, Row)> {
     })
 }
 
-/// `row` with its source in `sources`.
-fn placed(sources: &mut SourceTable, source: &Source, mut row: Row) -> Row {
+/// `row` with its source interned in `sources`.
+fn with_source_id(sources: &mut SourceTable, source: &Source, mut row: Row) -> Row {
     let id = sources.intern(source.clone());
     match &mut row {
         Row::Span(span) => span.source = id,
@@ -107,15 +107,15 @@ proptest! {
     })]
 
     #[test]
-    fn any_rows_read_back_as_written(rows in prop::collection::vec(a_row(), 0..60)) {
+    fn any_rows_round_trip(rows in prop::collection::vec(a_row(), 0..60)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.parquet");
         let mut writer = RecordingWriter::create(&path).unwrap();
-        // Two tables in which the same ids mean different sources.
+        // Two tables that assign the same ids to different sources.
         let mut tables = [SourceTable::default(), SourceTable::default()];
         for (i, (source, row)) in rows.iter().enumerate() {
             let table = &mut tables[i % 2];
-            let row = placed(table, source, row.clone());
+            let row = with_source_id(table, source, row.clone());
             writer.row(table, &row);
         }
         writer.finish(&header()).unwrap();
@@ -128,14 +128,14 @@ proptest! {
 }
 
 #[test]
-fn rows_of_many_groups_come_in_order_and_more_than_once() {
+fn rows_of_many_groups_replay_in_order_repeatedly() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     let mut sources = SourceTable::default();
     let mut writer = RecordingWriter::create(&path).unwrap();
     let count = 150_000;
     for i in 0..count {
-        // A new source now and then, so that groups start with known and unknown ones.
+        // An occasional new source, so that groups start with both known and unknown ones.
         let name = format!("thread-{}", i / 10_000);
         let source = sources.intern(Source::kernel(Kind::Task, &name, ""));
         let span = Span {
@@ -167,7 +167,7 @@ fn rows_of_many_groups_come_in_order_and_more_than_once() {
 }
 
 #[test]
-fn a_long_recording_of_sums_is_split_by_its_histograms() {
+fn long_recordings_of_sums_are_split_by_their_histograms() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     let (sources, rows) = rows();
@@ -176,11 +176,11 @@ fn a_long_recording_of_sums_is_split_by_its_histograms() {
     let mut reader = RecordingReader::open(&path).unwrap();
     let read = replay(&mut reader).unwrap();
     assert_eq!(read.len(), 20_000);
-    assert!(read.iter().all(|row| *row == spelled(&sources, sum)));
+    assert!(read.iter().all(|row| *row == with_source(&sources, sum)));
 }
 
 #[test]
-fn the_header_is_written_with_this_programs_schema() {
+fn headers_are_written_with_the_current_schema() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     let writer = RecordingWriter::create(&path).unwrap();
@@ -194,7 +194,7 @@ fn the_header_is_written_with_this_programs_schema() {
 }
 
 #[test]
-fn a_file_in_memory_is_read_like_one_on_disk() {
+fn files_in_memory_are_read_like_files_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     let (sources, rows) = rows();
@@ -208,7 +208,7 @@ fn a_file_in_memory_is_read_like_one_on_disk() {
 }
 
 #[test]
-fn columns_in_another_order_all_optional_and_one_too_many_are_read() {
+fn reordered_optional_and_additional_columns_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     foreign_recording(&path);

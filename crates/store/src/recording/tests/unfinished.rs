@@ -1,4 +1,4 @@
-//! An unfinished recording leaves nothing behind.
+//! Unfinished recordings leave nothing behind.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use ticktax_model::recording::RowSink;
 use super::helpers::{header, rows};
 use crate::recording::{RecordingReader, RecordingWriter};
 
-/// A disk with room for this many bytes.
+/// A disk with room for a limited number of bytes.
 struct SmallDisk {
     file: File,
     room: usize,
@@ -39,7 +39,7 @@ fn names_in(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_dropped_writer_leaves_no_file() {
+fn dropped_writers_leave_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     let (sources, rows) = rows();
@@ -49,14 +49,14 @@ fn a_dropped_writer_leaves_no_file() {
     }
     assert!(
         names_in(folder.path()) != ["x.parquet"],
-        "it appears only when it is complete"
+        "the file appears before it is complete"
     );
     drop(writer);
     assert!(names_in(folder.path()).is_empty());
 }
 
 #[test]
-fn a_full_disk_is_reported_at_the_end_and_leaves_what_was_there() {
+fn full_disks_are_reported_and_the_previous_file_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     fs::write(&path, "what was there").unwrap();
@@ -88,7 +88,7 @@ fn a_full_disk_is_reported_at_the_end_and_leaves_what_was_there() {
 }
 
 #[test]
-fn the_kernels_own_full_device_is_understood() {
+fn errors_of_dev_full_are_reported_as_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let full = |_| -> Box<dyn Write + Send> {
         Box::new(File::options().write(true).open("/dev/full").unwrap())
@@ -101,7 +101,7 @@ fn the_kernels_own_full_device_is_understood() {
 }
 
 #[test]
-fn a_header_that_json_cannot_hold_is_refused() {
+fn headers_with_non_finite_numbers_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let mut header = header();
     header.clock.as_mut().unwrap().drift_ppm = f64::NAN;
@@ -117,7 +117,7 @@ fn a_header_that_json_cannot_hold_is_refused() {
 }
 
 #[test]
-fn a_link_is_replaced_and_its_target_stays() {
+fn links_are_replaced_and_their_targets_kept() {
     let folder = tempfile::tempdir().unwrap();
     let [path, link] = ["x.parquet", "latest"].map(|name| folder.path().join(name));
     fs::write(&path, "precious").unwrap();
@@ -132,7 +132,7 @@ fn a_link_is_replaced_and_its_target_stays() {
 }
 
 #[test]
-fn two_writers_of_one_name_do_not_disturb_each_other() {
+fn concurrent_writers_of_the_same_name_do_not_interfere() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     let (first, second) = (

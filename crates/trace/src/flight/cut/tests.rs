@@ -3,18 +3,18 @@ use proptest::prelude::*;
 use crate::flight::event::Event;
 use crate::record::kind;
 
-/// A window, with what lies in it.
+/// A window and the events in it.
 #[derive(Debug)]
-struct Whole {
+struct Window {
     begin: u64,
     end: u64,
     missing: i64,
     records: Vec<Event>,
 }
 
-fn cut(events: &[Event], begin: u64, end: u64, missing: bool) -> Option<Whole> {
+fn cut(events: &[Event], begin: u64, end: u64, missing: bool) -> Option<Window> {
     let cut = super::cut(&|| events.iter().copied(), (begin, end), missing)?;
-    Some(Whole {
+    Some(Window {
         begin: cut.begin,
         end: cut.end,
         missing: cut.missing,
@@ -27,11 +27,11 @@ fn own(events: &[Event]) -> i64 {
     spans.fold(0, |sum, span| sum.wrapping_add(span.self_ns))
 }
 
-/// A CPU of which everything is recorded, as the programs do it.
+/// A CPU that records everything, as the BPF programs do.
 #[derive(Debug, Default)]
 struct Machine {
     now: u64,
-    /// Start, time in what interrupted it, and kind.
+    /// Start, time in interruptions, and kind.
     stack: Vec<(u64, u64, u8)>,
     records: Vec<Event>,
 }
@@ -44,14 +44,14 @@ impl Machine {
         }
     }
 
-    fn push(&mut self, of: u8) {
+    fn push(&mut self, kind: u8) {
         if self.stack.len() < 5 {
-            self.stack.push((self.now, 0, of));
+            self.stack.push((self.now, 0, kind));
         }
     }
 
     fn end(&mut self) {
-        let Some((start, child, of)) = self.stack.pop() else {
+        let Some((start, child, kind)) = self.stack.pop() else {
             return;
         };
         let dur = self.now - start;
@@ -59,7 +59,7 @@ impl Machine {
             start,
             dur,
             self_ns: (dur - child).cast_signed(),
-            kind: of,
+            kind,
             ..Event::default()
         });
         if let Some(below) = self.stack.last_mut() {
@@ -81,13 +81,13 @@ impl Machine {
     }
 }
 
-/// Steps of a CPU: so many ns later this happens.
+/// Random CPU activity: each step waits some ns, then does something.
 fn machine() -> impl Strategy<Value = Machine> {
     prop::collection::vec((0u64..50, 0u8..6), 1..120).prop_map(|steps| {
         let mut machine = Machine::new();
-        for (later, what) in steps {
-            machine.now += later;
-            match what {
+        for (delay, action) in steps {
+            machine.now += delay;
+            match action {
                 0 => machine.switch(kind::TASK),
                 1 => machine.switch(kind::IDLE),
                 2 => machine.push(kind::SOFTIRQ),
@@ -115,10 +115,10 @@ proptest! {
             prop_assert!(record.self_ns >= 0, "{:?}", record);
             prop_assert!(record.self_ns <= record.dur.cast_signed());
         }
-        // The stretches still tile it.
+        // The stretches still tile the window.
         let mut stretches: Vec<&Event> =
-            cut.records.iter().filter(|it| it.kind < kind::SOFTIRQ).collect();
-        stretches.sort_by_key(|it| (it.start, it.dur));
+            cut.records.iter().filter(|event| event.kind < kind::SOFTIRQ).collect();
+        stretches.sort_by_key(|event| (event.start, event.dur));
         let mut at = cut.begin;
         for stretch in stretches {
             prop_assert_eq!(stretch.start, at);
@@ -128,11 +128,11 @@ proptest! {
     }
 
     #[test]
-    fn two_windows_side_by_side_are_one(machine in machine(), at in 1u64..4_000) {
+    fn two_adjacent_windows_sum_to_the_whole(machine in machine(), at in 1u64..4_000) {
         prop_assume!(at < machine.now);
-        let of = |begin, end| cut(&machine.records, begin, end, false);
-        let (Some(before), Some(after)) = (of(0, at), of(at, machine.now)) else {
-            return Err(TestCaseError::fail("both are within the books"));
+        let window = |begin, end| cut(&machine.records, begin, end, false);
+        let (Some(before), Some(after)) = (window(0, at), window(at, machine.now)) else {
+            return Err(TestCaseError::fail("both lie within the recording"));
         };
         prop_assert_eq!(own(&before.records) + own(&after.records), own(&machine.records));
     }
@@ -149,51 +149,52 @@ fn span(start: u64, end: u64, self_ns: i64, kind: u8) -> Event {
 }
 
 #[test]
-fn an_interrupt_between_a_stretch_and_its_record_moves_the_border() {
-    // The second stretch began at 100; its interrupt was handed out before the first stretch was.
+fn an_interrupt_before_a_stretch_is_recorded_moves_the_border() {
+    // The second stretch started at 100, and its interrupt was emitted before the first stretch
+    // was.
     let records = [
         span(110, 120, 10, kind::IRQ),
         span(0, 100, 100, kind::TASK),
         span(100, 200, 90, kind::TASK),
         span(200, 300, 100, kind::IDLE),
     ];
-    let cut = cut(&records, 50, 250, false).expect("it is within the books");
+    let cut = cut(&records, 50, 250, false).expect("it lies within the recording");
     assert_eq!(cut.missing, 0);
     assert!(cut.begin >= 50 && cut.end == 250, "{cut:?}");
     assert_eq!(own(&cut.records), (cut.end - cut.begin).cast_signed());
 }
 
 #[test]
-fn what_is_missing_is_counted_and_moves_nothing() {
+fn missing_time_is_counted_and_moves_no_border() {
     let records = [
         span(0, 100, 100, kind::TASK),
         span(150, 300, 150, kind::TASK),
     ];
-    let Some(Whole {
+    let Some(Window {
         begin,
         end,
         missing,
         ..
     }) = cut(&records, 50, 250, true)
     else {
-        panic!("it is within the books");
+        panic!("it lies within the recording");
     };
     assert_eq!((begin, end, missing), (50, 250, 50));
 }
 
 #[test]
-fn waits_are_cut_and_take_no_time_of_the_cpu() {
+fn waits_are_cut_and_take_no_cpu_time() {
     let records = [
         span(0, 100, 100, kind::IDLE),
         span(10, 180, 170, kind::WAIT),
         span(100, 200, 100, kind::TASK),
     ];
-    let cut = cut(&records, 50, 150, false).expect("it is within the books");
+    let cut = cut(&records, 50, 150, false).expect("it lies within the recording");
     let wait = cut
         .records
         .iter()
-        .find(|it| !it.takes_time())
-        .expect("it is kept");
+        .find(|event| !event.takes_time())
+        .expect("the wait is kept");
     assert_eq!((wait.start, wait.dur, wait.self_ns), (50, 100, 100));
     assert_eq!(cut.missing, 0);
 }

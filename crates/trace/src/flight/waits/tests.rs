@@ -25,22 +25,26 @@ fn woke(tid: u64, start: u64) -> Event {
     }
 }
 
-/// The waits of the threads from 8 on; a source's number is why the thread waited, and whether it moved.
+/// Waits of the threads from 8 on. A source's number encodes the cause of the wait and whether the
+/// thread migrated.
 fn waits(cpus: &[Vec<Event>]) -> Waits {
     let events = |cpu: usize| move || cpus[cpu].iter().copied();
     let cpus: Vec<_> = (0..cpus.len())
         .map(|cpu| (u16::try_from(cpu).unwrap(), events(cpu)))
         .collect();
     let mut name =
-        |of: WaitOf| SourceId(u32::try_from(of.detail).unwrap() | u32::from(of.flags) << 8);
+        |wait: WaitOf| SourceId(u32::try_from(wait.detail).unwrap() | u32::from(wait.flags) << 8);
     waits_of(&mut |tid| tid >= 8, &cpus, (0, 1_000), &mut name)
 }
 
-/// Start, end, why.
-fn told(cpus: &[Vec<Event>]) -> Vec<(u64, u64, u64)> {
-    let why = |it: &Wait| u64::from(it.source.0 & 0xff);
+/// Start, end and cause of each wait.
+fn times_and_causes(cpus: &[Vec<Event>]) -> Vec<(u64, u64, u64)> {
+    let why = |wait: &Wait| u64::from(wait.source.0 & 0xff);
     let waits = waits(cpus).all;
-    waits.iter().map(|it| (it.start, it.end, why(it))).collect()
+    waits
+        .iter()
+        .map(|wait| (wait.start, wait.end, why(wait)))
+        .collect()
 }
 
 #[test]
@@ -54,7 +58,7 @@ fn a_sleep_ends_with_the_edge_that_woke_the_thread() {
         ],
     ];
     assert_eq!(
-        told(&cpus),
+        times_and_causes(&cpus),
         [
             (0, 50, detail::SLEEPING),
             (50, 100, detail::WOKEN),
@@ -65,7 +69,7 @@ fn a_sleep_ends_with_the_edge_that_woke_the_thread() {
 }
 
 #[test]
-fn time_of_a_thread_that_was_not_reported_is_no_threads_stretch() {
+fn unreported_time_belongs_to_no_thread() {
     let unreported = Event {
         flags: flag::UNREPORTED,
         ..ran(8, (400, 500), detail::NONE)
@@ -75,11 +79,11 @@ fn time_of_a_thread_that_was_not_reported_is_no_threads_stretch() {
         unreported,
         ran(8, (700, 1_000), detail::NONE),
     ]];
-    assert_eq!(told(&cpus), [(200, 700, detail::SLEEPING)]);
+    assert_eq!(times_and_causes(&cpus), [(200, 700, detail::SLEEPING)]);
 }
 
 #[test]
-fn who_is_preempted_waits_until_it_runs_and_may_move() {
+fn a_preempted_thread_waits_until_it_runs_and_may_migrate() {
     let cpus = [
         vec![
             ran(8, (0, 200), detail::PREEMPTED),
@@ -94,7 +98,7 @@ fn who_is_preempted_waits_until_it_runs_and_may_move() {
     assert_eq!(first.source.0 >> 8, u32::from(flag::MIGRATED));
     assert_eq!(first.cpu, 1);
     assert_eq!(
-        told(&cpus),
+        times_and_causes(&cpus),
         [
             (200, 300, detail::PREEMPTED),
             (400, 1_000, detail::SLEEPING),
@@ -104,22 +108,22 @@ fn who_is_preempted_waits_until_it_runs_and_may_move() {
 }
 
 #[test]
-fn a_stretch_that_was_split_leaves_no_wait() {
+fn a_split_run_leaves_no_wait() {
     let cpus = [vec![
         ran(8, (0, 200), detail::NONE),
         ran(8, (200, 1_000), detail::NONE),
     ]];
-    assert!(told(&cpus).is_empty());
+    assert!(times_and_causes(&cpus).is_empty());
 }
 
 #[test]
-fn a_thread_that_there_is_no_room_for_is_left_out_and_counted() {
+fn a_thread_without_room_is_dropped_and_counted() {
     let mut events = vec![ran(9, (0, 100), detail::SLEEPING)];
     let many = (0..u64::try_from(MAX).unwrap()).map(|_| ran(8, (100, 101), detail::SLEEPING));
     events.extend(many);
     let waits = waits(&[events]);
     assert_eq!(waits.left_out, 1);
-    // That of the other thread.
+    // The wait of the other thread.
     assert_eq!(waits.all.len(), 1);
     assert_eq!((waits.all[0].start, waits.all[0].end), (100, 1_000));
 }

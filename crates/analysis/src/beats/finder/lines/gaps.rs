@@ -1,4 +1,5 @@
-//! Whose beat the beats of gaps are: a source's that lies in them, two sources' together, or nobody's.
+//! Attributes beats of gaps: to a source whose events lie in them, to the coincidence of two
+//! sources, or to none.
 
 use ticktax_model::beats::{AliasLine, BeatGaps, BeatLine, SamePeriod};
 use ticktax_model::recording::ProbeKind;
@@ -12,54 +13,58 @@ use super::Lines;
 
 /// The share of a source's events that must lie in the gaps that it explains.
 const INSIDE: f64 = 0.6;
-/// The share of gaps that must hold a source for it to be named without a beat of its own.
+/// The share of gaps that must contain a source for it to be named without having a beat.
 const HOLDING: f64 = 0.8;
 
 impl Lines<'_> {
-    /// Gives gap beats to the sources' beats that explain them; returns those that none does.
+    /// Attaches gap beats to the source beats that explain them; returns the unexplained ones.
     pub(super) fn tie_gaps(&mut self) -> Vec<usize> {
-        let mut nameless: Vec<usize> = Vec::new();
+        let mut unexplained: Vec<usize> = Vec::new();
         let mut done: Vec<usize> = Vec::new();
         for g in 0..self.found.len() {
-            let Some((probe, min)) = self.what(g).gaps() else {
+            let Some((probe, min)) = self.identity(g).gaps() else {
                 continue;
             };
-            // A probe that sleeps looks only once an interval: this is its own rhythm.
+            // A sleeping probe looks only once per interval: this is its own rhythm.
             let beat = self.found[g].beat.clone();
             if probe == ProbeKind::Sleep && beat.period.value < 1.5 * self.own_rhythm.0 as f64 {
                 continue;
             }
             let cpu = self.cpu_of(g);
-            let told = done
+            let is_known = done
                 .iter()
                 .any(|&other| self.cpu_of(other) == cpu && agree(&self.found[other].beat, &beat));
             let outer = events(self.finder, self.found[g].stream);
             let explained = self.best_source(g, &beat, &outer);
-            if let Some(Tie { teller, gaps }) = explained {
+            if let Some(Tie { source, gaps }) = explained {
                 done.push(g);
                 let gaps = BeatGaps {
                     probe,
                     from: min,
                     ..gaps
                 };
-                let known = &mut self.gaps[teller];
+                let known = &mut self.gaps[source];
                 if known.is_none_or(|known| known.share < gaps.share) {
                     *known = Some(gaps);
                 }
-            } else if !told {
+            } else if !is_known {
                 done.push(g);
-                nameless.push(g);
+                unexplained.push(g);
             }
         }
-        // A longer length may have found the name that a shorter one missed.
+        // A greater minimum length may have found the source that a smaller one missed.
         let explained = |n: &usize| {
             done.iter().any(|d| {
-                !nameless.contains(d)
+                !unexplained.contains(d)
                     && self.cpu_of(*d) == self.cpu_of(*n)
                     && agree(&self.found[*d].beat, &self.found[*n].beat)
             })
         };
-        nameless.iter().copied().filter(|n| !explained(n)).collect()
+        unexplained
+            .iter()
+            .copied()
+            .filter(|n| !explained(n))
+            .collect()
     }
 
     fn cpu_of(&self, found: usize) -> Option<Cpu> {
@@ -68,14 +73,14 @@ impl Lines<'_> {
             .cpu
     }
 
-    /// The source's beat that a gap beat is: the one that lasts longest of those that agree in
-    /// period and whose events lie in the gaps.
-    fn best_source(&self, g: usize, of_gaps: &Beat, outer: &Events) -> Option<Tie> {
+    /// The source beat that explains a gap beat. Among those that agree in period and lie in the
+    /// gaps, it is the one that lasts longest.
+    fn best_source(&self, g: usize, gap_beat: &Beat, outer: &Events) -> Option<Tie> {
         let mut best: Option<Tie> = None;
         for s in 0..self.found.len() {
-            if self.what(s).gaps().is_some()
+            if self.identity(s).gaps().is_some()
                 || !self.on_one_cpu(s, g)
-                || !agree(&self.found[s].beat, of_gaps)
+                || !agree(&self.found[s].beat, gap_beat)
             {
                 continue;
             }
@@ -84,33 +89,33 @@ impl Lines<'_> {
                 &self.found[s].beat,
             );
             let slack = self.finder.trust.slack;
-            let (inside, looked) = share_inside(&inner, outer, slack);
-            if inside < INSIDE || looked < FEWEST || !is_tied(&inner, outer, slack) {
+            let (inside, examined) = share_inside(&inner, outer, slack);
+            if inside < INSIDE || examined < FEWEST || !is_tied(&inner, outer, slack) {
                 continue;
             }
-            let teller = self.teller(s);
+            let source = self.reported(s);
             let length = |i: usize| self.found[i].beat.lengths.median;
             if best
                 .as_ref()
-                .is_none_or(|other| length(other.teller) < length(teller))
+                .is_none_or(|other| length(other.source) < length(source))
             {
                 let gaps = gaps_of(outer, &holding(outer, &inner, slack), inside);
-                best = Some(Tie { teller, gaps });
+                best = Some(Tie { source, gaps });
             }
         }
         best
     }
 
-    /// The sources on the CPU of gaps that none explains which have their period.
+    /// The sources on the gaps' CPU that have the same period but do not explain them.
     fn same_period(&self, g: usize, gaps: &Events) -> Vec<SamePeriod> {
         let beat = &self.found[g].beat;
         let mut same: Vec<SamePeriod> = Vec::new();
         for (place, other) in self.found.iter().enumerate() {
-            let is_same = self.what(place).gaps().is_none()
-                && self.told_by[place].is_none()
+            let is_same = self.identity(place).gaps().is_none()
+                && self.replaced_by[place].is_none()
                 && self.on_one_cpu(place, g)
                 && agree(&other.beat, beat);
-            let name = self.what(place).name();
+            let name = self.identity(place).name();
             if is_same && same.iter().all(|known| known.name != name) {
                 let source = members(&events(self.finder, other.stream), &other.beat);
                 same.push(SamePeriod {
@@ -123,17 +128,17 @@ impl Lines<'_> {
         same
     }
 
-    /// The line of gaps that no source's beat explains: what ran in them, or the two beats whose
-    /// coincidence they are.
-    pub(super) fn nameless(&self, g: usize, named: &[BeatLine]) -> BeatLine {
+    /// The line of gaps that no source beat explains, with the sources that ran in them or the two
+    /// beats whose coincidence causes them.
+    pub(super) fn unexplained_gaps(&self, g: usize, named: &[BeatLine]) -> BeatLine {
         let found = &self.found[g];
         let mut line = self.line(found);
         let outer = members(&events(self.finder, found.stream), &found.beat);
-        if let Some((probe, from)) = self.what(g).gaps() {
+        if let Some((probe, from)) = self.identity(g).gaps() {
             line.gaps = Some(BeatGaps {
                 probe,
                 from,
-                count: whole(found.beat.seen as f64 * found.beat.burst),
+                count: rounded(found.beat.seen as f64 * found.beat.burst),
                 lengths: found.beat.lengths,
                 share: found.beat.share,
                 inside: 1.0,
@@ -154,15 +159,15 @@ impl Lines<'_> {
             let here = self
                 .cpu_of(g)
                 .is_some_and(|cpu| stream.cpus().contains(cpu));
-            let apt = stream.key.what.gaps().is_none() && here;
-            if !apt || (stream.count as f64) < HOLDING * outer.starts.len() as f64 {
+            let may_run_in_gaps = stream.key.identity.gaps().is_none() && here;
+            if !may_run_in_gaps || (stream.count as f64) < HOLDING * outer.starts.len() as f64 {
                 continue;
             }
-            let (share, looked) = share_holding(&outer, &events(self.finder, index), slack);
-            if share >= HOLDING && looked >= FEWEST {
+            let (share, examined) = share_holding(&outer, &events(self.finder, index), slack);
+            if share >= HOLDING && examined >= FEWEST {
                 let mean = stream.time.0 / i64::try_from(stream.count).unwrap_or(1).max(1);
-                held.push((-mean, stream.key.what.name()));
-                line.own |= stream.key.what.is_own();
+                held.push((-mean, stream.key.identity.name()));
+                line.own |= stream.key.identity.is_own();
             }
         }
         held.sort();
@@ -171,7 +176,7 @@ impl Lines<'_> {
         line
     }
 
-    /// The two beats whose coincidence these gaps are.
+    /// The two beats whose coincidence causes these gaps.
     fn alias(
         &self,
         beat: &Beat,
@@ -185,10 +190,12 @@ impl Lines<'_> {
             .iter()
             .filter(|other| {
                 let stream = &self.finder.streams[other.stream as usize];
-                stream.key.what.gaps().is_none()
+                stream.key.identity.gaps().is_none()
                     && cpu.is_some_and(|cpu| stream.cpus().contains(cpu))
                     && other.beat.period.value < 0.5 * beat.period.value
-                    && named.iter().any(|line| line.name == stream.key.what.name())
+                    && named
+                        .iter()
+                        .any(|line| line.name == stream.key.identity.name())
             })
             .collect();
         near.sort_by(|a, b| b.beat.share.total_cmp(&a.beat.share));
@@ -198,13 +205,14 @@ impl Lines<'_> {
                 let Some(alias) = explains(&a.beat.period, &b.beat.period, &beat.period) else {
                     continue;
                 };
-                let both = [a, b].iter().all(|source| {
+                let both_run_in_gaps = [a, b].iter().all(|source| {
                     let inner = events(self.finder, source.stream);
-                    let (share, looked) = share_holding(outer, &inner, self.finder.trust.slack);
-                    share >= INSIDE && looked >= FEWEST
+                    let (share, examined) = share_holding(outer, &inner, self.finder.trust.slack);
+                    share >= INSIDE && examined >= FEWEST
                 });
-                if both {
-                    let name = |f: &Found| self.finder.streams[f.stream as usize].key.what.name();
+                if both_run_in_gaps {
+                    let name =
+                        |f: &Found| self.finder.streams[f.stream as usize].key.identity.name();
                     return Some(AliasLine {
                         first: name(a),
                         first_period: a.beat.period.value,
@@ -223,11 +231,11 @@ impl Lines<'_> {
 
 /// A source's beat that explains gaps, and the gaps.
 struct Tie {
-    teller: usize,
+    source: usize,
     gaps: BeatGaps,
 }
 
-/// The gaps at these places of `outer`.
+/// The gaps at these indices of `outer`.
 fn gaps_of(outer: &Events, places: &[usize], inside: f64) -> BeatGaps {
     let lengths: Vec<Nanos> = places.iter().map(|&place| outer.durations[place]).collect();
     let observed: Nanos = outer.observed.iter().map(|part| part.1 - part.0).sum();
@@ -247,6 +255,6 @@ fn gaps_of(outer: &Events, places: &[usize], inside: f64) -> BeatGaps {
     clippy::cast_sign_loss,
     reason = "a count, rounded"
 )]
-fn whole(count: f64) -> u64 {
+fn rounded(count: f64) -> u64 {
     count.round().max(0.0) as u64
 }

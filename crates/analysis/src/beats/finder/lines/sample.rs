@@ -1,4 +1,4 @@
-//! What of the costliest beats can be drawn: some of their events, and the periods that stand out among these.
+//! Data for drawing the costliest beats: a sample of their events, and the spectral peaks of those.
 
 use ticktax_model::Nanos;
 use ticktax_model::beats::{BeatKind, BeatLine, EventSample, PeriodSpectrum};
@@ -7,19 +7,19 @@ use super::super::super::{Events, knowable, spectrum};
 use super::super::search::{Found, events};
 use super::Lines;
 
-/// Fewer events have no spectrum to speak of.
+/// Fewer events do not make a meaningful spectrum.
 const FEWEST: usize = 8;
 
-/// A period that stands out, and among the events of which of the sampled sources.
+/// A spectral peak, and the index of the sampled source whose events it comes from.
 struct Peak {
     period: f64,
     strength: f64,
-    of: usize,
+    source: usize,
 }
 
 impl Lines<'_> {
-    /// Gives the costliest beats a sample of their source's events; returns the periods that stand out among all these.
-    /// What others do comes first, then what ticktax does, then for how long threads sleep.
+    /// Attaches a sample of the source's events to the costliest beats; returns the spectral peaks
+    /// of all of them. Other programs come first, then ticktax, then threads' sleeps.
     pub(super) fn sample(&self, lines: &mut [BeatLine]) -> Option<PeriodSpectrum> {
         let later = |line: &BeatLine| (line.own, line.kind == BeatKind::OffCpu);
         let mut order: Vec<usize> = (0..lines.len()).collect();
@@ -39,36 +39,36 @@ impl Lines<'_> {
             let Some((own, found)) = peaks_of(&kept) else {
                 continue;
             };
-            let of = sources.len();
+            let source = sources.len();
             sources.push(line.name.clone());
-            peaks.extend(found.into_iter().map(|it| Peak {
-                period: it.period,
-                strength: it.strength,
-                of,
+            peaks.extend(found.into_iter().map(|candidate| Peak {
+                period: candidate.period,
+                strength: candidate.strength,
+                source,
             }));
             ends = Some(ends.map_or(own, |ends| (ends.0.min(own.0), ends.1.max(own.1))));
         }
         Some(in_columns(sources, &peaks, ends?))
     }
 
-    /// Of what a line was made: where it was merged, the beat whose period it has.
+    /// The beat that a line was made from; for a merged line, the one whose period it has.
     fn found_of(&self, line: &BeatLine) -> Option<&Found> {
         let mut all = self.found.iter();
         all.find(|found| {
-            let what = &self.finder.streams[found.stream as usize].key.what;
+            let identity = &self.finder.streams[found.stream as usize].key.identity;
             let same = found
                 .beat
                 .period
                 .value
                 .total_cmp(&line.rhythm.period)
                 .is_eq();
-            same && what.kind() == line.kind && what.pid() == line.pid
+            same && identity.kind() == line.kind && identity.pid() == line.pid
         })
     }
 
     fn sample_of(&self, found: &Found, kept: &Events) -> EventSample {
         let stream = &self.finder.streams[found.stream as usize];
-        let began = some(&kept.starts, EventSample::MAX);
+        let began = sampled(&kept.starts, EventSample::MAX);
         EventSample {
             cpu: stream.only_cpu().or(stream.key.cpu),
             of: kept.starts.len() as u64,
@@ -78,9 +78,9 @@ impl Lines<'_> {
     }
 }
 
-/// At most `max` of these, one at random of each of equal runs of them, the same ones each time: each nth would be all
-/// of one sort where sorts alternate.
-fn some(times: &[Nanos], max: usize) -> Vec<Nanos> {
+/// At most `max` of these: one at random from each of `max` equal groups, the same ones each time.
+/// Every n-th would all be of one kind if kinds alternate.
+fn sampled(times: &[Nanos], max: usize) -> Vec<Nanos> {
     if times.len() <= max {
         return times.to_vec();
     }
@@ -99,7 +99,7 @@ fn some(times: &[Nanos], max: usize) -> Vec<Nanos> {
     (0..max).filter_map(one).collect()
 }
 
-/// The periods that stand out among events, and between which they were looked for, ns.
+/// The range of periods searched, ns, and the peaks in it.
 fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
     let (shortest, longest) = knowable(events).ok()?;
     let (shortest, longest) = (shortest.0 as f64, longest.0 as f64);
@@ -117,7 +117,7 @@ fn peaks_of(events: &Events) -> Option<((f64, f64), Vec<spectrum::Candidate>)> {
     Some(((shortest, longest), peaks))
 }
 
-/// The strongest of each of equal steps of the logarithm of the period.
+/// Keeps the strongest peak in each of equal steps of the logarithm of the period.
 fn in_columns(
     sources: Vec<String>,
     peaks: &[Peak],
@@ -129,7 +129,7 @@ fn in_columns(
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "the place of a column, cut to those that there are"
+            reason = "the index of a column, clamped to the existing ones"
         )]
         let column = ((peak.period / shortest).ln() / width).max(0.0) as usize;
         let kept = &mut best[column.min(PeriodSpectrum::COLUMNS - 1)];
@@ -144,11 +144,12 @@ fn in_columns(
         longest,
         periods: best.iter().map(|peak| rounded(peak.period, 7)).collect(),
         strengths: best.iter().map(|peak| rounded(peak.strength, 3)).collect(),
-        of: best.iter().map(|peak| peak.of as u64).collect(),
+        of: best.iter().map(|peak| peak.source as u64).collect(),
     }
 }
 
-/// A number to so many digits: a peak is not known better, and each takes room in every file.
+/// Rounds to `digits` significant digits: a peak is not known better, and each digit takes room in
+/// every file.
 fn rounded(value: f64, digits: usize) -> f64 {
     let written = format!("{value:.*e}", digits.saturating_sub(1));
     written.parse().unwrap_or(value)
@@ -156,26 +157,26 @@ fn rounded(value: f64, digits: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{rounded, some};
+    use super::{rounded, sampled};
     use ticktax_model::Nanos;
 
     #[test]
-    fn a_sample_has_a_few_of_all_parts() {
+    fn a_sample_has_one_time_from_each_group() {
         let times: Vec<Nanos> = (0..10_000).map(Nanos).collect();
-        let kept = some(&times, 100);
+        let kept = sampled(&times, 100);
         assert_eq!(kept.len(), 100);
         for (run, time) in (0..).zip(&kept) {
             assert!((run * 100..(run + 1) * 100).contains(&time.0), "{kept:?}");
         }
-        // Of what alternates there are both.
+        // Both of two alternating kinds are in the sample.
         let odd = kept.iter().filter(|time| time.0 % 2 == 1).count();
         assert!((25..75).contains(&odd), "{odd}");
-        assert_eq!(some(&times[..7], 100), times[..7]);
-        assert!(some(&[], 100).is_empty());
+        assert_eq!(sampled(&times[..7], 100), times[..7]);
+        assert!(sampled(&[], 100).is_empty());
     }
 
     #[test]
-    fn a_number_keeps_its_first_digits() {
+    fn rounding_keeps_the_leading_digits() {
         assert!((rounded(16_666_667.123, 7) - 16_666_670.0).abs() < 1e-6);
         assert!((rounded(0.0, 3)).abs() < 1e-12);
     }

@@ -1,4 +1,4 @@
-//! What is handed out to be drawn, of recordings with a known period.
+//! Samples for drawing, from recordings with a known period.
 
 use ticktax_fixture::{SplitMix64, process};
 use ticktax_model::beats::{BeatStatement, EventSample, PeriodSpectrum};
@@ -35,13 +35,13 @@ fn a_steady_beat_has_one_phase() {
     let (low, high) = phases.fold((f64::MAX, f64::MIN), |ends, phase| {
         (ends.0.min(phase), ends.1.max(phase))
     });
-    // No wider than what was put there, and around where the grid is.
+    // The phases spread no wider than the jitter, and are near the grid.
     assert!(high - low <= JITTER as f64 * 1.01, "{low} to {high}");
     assert!(
         low > -(JITTER as f64) && high < JITTER as f64,
         "{low} to {high}"
     );
-    // From the beginning to the end of the run.
+    // The sample spans the whole run.
     assert!(sample.began[0] < Nanos::from_secs(1));
     assert!(sample.began[EventSample::MAX - 1] > Nanos::from_secs(19));
 }
@@ -55,9 +55,9 @@ fn the_period_stands_out_of_its_spectrum() {
     assert_eq!(spectrum.periods.len(), spectrum.strengths.len());
     assert_eq!(spectrum.periods.len(), spectrum.of.len());
     assert!(spectrum.of.iter().all(|&of| of == 0));
-    // Fractions of the period stand out as much, and of what is as long or longer nothing does.
-    let long = spectrum.periods.iter().zip(&spectrum.strengths);
-    let long = long.filter(|(period, _)| **period > 0.75 * PERIOD as f64);
+    // Fractions of the period stand out as much; among longer periods only the true one does.
+    let peaks = spectrum.periods.iter().zip(&spectrum.strengths);
+    let long = peaks.filter(|(period, _)| **period > 0.75 * PERIOD as f64);
     let best = long.max_by(|a, b| a.1.total_cmp(b.1)).unwrap();
     assert!((best.0 / PERIOD as f64 - 1.0).abs() < 1e-3, "{spectrum:#?}");
 }

@@ -1,4 +1,4 @@
-//! What is found in recordings that keep sums, in which only what is long has a time.
+//! Beats in recordings that keep sums, in which only long events have times.
 
 use ticktax_fixture::{Summing, books, process, replay};
 use ticktax_model::beats::{BeatKind, BeatStatement};
@@ -10,7 +10,7 @@ use super::super::BeatFinder;
 use super::{MS, Story, US, every, header, near};
 
 impl Story {
-    /// Searches these rows as a recording has them that keeps sums.
+    /// Searches these rows as a recording with sums would contain them.
     fn search_sums(mut self, length: i64) -> BeatStatement {
         self.rows.sort_by_key(|row| (row.span().end(), row.cpu()));
         let mut summing = Summing::new(BeatFinder::new().with_halves());
@@ -21,7 +21,7 @@ impl Story {
 }
 
 #[test]
-fn long_events_and_gaps_of_hours_are_put_together() {
+fn long_beats_and_gaps_are_found_over_hours() {
     let length = 7_200_000 * MS;
     let mut world = Story::default();
     for at in every(1_000 * MS, length) {
@@ -50,22 +50,22 @@ fn long_events_and_gaps_of_hours_are_put_together() {
     );
     assert_eq!(backup.gaps.unwrap().count, 232);
     assert!(gaps.kind == BeatKind::Gaps && near(gaps, 7_013 * MS));
-    // What is shorter may have run in them: nothing is proven.
+    // Shorter events may have run in the gaps, so nothing is proven.
     assert_eq!(gaps.outside, None);
     let limits = &found.unknown;
-    let summed = |it: &Limitation| matches!(it, Limitation::BeatTimesSummed { .. });
+    let summed = |limitation: &Limitation| matches!(limitation, Limitation::BeatTimesSummed { .. });
     assert!(limits.iter().any(summed), "{limits:?}");
-    let other = |it: &Limitation| {
+    let other = |limitation: &Limitation| {
         matches!(
-            it,
+            limitation,
             Limitation::BeatLongTimesSummed { .. } | Limitation::RecordingHoles { .. }
         )
     };
     assert!(!limits.iter().any(other), "{limits:?}");
 }
 
-/// A thread of 2 ms a second for 200 s, whose intervals were summed in so many windows of a second from
-/// the fiftieth on.
+/// A thread that runs 2 ms per second for 200 s. From the fiftieth second on, its runs were summed
+/// in this many one-second windows.
 fn with_full_buffer(windows: i64) -> BeatStatement {
     let (second, length) = (1_000 * MS, 200_000 * MS);
     let mut world = Story::default();
@@ -97,10 +97,10 @@ fn with_full_buffer(windows: i64) -> BeatStatement {
 }
 
 #[test]
-fn what_there_was_no_room_for_was_not_observed() {
+fn windows_without_times_count_as_unobserved() {
     let limit = |statement: &BeatStatement| {
         let limits = statement.unknown.iter();
-        let mut limits = limits.filter_map(|it| match *it {
+        let mut limits = limits.filter_map(|limitation| match *limitation {
             Limitation::BeatLongTimesSummed {
                 windows, sources, ..
             } => Some((windows, sources)),
@@ -108,8 +108,11 @@ fn what_there_was_no_room_for_was_not_observed() {
         });
         limits.next()
     };
-    let whole = with_full_buffer(0);
-    assert_eq!((whole.beats[0].rhythm.seen, limit(&whole)), (200, None));
+    let complete = with_full_buffer(0);
+    assert_eq!(
+        (complete.beats[0].rhythm.seen, limit(&complete)),
+        (200, None)
+    );
     let part = with_full_buffer(20);
     let beat = &part.beats[0];
     assert!(near(beat, 1_000 * MS), "{beat:#?}");

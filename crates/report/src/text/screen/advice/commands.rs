@@ -1,4 +1,5 @@
-//! Commands that do something about it or prove it: none that names a process which is gone, or another's.
+//! Commands that carry out or prove a piece of advice. They never name processes that have ended,
+//! or processes of another machine.
 
 use ticktax_model::advice::CrowdingProgram;
 use ticktax_model::knob::KnobProposal;
@@ -8,22 +9,23 @@ use ticktax_model::victim::Target;
 use super::super::Screen;
 use crate::text::page::{clean, columns, tied};
 
-/// Columns of a command that has room behind the label of the narrowest page.
+/// A command up to this many columns fits after the label even on the narrowest page.
 const SHORT: usize = 30;
 
-/// Processes that a command names one by one.
+/// Maximum number of processes named in a command.
 const PIDS: usize = 4;
 
 impl Screen<'_> {
-    /// Whether a command may name processes: they may be those that it is about.
+    /// Whether commands can name processes, because pids on this machine are those of the
+    /// recording.
     pub(super) fn names_processes(&self) -> bool {
         self.statement.world == World::Live && !self.style.elsewhere
     }
 
-    /// The watched process, for a command; `None` where it is not one that is there.
+    /// The pid of the watched process for use in a command. `None` if it may have ended.
     pub(super) fn watched(&self) -> Option<i32> {
         let victim = self.statement.victim.as_ref()?;
-        // Of a part of a recording it is not known whether it was there at the end.
+        // A part of a recording does not show whether the process existed at the end.
         let may_be_gone = victim.ended || self.statement.part.is_some();
         victim
             .pid
@@ -31,30 +33,30 @@ impl Screen<'_> {
     }
 }
 
-/// A command that gives others the right of way over all of these.
+/// A command that lowers the priority of all these programs.
 pub(super) fn lower_all(programs: &[CrowdingProgram], screen: &Screen<'_>) -> Option<String> {
-    Lowered::of_all(programs).command(screen)
+    Lowered::from_programs(programs).command(screen)
 }
 
-/// Who uses most CPU time, where there is nobody to name.
+/// Lists the processes that use most CPU time, for advice that names no process.
 pub(super) const BUSIEST: &str = "ps -eo pid,psr,cls,ni,pcpu,comm --sort -pcpu | head";
 
-/// Processes that are to give others the right of way, by what does that.
+/// Processes whose priority is to be lowered, by the method that works for each.
 #[derive(Debug, Default)]
 pub(super) struct Lowered {
-    /// One of each session that is lowered as a whole.
+    /// One process of each session whose autogroup is lowered as a whole.
     groups: Vec<i32>,
-    /// By their own nice value.
+    /// Lowered by their nice value.
     ordinary: Vec<i32>,
-    /// By having no real-time thread any more.
+    /// Lowered by making all their threads ordinary.
     real_time: Vec<i32>,
-    /// By nothing that is known: in whose session they are is not.
+    /// No known method: their session is unknown.
     unknown: Vec<i32>,
 }
 
 impl Lowered {
-    /// Those of a program that are there, by sessions where these are known to count.
-    pub(super) fn of(program: &CrowdingProgram) -> Self {
+    /// The processes of a program that still exist, by session if autogroups are in effect.
+    pub(super) fn from_program(program: &CrowdingProgram) -> Self {
         let (groups, standing) = (&*program.autogroup_pids, &program.standing);
         let others = [
             &standing.ended,
@@ -74,14 +76,14 @@ impl Lowered {
     }
 
     /// A process with real-time threads.
-    pub(super) fn of_real_time(pid: i32) -> Self {
+    pub(super) fn real_time_process(pid: i32) -> Self {
         Self {
             real_time: vec![pid],
             ..Self::default()
         }
     }
 
-    /// Whether nice values of the processes themselves are all that there is to lower.
+    /// Whether nice values are the only method needed.
     fn by_nice_alone(&self) -> bool {
         let others = [&self.groups, &self.real_time, &self.unknown];
         !self.ordinary.is_empty() && others.iter().all(|others| others.is_empty())
@@ -94,21 +96,22 @@ impl Lowered {
         self.unknown.extend(other.unknown);
     }
 
-    /// Those of all these programs.
-    pub(super) fn of_all(programs: &[CrowdingProgram]) -> Self {
+    /// The processes of all these programs.
+    pub(super) fn from_programs(programs: &[CrowdingProgram]) -> Self {
         let mut lowered = Self::default();
-        for it in programs {
-            lowered.add(Self::of(it));
+        for program in programs {
+            lowered.add(Self::from_program(program));
         }
         lowered
     }
 
-    /// Whether [a trial](trial) of the watched program's own nice value tells what lowering these would be worth.
+    /// Whether a [trial] of the watched program's nice value shows what lowering these would be
+    /// worth.
     pub(super) fn can_be_tried(&self, screen: &Screen<'_>) -> bool {
         self.by_nice_alone() && screen.watched().is_some()
     }
 
-    /// What lowers them, and shows what it was worth; `None` where a command may name no processes.
+    /// The command that lowers them and shows the effect. `None` if commands cannot name processes.
     pub(super) fn command(&self, screen: &Screen<'_>) -> Option<String> {
         if !screen.names_processes() {
             return None;
@@ -135,7 +138,7 @@ impl Lowered {
             )),
         }
         if !self.ordinary.is_empty() {
-            // A nice value is a thread's: `renice -p` of a process changes its first thread alone.
+            // Nice values are per thread: `renice -p` changes only a process's first thread.
             let pids = list(&self.ordinary, ",");
             commands.push(format!("renice -n 19 -p $(ps -L -o tid= -p {pids})"));
         }
@@ -163,7 +166,7 @@ impl Lowered {
     }
 }
 
-/// Where the watched program's page faults come from.
+/// The command that shows where the watched program's page faults come from.
 pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
     let faults = "perf record -e page-faults -g";
     let victim = screen.statement.victim.as_ref()?;
@@ -175,10 +178,10 @@ pub(super) fn page_faults(screen: &Screen<'_>) -> Option<String> {
     }
 }
 
-/// The sections that say what repeats.
+/// The sections with periodic sources.
 pub(super) const REPEATS: &str = "--section time,repeats";
 
-/// The same audit again, with another option where there is one; `None` where what it was about is gone, or not known.
+/// Repeats the audit with an optional extra option. `None` if its subject has ended or is unknown.
 pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<String> {
     let option = option.map_or_else(String::new, |option| format!(" {option}"));
     let Some(victim) = &screen.statement.victim else {
@@ -196,30 +199,31 @@ pub(super) fn audit_again(screen: &Screen<'_>, option: Option<&str>) -> Option<S
     }
 }
 
-/// A command that changes something, and behind it the same audit, which shows what it was worth.
+/// Appends the same audit to a command, to show the effect of the change.
 pub(super) fn and_audit(change: String, screen: &Screen<'_>) -> String {
     match audit_again(screen, None) {
-        // On a line of its own rather than begun on this one, unless it takes more than one itself.
+        // A short audit command is kept on one line.
         Some(audit) if columns(&audit) <= SHORT => format!("{change}; {}", tied(audit)),
         Some(audit) => format!("{change}; {audit}"),
         None => change,
     }
 }
 
-/// A trial of a setting: of the watched process, or of the command that was audited, where there is either.
+/// The command of a trial for the watched process or the audited command. If there is neither, it
+/// contains a placeholder.
 pub(super) fn trial(screen: &Screen<'_>, proposal: &KnobProposal, metric: Option<&str>) -> String {
     let metric = metric.map_or_else(String::new, |metric| format!(" --metric {metric}"));
-    let of = match screen.watched() {
+    let target = match screen.watched() {
         Some(pid) => format!("--pid {pid}"),
         None => format!(
             "-- {}",
             command_line(screen).unwrap_or_else(|| "COMMAND".to_owned())
         ),
     };
-    format!("ticktax try {proposal}{metric} {of}")
+    format!("ticktax try {proposal}{metric} {target}")
 }
 
-/// The command that was audited, as a shell takes it; `None` where a line would not hold it, or it is not to be run
+/// The audited command, quoted for a shell. `None` if it is too long for a line or cannot be run
 /// here.
 fn command_line(screen: &Screen<'_>) -> Option<String> {
     const LONGEST: usize = 100;
@@ -237,7 +241,7 @@ fn command_line(screen: &Screen<'_>) -> Option<String> {
     (!line.is_empty() && columns(&line) <= LONGEST).then_some(line)
 }
 
-/// Whether a shell takes it as it is.
+/// Whether a shell needs no quotes around the word.
 pub(super) fn is_plain(path: &str) -> bool {
     path.chars()
         .all(|c| c.is_ascii_alphanumeric() || "/._-@:".contains(c))

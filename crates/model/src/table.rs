@@ -2,23 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the values of a column are.
+/// Type of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Values {
-    /// Whole numbers of 64 bits; times in ns are these.
+    /// 64-bit integers, including times in ns.
     Integers,
-    /// Fractions.
+    /// Floating-point numbers.
     Reals,
-    /// Words.
+    /// Text.
     Texts,
 }
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
-    /// Its name, which no other has.
+    /// Name, unique in the table.
     pub name: String,
-    /// What it holds.
+    /// Type of the values.
     pub values: Values,
 }
 
@@ -26,19 +26,19 @@ pub struct Column {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
-    /// There is none.
+    /// No value.
     #[default]
     Nothing,
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// A fraction, finite.
+    /// A finite floating-point number.
     Real(f64),
-    /// Words.
+    /// Text.
     Text(String),
 }
 
 impl Cell {
-    /// Whether it can stand in a column of these.
+    /// Whether the value fits into a column of this type.
     pub fn fits(&self, values: Values) -> bool {
         matches!(
             (self, values),
@@ -49,7 +49,7 @@ impl Cell {
         )
     }
 
-    /// The number, where it is one.
+    /// The value as a number, if it is one.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Integer(number) => Some(*number as f64),

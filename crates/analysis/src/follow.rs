@@ -1,0 +1,419 @@
+//! Asks a recording about a program that the tracer did not follow.
+//!
+//! The analysis of a program ([`victim`](crate::Auditor::victim_since)) needs to know what each of
+//! its threads did while it was off its CPU. The tracer writes such rows for the threads that it
+//! follows. For any other thread they are derived here, from its runs and from the wake-ups of a
+//! machine-wide recording. The result is a recording like any other, with the subject in its
+//! header.
+//!
+//! # Derivation
+//! Between two runs of a thread:
+//!
+//! - A wake-up splits the gap. The thread slept until then, and waited for a CPU after it. Several
+//!   wake-ups mean
+//!   that the thread ran in between without a switch event; that stretch is unknown.
+//! - Without a wake-up the thread did not sleep. It was preempted, and waited all the time.
+//!
+//! A wake-up can be missing, so a wait without one is only believed if no events were lost, no
+//! unreported thread ran meanwhile, and the CPU was busy. Otherwise the gap is unknown.
+//!
+//! # Limits The recording does not say why a thread slept, so disk, locks, stops and sleep of its
+//! own accord are one state. A thread that its quota throttled looks preempted. Waits that cross
+//! either end of the recording are not reported.
+//!
+//! # Two passes The rows are read twice: [`Follow`] collects runs and wake-ups, [`Followed`] passes
+//! the rows on with the derived ones in their places. Wake-ups may come a second after the run that
+//! they led to, so one pass would have to hold back rows for that long.
+
+mod gaps;
+mod header;
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use ticktax_model::hook::Hook;
+use ticktax_model::recording::{Effect, Header, Level, Row};
+use ticktax_model::{Cpu, Kind, Nanos, Owner, Source, SourceId, SourceTable, Span};
+
+use self::gaps::{Machine, Run};
+
+/// Whose time is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// These processes, by their numbers.
+    Processes(Vec<i32>),
+    /// One thread, by its number.
+    Thread(i32),
+    /// All processes whose program has this name.
+    Program(String),
+    /// All processes in a cgroup and in those below it, by its path in the hierarchy that has the
+    /// CPU controller.
+    Cgroup(String),
+}
+
+impl Subject {
+    /// A cgroup that is named by its folder, such as `/sys/fs/cgroup/system.slice`, or by its path
+    /// in `/proc/PID/cgroup`.
+    pub fn cgroup(folder: &str) -> Self {
+        let Some(below) = folder.strip_prefix("/sys/fs/cgroup/") else {
+            return Self::Cgroup(folder.to_owned());
+        };
+        // Version 1 has a folder for each hierarchy.
+        let (first, rest) = below.split_once('/').unwrap_or((below, ""));
+        let is_hierarchy = first == "unified" || first.split(',').any(|name| name == "cpu");
+        Self::Cgroup(format!("/{}", if is_hierarchy { rest } else { below }))
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Processes(pids) if pids.len() == 1 => write!(f, "process {}", pids[0]),
+            Self::Processes(pids) => {
+                let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+                write!(f, "processes {}", pids.join(", "))
+            }
+            Self::Thread(tid) => write!(f, "thread {tid}"),
+            Self::Program(name) => write!(f, "program `{name}`"),
+            Self::Cgroup(path) => write!(f, "cgroup {path}"),
+        }
+    }
+}
+
+/// Why a recording cannot be asked about a subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FollowError {
+    /// None of the subject's threads ran in it.
+    NotSeen(Subject),
+    /// It holds sums of intervals.
+    Sums,
+    /// It holds only counters, read at its begin and its end.
+    Counters,
+    /// The wake-up tracepoint was not attached.
+    NoWakeups,
+    /// It does not say which process is in which cgroup.
+    NoCgroups,
+}
+
+impl fmt::Display for FollowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSeen(subject) => write!(
+                f,
+                "{subject} did not run in this recording: `--section accounts` lists the programs that did"
+            ),
+            Self::Sums => f.write_str(
+                "the recording holds sums per second, which do not say who waited: record with --keep spans",
+            ),
+            Self::Counters => {
+                f.write_str("the recording holds only counters, not who ran when: record as root")
+            }
+            Self::NoWakeups => f.write_str(
+                "the recording has no wake-ups (sched_waking was not attached), so sleep cannot be told from waiting",
+            ),
+            Self::NoCgroups => f.write_str(
+                "the recording does not say which processes were in which cgroup: name them with --pid or --comm",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FollowError {}
+
+/// What the rows of a source mean to the first pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// One of the subject's threads ran.
+    Runs(i32),
+    /// One of them was off its CPU: the tracer followed it.
+    Waits(i32),
+    /// The tracer followed another program's thread.
+    OthersWait,
+    /// The CPU idled.
+    Idle,
+    /// A thread ran whose switch event the kernel did not send.
+    Unreported,
+    /// Nothing that matters here.
+    Other,
+}
+
+/// First pass: finds the subject's threads, their runs and their wake-ups.
+#[derive(Debug)]
+pub struct Follow {
+    subject: Subject,
+    /// Processes of the subject, if it names them by number or cgroup.
+    pids: Option<BTreeSet<i32>>,
+    meanings: Vec<Option<Meaning>>,
+    threads: HashMap<i32, Thread>,
+    /// Wake-ups of all threads: a thread's first wake-up can come before its first run.
+    wakes: HashMap<i32, Vec<Nanos>>,
+    machine: Machine,
+    has_sums: bool,
+    can_derive: bool,
+    /// The recording was made for the subject: it is passed on as it is.
+    is_recorded: bool,
+}
+
+/// One thread of the subject.
+#[derive(Debug)]
+struct Thread {
+    /// A source of its runs, from which those of its waits are made.
+    source: SourceId,
+    runs: Vec<Run>,
+    /// The tracer followed it, so its waits are among the rows.
+    is_followed: bool,
+}
+
+impl Follow {
+    /// Prepares to find `subject` in the recording with this header.
+    ///
+    /// # Errors
+    /// The recording cannot say anything about it.
+    pub fn new(header: &Header, subject: Subject) -> Result<Self, FollowError> {
+        if header.level == Level::Proc {
+            return Err(FollowError::Counters);
+        }
+        let pids = match &subject {
+            Subject::Processes(pids) => Some(pids.iter().copied().collect()),
+            Subject::Cgroup(path) => Some(header::pids_in(header, path)?),
+            Subject::Thread(_) | Subject::Program(_) => None,
+        };
+        let is_recorded = header::is_about(header, &subject);
+        Ok(Self {
+            subject,
+            pids,
+            meanings: Vec::new(),
+            threads: HashMap::new(),
+            wakes: HashMap::new(),
+            machine: Machine::new(header),
+            has_sums: false,
+            can_derive: header.coverage.attached.contains(&Hook::SchedWaking),
+            is_recorded,
+        })
+    }
+
+    /// Takes the next row of the recording.
+    pub fn row(&mut self, sources: &SourceTable, row: &Row) {
+        match row {
+            Row::Span(span) => self.span(sources, span),
+            Row::Edge(edge) => {
+                if let Effect::Woke(tid) = edge.effect {
+                    self.wakes.entry(tid).or_default().push(edge.span.start);
+                }
+            }
+            Row::Sum(_) => self.has_sums = true,
+            Row::Frame(_) => {}
+        }
+    }
+
+    fn span(&mut self, sources: &SourceTable, span: &Span) {
+        match self.meaning(sources, span.source) {
+            Meaning::Runs(tid) => self.thread(tid, span.source).ran(span),
+            Meaning::Waits(tid) => self.thread(tid, span.source).is_followed = true,
+            Meaning::Idle => self.machine.idled(span),
+            Meaning::Unreported => self.machine.ran_unreported(span),
+            Meaning::OthersWait | Meaning::Other => {}
+        }
+    }
+
+    fn thread(&mut self, tid: i32, source: SourceId) -> &mut Thread {
+        self.threads.entry(tid).or_insert_with(|| Thread {
+            source,
+            runs: Vec::new(),
+            is_followed: false,
+        })
+    }
+
+    fn meaning(&mut self, sources: &SourceTable, id: SourceId) -> Meaning {
+        let place = id.0 as usize;
+        if let Some(Some(known)) = self.meanings.get(place) {
+            return *known;
+        }
+        let meaning = self.meaning_of(sources.get(id));
+        if place >= self.meanings.len() {
+            self.meanings.resize(place + 1, None);
+        }
+        self.meanings[place] = Some(meaning);
+        meaning
+    }
+
+    fn meaning_of(&self, source: &Source) -> Meaning {
+        let thread = source.thread.as_ref();
+        match (source.kind, thread) {
+            (Kind::Idle, _) => Meaning::Idle,
+            (Kind::Task, None) => Meaning::Unreported,
+            (Kind::Task, Some(thread)) if self.is_subject(source) => Meaning::Runs(thread.tid),
+            (Kind::Wait, Some(thread)) if self.is_subject(source) => Meaning::Waits(thread.tid),
+            (Kind::Wait, _) => Meaning::OthersWait,
+            _ => Meaning::Other,
+        }
+    }
+
+    fn is_subject(&self, source: &Source) -> bool {
+        let Some(thread) = &source.thread else {
+            return false;
+        };
+        match (&self.subject, &self.pids) {
+            (_, Some(pids)) => pids.contains(&thread.pid),
+            (Subject::Thread(tid), _) => thread.tid == *tid,
+            (Subject::Program(name), _) => {
+                source.owner == Owner::Program && *thread.program == **name
+            }
+            (Subject::Processes(_) | Subject::Cgroup(_), None) => false,
+        }
+    }
+
+    /// Derives the rows of the subject. All rows have come, and `sources` is their table.
+    ///
+    /// # Errors
+    /// The subject was not seen, or what happened to it cannot be derived.
+    pub fn finish(
+        mut self,
+        header: &Header,
+        sources: &SourceTable,
+    ) -> Result<Followed, FollowError> {
+        if self.is_recorded {
+            return Ok(Followed {
+                header: header.clone(),
+                sources: sources.clone(),
+                meanings: Vec::new(),
+                waits: Vec::new(),
+            });
+        }
+        if self.has_sums {
+            return Err(FollowError::Sums);
+        }
+        if !self.threads.values().any(|thread| !thread.runs.is_empty()) {
+            return Err(FollowError::NotSeen(self.subject));
+        }
+        let must_derive = self.threads.values().any(|thread| !thread.is_followed);
+        if must_derive && !self.can_derive {
+            return Err(FollowError::NoWakeups);
+        }
+        self.machine.settle();
+        let mut table = sources.clone();
+        let mut waits: Vec<Vec<Wait>> = Vec::new();
+        for (tid, thread) in &mut self.threads {
+            if thread.is_followed {
+                continue;
+            }
+            let mut wakes = self.wakes.remove(tid).unwrap_or_default();
+            wakes.sort_unstable();
+            thread.settle();
+            let is_real_time = header.policies.iter().any(|it| it.tid == *tid);
+            let source = sources.get(thread.source).clone();
+            for gap in self.machine.gaps(&thread.runs, &wakes, is_real_time) {
+                let id = table.intern(Source {
+                    kind: Kind::Wait,
+                    detail: gap.detail().into(),
+                    ..source.clone()
+                });
+                let slot = gap.cpu.index();
+                if slot >= waits.len() {
+                    waits.resize_with(slot + 1, Vec::new);
+                }
+                waits[slot].push(Wait {
+                    run: gap.until,
+                    span: gap.span(id),
+                });
+            }
+        }
+        for of_cpu in &mut waits {
+            of_cpu.sort_by_key(|wait| (wait.run, wait.span.start));
+        }
+        let header = header::followed(header, &self.subject, &self.threads, sources);
+        Ok(Followed {
+            header,
+            sources: table,
+            meanings: self.meanings,
+            waits,
+        })
+    }
+}
+
+impl Thread {
+    fn ran(&mut self, span: &Span) {
+        let run = Run {
+            start: span.start,
+            end: span.end(),
+            cpu: span.cpu,
+        };
+        match self.runs.last_mut() {
+            Some(last) if last.end == run.start && last.cpu == run.cpu => last.end = run.end,
+            _ => self.runs.push(run),
+        }
+    }
+
+    /// Puts its runs in order: rows of several CPUs come in any.
+    fn settle(&mut self) {
+        self.runs.sort_by_key(|run| (run.start, run.end));
+        self.runs.dedup_by(|next, run| {
+            let continues = run.end == next.start && run.cpu == next.cpu;
+            if continues {
+                run.end = next.end;
+            }
+            continues
+        });
+    }
+}
+
+/// A derived row, and the run on the same CPU that it leads to.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    /// When that run began.
+    run: Nanos,
+    span: Span,
+}
+
+/// Second pass: the recording with the subject followed.
+#[derive(Debug)]
+pub struct Followed {
+    header: Header,
+    sources: SourceTable,
+    meanings: Vec<Option<Meaning>>,
+    /// By CPU, in the order of the runs.
+    waits: Vec<Vec<Wait>>,
+}
+
+impl Followed {
+    /// Its header: the recording's, about the subject.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The table that its rows point into.
+    pub fn sources(&self) -> &SourceTable {
+        &self.sources
+    }
+
+    /// The table that its rows point into, and its header.
+    pub fn into_parts(self) -> (SourceTable, Header) {
+        (self.sources, self.header)
+    }
+
+    /// Takes the next row of the recording, and passes on what becomes of it. A derived row comes
+    /// just before the first row of the run that ends it, as the tracer would write it.
+    pub fn row(&self, row: &Row, each: &mut dyn FnMut(&SourceTable, &Row)) {
+        if let Row::Span(span) = row {
+            let meaning = self.meanings.get(span.source.0 as usize).copied().flatten();
+            match meaning {
+                Some(Meaning::OthersWait) => return,
+                Some(Meaning::Runs(_)) => {
+                    for wait in self.waits_before(span.cpu, span.start) {
+                        each(&self.sources, &Row::Span(wait.span));
+                    }
+                }
+                _ => {}
+            }
+        }
+        each(&self.sources, row);
+    }
+
+    fn waits_before(&self, cpu: Cpu, run: Nanos) -> impl Iterator<Item = &Wait> {
+        let waits = self.waits.get(cpu.index()).map_or(&[][..], |waits| waits);
+        let first = waits.partition_point(|wait| wait.run < run);
+        waits[first..]
+            .iter()
+            .take_while(move |wait| wait.run == run)
+    }
+}

@@ -1,0 +1,103 @@
+//! The header of a recording that follows a subject.
+
+use std::collections::{BTreeSet, HashMap};
+
+use ticktax_model::SourceTable;
+use ticktax_model::limitation::Limitation;
+use ticktax_model::machine::Counters;
+use ticktax_model::recording::{EndedEarly, Header};
+use ticktax_model::victim::{Target, VictimHeader};
+
+use super::{FollowError, Subject, Thread};
+
+/// The processes in the cgroup at `path` and in those below it.
+pub(super) fn pids_in(header: &Header, path: &str) -> Result<BTreeSet<i32>, FollowError> {
+    let cgroups = header.cgroups.as_ref().ok_or(FollowError::NoCgroups)?;
+    let path = path.trim_end_matches('/');
+    let is_within = |cgroup: &str| {
+        let below = cgroup.strip_prefix(path);
+        below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    };
+    let within = cgroups.iter().filter(|(cgroup, _)| is_within(cgroup));
+    Ok(within.flat_map(|(_, pids)| pids).copied().collect())
+}
+
+/// Whether the tracer followed the subject when the recording was made.
+pub(super) fn is_about(header: &Header, subject: &Subject) -> bool {
+    let recorded = header.victim.as_ref().filter(|recorded| recorded.followed);
+    recorded.is_some_and(|recorded| match (subject, &recorded.target) {
+        (Subject::Processes(pids), _) => pids.len() == 1 && recorded.pid == pids.first().copied(),
+        (Subject::Cgroup(_), Target::Cgroup(folder)) => Subject::cgroup(folder) == *subject,
+        _ => false,
+    })
+}
+
+/// The header of a machine's recording, once its rows follow these threads.
+pub(super) fn followed(
+    header: &Header,
+    subject: &Subject,
+    threads: &HashMap<i32, Thread>,
+    sources: &SourceTable,
+) -> Header {
+    let (pids, names) = processes(threads, sources);
+    let pid = match pids.iter().as_slice() {
+        _ if !matches!(subject, Subject::Processes(_) | Subject::Thread(_)) => None,
+        &[pid] => Some(pid),
+        _ => None,
+    };
+    let mut header = header.clone();
+    let derived = threads.values().filter(|thread| !thread.is_followed);
+    let derived = derived.count() as u64;
+    let incomplete = (derived > 0).then_some(Limitation::WaitsDerived { threads: derived });
+    header.coverage.limitations.extend(incomplete.clone());
+    let begin = header.begin().unwrap_or_default();
+    // The recording may have been made for another program.
+    let others = |counters: Counters| Counters {
+        udp_sockets: Vec::new(),
+        throttling: None,
+        ..counters
+    };
+    Header {
+        before: others(header.before),
+        after: others(header.after),
+        command: None,
+        ended_early: header
+            .ended_early
+            .filter(|&why| why != EndedEarly::ProgramEnded),
+        paced: None,
+        victim: Some(VictimHeader {
+            target: match subject {
+                Subject::Cgroup(path) => Target::Cgroup(path.clone()),
+                _ if pid.is_some() => Target::Process,
+                _ => Target::Processes,
+            },
+            name: match subject {
+                Subject::Cgroup(path) => path.clone(),
+                Subject::Program(name) => name.clone(),
+                _ => names,
+            },
+            pid,
+            begin,
+            followed: true,
+            incomplete,
+            before: None,
+            after: None,
+            threads: None,
+        }),
+        ..header
+    }
+}
+
+/// The processes of these threads, and the names of their programs.
+fn processes(threads: &HashMap<i32, Thread>, sources: &SourceTable) -> (Vec<i32>, String) {
+    let mut pids = BTreeSet::new();
+    let mut names = BTreeSet::new();
+    for thread in threads.values() {
+        if let Some(thread) = &sources.get(thread.source).thread {
+            pids.insert(thread.pid);
+            names.insert(thread.program.to_string());
+        }
+    }
+    let names: Vec<String> = names.into_iter().collect();
+    (pids.into_iter().collect(), names.join(", "))
+}
