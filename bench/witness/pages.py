@@ -1,4 +1,4 @@
-"""The first screen: the numbers that people read, rounded as they are printed."""
+"""Checks the first screen: the printed numbers, with their rounding."""
 
 import collections
 import re
@@ -15,7 +15,7 @@ TIME = r"[\d .]+? (?:ns|µs|ms|s|min|h)"
 
 
 def near(text, value):
-    """Whether a printed number is this value, rounded."""
+    """Whether a printed number is this value after rounding."""
     number, unit = re.fullmatch(r"([\d .]+?) ?(ns|µs|ms|s|min|h|%)?", text.strip()).groups()
     number = number.replace(" ", "")
     step = 10.0 ** -len(number.partition(".")[2])
@@ -23,7 +23,7 @@ def near(text, value):
 
 
 def tables(page):
-    """By heading: the lines below, as far as the next heading."""
+    """Lines of each table, by heading."""
     found, heading = collections.OrderedDict(), ""
     for line in page:
         first = re.match(r"([A-Z][A-Z ]{6,}[A-Z])(?:  | lost|$)", line)
@@ -37,13 +37,13 @@ def tables(page):
 
 
 def cells(line):
-    """The name of a table's line and its cells."""
+    """Name and cells of a table line."""
     match = re.match(rf"  (.+?) {{2,}}({TIME}) +([<\d.]+ %) +([\d ]+?) {{2,}}({TIME})(?: {{2,}}(.*))?$", line)
     return match.groups() if match else None
 
 
 def named(name):
-    """A name as it is printed, and how many processes or which."""
+    """Parses a printed name and its number of processes or PID."""
     many = re.match(r"(.*)  x(\d+)$", name)
     one = re.match(r"(.*) \((\d+)\)$", name)
     if many:
@@ -126,7 +126,7 @@ def kernel(rows):
         if rows.detail[index] == "" or rows.kind[index] == "task":
             found[name]["longest"] = max(found[name]["longest"], int(rows.max[index]))
     if rows.header["probes"]:
-        found.pop("unexplained", None)  # gaps of the probe are in it as well
+        found.pop("unexplained", None)  # includes gaps of the probe
     return dict(found)
 
 

@@ -22,7 +22,11 @@ fn main() -> ExitCode {
         "root::the_tutorial_names_the_culprit_and_proves_it",
         tutorial,
     );
-    let trials = vec![trial.with_ignored_flag(!can)];
+    // It judges how long a server waits, so other load changes its result.
+    let left_out = ticktax_fixture::left_out("live");
+    let ignored = !can || left_out.is_some();
+    let trial = trial.with_kind(left_out.unwrap_or_default());
+    let trials = vec![trial.with_ignored_flag(ignored)];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 

@@ -1,6 +1,6 @@
-//! The journal of changed settings, read by `undo`. Lines get their checksums here.
+//! The journal of changed settings, read by `undo`. The target adds the lines' checksums.
 //!
-//! Undoing writes, so the target does not run as root: it writes below a temporary folder, but sets
+//! Undoing writes. The target must not run as root: it writes below a temporary folder, but sets
 //! the policies of threads on this machine.
 
 #![no_main]

@@ -1,4 +1,4 @@
-//! A recording, up to the pages that are made of it.
+//! A recording, and the pages made from it.
 
 #![no_main]
 
