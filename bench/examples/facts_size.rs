@@ -15,11 +15,12 @@ use std::time::Duration;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use ticktax_analysis::totals::{Accumulator, Moment, Windows};
 use ticktax_host::Proc;
-use ticktax_model::disk::Folder;
-use ticktax_model::facts::{PartWriter, Row, Table, Window, WindowLength};
+use ticktax_model::facts::{Row, Table, Window, WindowLength};
 use ticktax_model::recording::RowSink;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_probes::clock::now;
+use ticktax_store::disk::Folder;
+use ticktax_store::facts::PartWriter;
 use ticktax_trace::{Output, TraceSettings, Tracer};
 
 /// The measured table.

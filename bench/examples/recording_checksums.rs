@@ -12,10 +12,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ticktax_model::recording::{
-    Header, Level, RecordingReader, RecordingWriter, Row, RowSink, World,
-};
+use ticktax_model::recording::{Header, Level, Row, RowSink, World};
 use ticktax_model::{Cpu, Kind, Nanos, Source, SourceId, SourceTable, Span};
+use ticktax_store::recording::{RecordingReader, RecordingWriter};
 
 /// Number of threads of the synthetic machine.
 const THREADS: i64 = 100;

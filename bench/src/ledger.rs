@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use ticktax_analysis::Auditor;
 use ticktax_model::Nanos;
-use ticktax_model::recording::{RecordingReader, RecordingWriter, RowSink};
+use ticktax_model::recording::RowSink;
 use ticktax_probes::clock::now;
+use ticktax_store::recording::{RecordingReader, RecordingWriter};
 
 use crate::peer::length;
 use crate::ping_pong;

@@ -46,7 +46,7 @@ pub enum PeersError {
     Lab(#[from] ticktax_lab::LabError),
     /// The audit's recording cannot be read.
     #[error(transparent)]
-    Recording(#[from] ticktax_model::recording::RecordingError),
+    Recording(#[from] ticktax_store::recording::RecordingError),
     /// Something is missing or misplaced.
     #[error("{0}")]
     Place(String),

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use ticktax_analysis::Auditor;
 use ticktax_inject::{Event, Truth};
-use ticktax_model::recording::{Header, RecordingReader, Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::Statement;
 use ticktax_model::{Kind, Nanos, SourceTable, Span};
+use ticktax_store::recording::RecordingReader;
 
 /// A complete recording.
 pub(crate) struct Recording {

@@ -9,7 +9,8 @@ use ticktax_analysis::Auditor;
 use ticktax_lab::kernel::Wanted;
 use ticktax_lab::qemu::{Clock, Outcome};
 use ticktax_lab::{LabError, Program};
-use ticktax_model::recording::{RecordingReader, RowSink};
+use ticktax_model::recording::RowSink;
+use ticktax_store::recording::RecordingReader;
 
 use super::packages::Tools;
 use super::statement::{Peer, PeerOutcome, PeersStatement};

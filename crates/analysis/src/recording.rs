@@ -1,7 +1,7 @@
 //! Turns a recording into the document of the verb that made it.
 
 use ticktax_model::document::Document;
-use ticktax_model::recording::{Header, Paced, RecordingError, RecordingReader, Row, RowSink};
+use ticktax_model::recording::{Header, Paced, Row, RowSink, RowSource};
 use ticktax_model::victim::Target;
 use ticktax_model::{Cpu, SourceTable};
 
@@ -55,10 +55,7 @@ impl RecordingAnalysis {
     ///
     /// # Errors
     /// The recording's rows are damaged.
-    pub fn document(
-        recording: &mut RecordingReader,
-        threads: usize,
-    ) -> Result<Document, RecordingError> {
+    pub fn document<S: RowSource>(recording: &mut S, threads: usize) -> Result<Document, S::Error> {
         let mut analysis = Self::new(recording.header());
         let sources = recording.replay(&mut |sources, row| analysis.row(sources, row))?;
         Ok(analysis.finish(recording.header(), &sources, threads))

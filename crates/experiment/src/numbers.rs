@@ -8,8 +8,8 @@ use std::io::{self, Read};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use ticktax_model::disk::{error_words, open_input};
 use ticktax_model::trial::{Better, Numbers, NumbersComparison, Unit};
+use ticktax_store::disk::{error_words, open_input};
 
 use crate::trial::compare_lists;
 

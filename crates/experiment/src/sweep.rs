@@ -14,7 +14,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use ticktax_model::table::TableError;
+use ticktax_store::table::TableError;
 
 pub use self::plan::{Plan, PlanError};
 pub use self::results::{Ran, statement};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ticktax_model::disk::read_input;
+use ticktax_store::disk::read_input;
 
 /// Maximum size of a file that people write, in MiB.
 pub const MAX_MIB: u32 = 1;

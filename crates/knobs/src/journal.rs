@@ -27,8 +27,8 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use ticktax_model::disk::{self, Folder, LockedFile};
 use ticktax_model::knob::UndoOutcome;
+use ticktax_store::disk::{self, Folder, LockedFile};
 
 use crate::error::KnobError;
 use crate::target::Target;

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ticktax_model::disk;
-use ticktax_model::recording::RecordingError;
+use ticktax_store::disk;
+use ticktax_store::recording::RecordingError;
 
 use crate::image::TooLarge;
 use crate::wire::Garbled;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ticktax_model::recording::RecordingReader;
+use ticktax_store::recording::RecordingReader;
 
 use crate::error::LabError;
 use crate::guest;

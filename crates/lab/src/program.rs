@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ticktax_host::{helper, is_root};
-use ticktax_model::disk::{Folder, error_words};
+use ticktax_store::disk::{Folder, error_words};
 
 use crate::arch::Arch;
 use crate::error::LabError;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ticktax_model::disk::write_output;
+use ticktax_store::disk::write_output;
 
 use crate::error::LabError;
 use crate::guest;

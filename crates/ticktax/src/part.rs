@@ -1,8 +1,9 @@
 //! What is read of a saved recording: all of it or a part, about the machine or about a subject.
 
 use ticktax_analysis::{Cut, CutError, Follow, FollowError, Followed, Subject};
-use ticktax_model::recording::{Header, RecordingReader, Row};
+use ticktax_model::recording::{Header, Row};
 use ticktax_model::{Nanos, SourceTable};
+use ticktax_store::recording::RecordingReader;
 
 use crate::failure::Failure;
 

@@ -1,9 +1,9 @@
 //! Driving an observation: its rows to their consumers, until it ends or is interrupted.
 
+use crate::files::RowFiles;
 use ticktax_model::SourceTable;
 use ticktax_model::recording::{Header, RowSink};
 use ticktax_observe::{Event, Observation, Progress};
-use ticktax_report::RowFiles;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use ticktax_fixture::{books, process, watched_header, whole};
 use ticktax_fuzz::{MACHINE_FILES, SEPARATOR};
 use ticktax_model::incident::IndexLine;
-use ticktax_model::recording::{Header, RecordingWriter, RowSink};
-use ticktax_model::table::{Cell, Column, TableWriter, Values};
+use ticktax_model::recording::{Header, RowSink};
+use ticktax_store::recording::RecordingWriter;
+use ticktax_model::table::{Cell, Column, Values};
+use ticktax_store::table::TableWriter;
 use ticktax_model::{Owner, SourceTable};
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -104,7 +106,7 @@ fn main() -> Outcome {
     Corpus::new(all, "header")?.add("watched", serde_json::to_vec(&header)?)?;
     for target in ["recording", "statement"] {
         let corpus = Corpus::new(all, target)?;
-        corpus.copy("crates/model/tests/fixtures/schema1", "parquet")?;
+        corpus.copy("crates/store/tests/fixtures/schema2", "parquet")?;
         recording(&corpus, &header)?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use ticktax_report::{Format, TextStyle, View, render};
 pub fn allow_caught_panics() {
     let abort = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !ticktax_model::disk::is_decoding() {
+        if !ticktax_store::parquet_file::is_decoding() {
             abort(panic);
         }
     }));

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use ticktax_fuzz::{put, scratch};
 use ticktax_knobs::System;
-use ticktax_model::disk::checked_line;
+use ticktax_store::disk::checked_line;
 
 static MACHINE: LazyLock<TempDir> = LazyLock::new(|| {
     let root = nix::unistd::geteuid().is_root();

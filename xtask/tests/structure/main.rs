@@ -26,13 +26,17 @@ enum Arrows {
 /// A row for each crate, in the order in which data flows.
 const ARROWS: &[(&str, Arrows)] = &[
     ("ticktax-model", Arrows::Only(&[])),
+    ("ticktax-store", Arrows::Only(&["ticktax-model"])),
     ("ticktax-host", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-probes",
         Arrows::Only(&["ticktax-model", "ticktax-host"]),
     ),
     ("ticktax-trace", Arrows::Only(&["ticktax-model"])),
-    ("ticktax-knobs", Arrows::Only(&["ticktax-model"])),
+    (
+        "ticktax-knobs",
+        Arrows::Only(&["ticktax-model", "ticktax-store"]),
+    ),
     ("ticktax-fixture", Arrows::Only(&["ticktax-model"])),
     (
         "ticktax-inject",
@@ -50,12 +54,13 @@ const ARROWS: &[(&str, Arrows)] = &[
     ),
     (
         "ticktax-lab",
-        Arrows::Only(&["ticktax-model", "ticktax-host"]),
+        Arrows::Only(&["ticktax-model", "ticktax-store", "ticktax-host"]),
     ),
     (
         "ticktax-experiment",
         Arrows::Only(&[
             "ticktax-model",
+            "ticktax-store",
             "ticktax-analysis",
             "ticktax-host",
             "ticktax-knobs",
@@ -92,6 +97,7 @@ const WITHOUT_UNSAFE: &[&str] = &[
     "observe",
     "report",
     "sim",
+    "store",
 ];
 
 /// Crates, by folder, that can have unsafe code in `sys.rs` or in a folder `sys`.
@@ -129,6 +135,36 @@ fn dependencies_follow_the_arrows() {
                 wrong.push(format!("{name} depends on {other}"));
             }
         }
+    }
+    report(&wrong);
+}
+
+/// Crates, by folder, whose callers do all I/O.
+const WITHOUT_FILES: &[&str] = &["analysis", "model", "report"];
+
+/// Modules that such a crate uses in its tests alone.
+const FILES: &[&str] = &["std::fs", "std::env", "std::net", "std::process"];
+
+#[test]
+fn crates_without_files_open_none() {
+    let mut wrong = Vec::new();
+    for file in sources("rs") {
+        let path = shown(&file);
+        let parts: Vec<&str> = path.split('/').collect();
+        let is_test = parts
+            .iter()
+            .any(|part| matches!(*part, "tests" | "tests.rs"));
+        let ["crates", package, "src", ..] = &parts[..] else {
+            continue;
+        };
+        if is_test || !WITHOUT_FILES.contains(package) {
+            continue;
+        }
+        let text = read(&file);
+        let product = text.split("#[cfg(test)]\nmod tests {").next();
+        let product = code_of(product.unwrap_or_default());
+        let used = FILES.iter().filter(|word| product.contains(**word));
+        wrong.extend(used.map(|word| format!("{path} uses {word}")));
     }
     report(&wrong);
 }

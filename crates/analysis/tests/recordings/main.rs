@@ -6,6 +6,6 @@ mod causes;
 mod ledger;
 mod pace;
 mod packet_path;
-mod schema1;
+mod saved;
 mod tick;
 mod victim;

@@ -6,10 +6,11 @@ use std::path::Path;
 use ticktax_analysis::RecordingAnalysis;
 use ticktax_model::changes::ChangeMeasure;
 use ticktax_model::document::Document;
-use ticktax_model::recording::{Header, RecordingError, RecordingReader, Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::statement::{Account, Class, Statement};
 use ticktax_model::victim::{OffCpuReason, ThreadState};
 use ticktax_model::{Kind, Nanos, SourceTable};
+use ticktax_store::recording::{RecordingError, RecordingReader};
 
 use crate::measures;
 use crate::text::read_document;

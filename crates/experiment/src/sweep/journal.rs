@@ -12,8 +12,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use ticktax_model::disk::{self, Folder, LockedFile};
 use ticktax_model::table::Cell;
+use ticktax_store::disk::{self, Folder, LockedFile};
 
 use super::plan::{Identity, Plan};
 use super::{SweepError, journal_of};

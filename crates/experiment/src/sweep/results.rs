@@ -5,7 +5,8 @@ use std::path::Path;
 
 use ticktax_model::Nanos;
 use ticktax_model::sweep::{GridStatement, PointFailure, RankedPoint, Ranking};
-use ticktax_model::table::{Cell, TableError, TableReader};
+use ticktax_model::table::Cell;
+use ticktax_store::table::{TableError, TableReader};
 
 use super::SweepError;
 use super::journal;

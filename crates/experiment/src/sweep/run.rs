@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use ticktax_model::Nanos;
-use ticktax_model::table::{TableReader, TableWriter};
 use ticktax_probes::clock::now;
 use ticktax_sim::{Report, Setup, SetupError};
+use ticktax_store::table::{TableReader, TableWriter};
 
 use super::SweepError;
 use super::journal::{Journal, Record};

@@ -3,8 +3,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use ticktax_model::Nanos;
-use ticktax_model::table::{Cell, TableReader};
+use ticktax_model::table::Cell;
 use ticktax_sim::{Report, Setup, SetupError, scenario};
+use ticktax_store::table::TableReader;
 
 use crate::vary::Vary;
 

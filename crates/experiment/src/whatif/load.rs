@@ -7,10 +7,11 @@ use ticktax_analysis::{Auditor, figures, of_frames};
 use ticktax_model::limitation::Limitation;
 use ticktax_model::machine::Machine as Facts;
 use ticktax_model::prediction::{Figure, Measure, Origin, PredictionRow};
-use ticktax_model::recording::{Header, RecordingError, RecordingReader, RowSink, World};
+use ticktax_model::recording::{Header, RowSink, World};
 use ticktax_model::workload::Workload;
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_sim::{Machine, Setup, TaskId, scenario};
+use ticktax_store::recording::{RecordingError, RecordingReader};
 
 use super::{machine, words};
 

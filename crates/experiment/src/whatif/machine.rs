@@ -104,9 +104,9 @@ fn policy(facts: &Facts, cpus: usize, assumed: &mut Vec<String>) -> Policy {
 mod tests {
     use ticktax_model::Nanos;
     use ticktax_model::machine::{Machine as Facts, TickMode};
-    use ticktax_model::recording::RecordingReader;
     use ticktax_model::workload::Workload;
     use ticktax_sim::{Machine, Policy, Setup, TimerRule};
+    use ticktax_store::recording::RecordingReader;
 
     use super::{machine, policy};
 
@@ -163,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn a_simulated_machine_of_schema_1_is_restored() {
+    fn a_simulated_machine_of_a_saved_recording_is_restored() {
         let folder = concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/../model/tests/fixtures/schema1"
+            "/../store/tests/fixtures/schema2"
         );
         let file = format!("{folder}/simulated.parquet");
         let recording = RecordingReader::open(file).unwrap();

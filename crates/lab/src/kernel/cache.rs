@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
-use ticktax_model::disk::Folder;
 use ticktax_model::kernels::{CachedKernel, KernelList};
+use ticktax_store::disk::Folder;
 
 use super::Kernel;
 use super::tool::{sha256, sha256_of};

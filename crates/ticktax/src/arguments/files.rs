@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::files::{HtmlFile, RowFormat};
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
-use ticktax_report::{HtmlFile, RowFormat};
 
 /// Which kinds of files were asked for, and where.
 #[derive(Clone, Debug, Default)]

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use ticktax_experiment::vary::Vary;
 use ticktax_model::document::DocumentKind;
-use ticktax_report::{Format, HtmlFile};
+use ticktax_report::Format;
 use ticktax_sim::settings;
 
 use super::formats;
+use crate::files::HtmlFile;
 
 /// Shown below the options.
 pub(crate) fn examples() -> String {

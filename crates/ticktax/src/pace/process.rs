@@ -1,10 +1,11 @@
 //! Another program's loop: following a process, and finding its frames.
 
+use crate::files::RowFiles;
 use ticktax_analysis::Auditor;
 use ticktax_model::recording::{Header, Level, Paced};
 use ticktax_model::{Nanos, SourceTable};
 use ticktax_observe::{Plan, Program, Progress, Session};
-use ticktax_report::{RowFiles, RowsEnded};
+use ticktax_report::RowsEnded;
 
 use super::{LENGTH, LIVE};
 use crate::arguments::PaceArguments;

@@ -6,6 +6,7 @@ pub(crate) mod guest;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use facts::Accounts;
 use serde_json::Value;
 use ticktax_lab::qemu::{Clock, Outcome};
 use ticktax_model::Nanos;
@@ -15,7 +16,6 @@ use ticktax_model::statement::Statement;
 
 use crate::boot::Guest;
 use crate::fixture::{CLOUD, complaint, ticktax};
-use facts::Accounts;
 
 /// What the guest wrote under this name.
 fn said(outcome: &Outcome, name: &str) -> String {
@@ -69,7 +69,7 @@ impl Caught {
         assert!(output.status.success(), "{told} {}", complaint(&output));
         let statement: Statement = serde_json::from_slice(&output.stdout).unwrap();
         assert!(statement.balances(), "{told} {:?}", statement.balance);
-        let reader = ticktax_model::recording::RecordingReader::open(&file).unwrap();
+        let reader = ticktax_store::recording::RecordingReader::open(&file).unwrap();
         let header = reader.header().clone();
         Self { told, line, header }
     }

@@ -14,9 +14,10 @@ use libtest_mimic::Failed;
 use ticktax_fixture::{books, header, off_cpu, process, whole};
 use ticktax_inject::{Disturbance, Plan, Schedule};
 use ticktax_model::hook::Hook;
-use ticktax_model::recording::{Header, RecordingWriter, Row, RowSink};
+use ticktax_model::recording::{Header, Row, RowSink};
 use ticktax_model::victim::{Target, VictimHeader};
 use ticktax_model::{Kind, Nanos, Owner, Source, SourceTable};
+use ticktax_store::recording::RecordingWriter;
 
 use super::fixture::{Place, check, injector};
 

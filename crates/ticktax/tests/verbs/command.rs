@@ -450,22 +450,23 @@ fn lists_of_numbers_are_compared() {
 
 #[test]
 fn a_damaged_recording_that_the_parquet_library_panics_on_is_one_line() {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/schema1");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let folder = tempfile::tempdir().unwrap();
-    // Recordings of the first schema have no checksums.
-    for (name, place, byte) in [
-        ("simulated.parquet", 4854, 189),
-        ("sums.parquet", 1249, 134),
-    ] {
-        let mut bytes = fs::read(fixtures.join(name)).unwrap();
-        bytes[place] = byte;
-        let damaged = folder.path().join(name);
-        fs::write(&damaged, bytes).unwrap();
-        let output = ticktax(&["report", damaged.to_str().unwrap()]);
-        assert_eq!(output.status.code(), Some(1), "{name}");
-        let complaint = complaint(&output);
-        assert!(complaint.contains(name), "{complaint}");
+    let mut bytes = fs::read(fixtures.join("spans.parquet")).unwrap();
+    // As another program would write it: without checksums, which would find the damage first.
+    for name in ["ticktax version", "ticktax-checksums"] {
+        let place = bytes
+            .windows(name.len())
+            .rposition(|window| window == name.as_bytes());
+        bytes[place.unwrap()] = b'x';
     }
+    bytes[107] = 134;
+    let damaged = folder.path().join("damaged.parquet");
+    fs::write(&damaged, bytes).unwrap();
+    let output = ticktax(&["report", damaged.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = complaint(&output);
+    assert!(complaint.contains("its bytes make no sense"), "{complaint}");
 }
 
 #[test]
