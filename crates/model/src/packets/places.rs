@@ -62,7 +62,9 @@ pub fn places(
     let other_reason = take(others.map(|drop| drop.datagrams).sum());
     let backlog = take(at_receiver.backlog_drops);
     let ring = take(at_receiver.ring_drops);
-    let device = at_receiver.device_drops_in.saturating_sub(at_receiver.ring_drops)
+    let device = at_receiver
+        .device_drops_in
+        .saturating_sub(at_receiver.ring_drops)
         + sent.map_or(0, |counters| {
             counters
                 .device_drops_out
