@@ -126,7 +126,7 @@ fn ways(page: &mut Page, packets: &PacketPaths, wall: Nanos) {
     handed_over(page, packets);
 }
 
-/// Describes the source that raised NET_RX, and where NET_RX then ran.
+/// Describes the source that raised `NET_RX`, and where `NET_RX` then ran.
 fn raised(way: &PacketWay) -> String {
     let by = match (&way.raised_by, way.kind) {
         (Some(name), Some(Kind::Irq)) => format!("interrupt {name}"),
@@ -137,7 +137,7 @@ fn raised(way: &PacketWay) -> String {
     format!("{by}{}", ran_in(way.received_in))
 }
 
-/// Where NET_RX ran, if it is worth mentioning.
+/// Where `NET_RX` ran, if it is worth mentioning.
 fn ran_in(received_in: ReceivedIn) -> &'static str {
     match received_in {
         ReceivedIn::Softirq => "",
