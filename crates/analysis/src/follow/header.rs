@@ -83,6 +83,10 @@ pub(super) fn followed(
             before: None,
             after: None,
             threads: None,
+            only_thread: match subject {
+                Subject::Thread(tid) => Some(*tid),
+                _ => None,
+            },
         }),
         ..header
     }

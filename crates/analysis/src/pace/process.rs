@@ -224,6 +224,7 @@ mod tests {
                         after: usage(Nanos::from_millis(450)),
                     }],
                 }),
+                only_thread: None,
             }),
             ..Header::new(World::Live, Level::Kernel, "1.2.3")
         }

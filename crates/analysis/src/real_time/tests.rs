@@ -129,6 +129,7 @@ fn statement(world: World, about_hog: bool) -> Statement {
             before: None,
             after: None,
             threads: None,
+            only_thread: None,
         });
     } else {
         rows.retain(|row| row.span().source != waits);

@@ -63,8 +63,14 @@ fn threads(
     // The rows of a thread that was only ever throttled do not show whether it is the victim's, but
     // its process id does.
     let pids = victim.processes(Some(about));
-    for life in victim.threads.values_mut().chain(&mut victim.past_lives) {
-        if pids.contains(&life.pid) {
+    let is_reported = |tid: i32| about.only_thread.is_none_or(|only| only == tid);
+    for (&tid, life) in &mut victim.threads {
+        if pids.contains(&life.pid) && is_reported(tid) {
+            life.follow(&mut victim.worst);
+        }
+    }
+    for life in &mut victim.past_lives {
+        if pids.contains(&life.pid) && about.only_thread.is_none() {
             life.follow(&mut victim.worst);
         }
     }
@@ -72,7 +78,7 @@ fn threads(
     let before = victim.past_lives.iter().map(|life| (0, life));
     let lives: BTreeMap<(i32, usize), &Life> = present
         .chain(before)
-        .filter(|(_, life)| pids.contains(&life.pid) && !life.is_empty())
+        .filter(|(tid, life)| pids.contains(&life.pid) && is_reported(*tid) && !life.is_empty())
         .enumerate()
         .map(|(place, (tid, life))| ((tid, place), life))
         .collect();

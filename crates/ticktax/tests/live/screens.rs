@@ -361,6 +361,7 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
             before: None,
             after: None,
             threads: None,
+            only_thread: None,
         });
     };
     let file = recording(&place, followed, &turn)?;

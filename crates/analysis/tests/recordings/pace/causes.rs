@@ -233,6 +233,7 @@ fn header(injected: Injected) -> Header {
             before: None,
             after: None,
             threads: None,
+            only_thread: None,
         }),
         books: vec![books(0, BEGIN, end), books(1, BEGIN, end)],
         ..Header::new(World::Live, Level::Kernel, "test")

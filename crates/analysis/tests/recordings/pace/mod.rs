@@ -63,6 +63,7 @@ fn an_audit_finds_the_same_frames() {
             before: None,
             after: None,
             threads: None,
+            only_thread: None,
         }),
         ..Header::new(World::Live, Level::Kernel, "test")
     };

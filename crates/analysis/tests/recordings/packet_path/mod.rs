@@ -396,6 +396,7 @@ fn only_the_watched_programs_packets_are_reported() {
         before: None,
         after: None,
         threads: None,
+        only_thread: None,
     });
     assert_eq!(thread_names(&header).unwrap(), ["hog"]);
 }

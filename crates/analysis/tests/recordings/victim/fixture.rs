@@ -258,6 +258,7 @@ pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64)
             before: None,
             after: None,
             threads: None,
+            only_thread: None,
         }),
         ..ticktax_fixture::header()
     }
