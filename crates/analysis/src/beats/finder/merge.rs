@@ -1,4 +1,4 @@
-//! Merges the lines of one source on several CPUs.
+//! Merges the lines for one source on several CPUs.
 
 use std::cmp::Reverse;
 
@@ -7,10 +7,10 @@ use ticktax_model::beats::{BeatGaps, BeatLine, FollowsTick};
 /// Maximum relative difference between the periods of one source on different CPUs.
 const SAME: f64 = 1e-3;
 
-/// Joins lines with the same name and period, and sorts the result, costliest first.
+/// Joins lines with the same name and period, and sorts the result with the costliest first.
 ///
 /// The merged period is that of the CPU with the most beats, not that with the narrowest interval.
-/// Among many intervals some are narrow by luck, and those contain the true period less often.
+/// Among many intervals, some are narrow by luck, and those contain the true period less often.
 pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     lines.sort_by_key(|line| Reverse(line.rhythm.seen));
     let mut merged: Vec<BeatLine> = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn merge(mut lines: Vec<BeatLine>) -> Vec<BeatLine> {
     merged
 }
 
-/// Share of the time that a beat costs, either directly or through the gaps it causes.
+/// Share of time that a beat costs, either directly or through the gaps it causes.
 fn cost(line: &BeatLine) -> f64 {
     line.gaps
         .map_or(line.share, |gaps| gaps.share.max(line.share))
@@ -78,7 +78,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.rhythm.restarts += line.rhythm.restarts;
     into.burst = into.burst.max(line.burst);
     into.lengths = into.lengths.longer(line.lengths);
-    // Do not claim for all CPUs what was shown for only one.
+    // What was shown for one CPU only must not be claimed for all.
     into.follows_tick = into
         .follows_tick
         .zip(line.follows_tick)
@@ -91,7 +91,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     if into.chain.len() < line.chain.len() {
         into.chain = line.chain;
     }
-    // Do not claim for all CPUs what was proven for only one.
+    // What was proven for one CPU only must not be claimed for all.
     into.outside = into.outside.filter(|_| into.outside == line.outside);
     for same in line.same_period {
         if into.same_period.iter().all(|known| known.name != same.name) {
