@@ -1,4 +1,5 @@
-//! A device interrupt on the CPUs of the watched program, where receiving packets interrupts it.
+//! Finds device interrupts on the watched program's CPUs, where receiving packets interrupts the
+//! program.
 
 use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 use ticktax_model::kernel_words::RECEIVE_SOFTIRQ;
@@ -7,7 +8,7 @@ use ticktax_model::{CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// Minimum time in packet reception worth a finding, as a share of the time the program needed a
+/// Minimum time in packet reception for a finding, as a share of the time that the program needed a
 /// CPU.
 const MUCH: f64 = 0.01;
 
