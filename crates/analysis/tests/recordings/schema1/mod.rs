@@ -1,4 +1,4 @@
-//! Recordings of schema 1, made by a ticktax of that time, must give the same figures as then.
+//! Tests that recordings of schema 1, made by an old version, still give the same figures.
 use std::fs;
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use ticktax_analysis::Auditor;
 use ticktax_model::recording::{RecordingReader, RowSink, World};
 use ticktax_model::statement::Statement;
 
-/// A recording from `crates/model/tests/fixtures/schema1`, and the output of the program that made
+/// A recording from `crates/model/tests/fixtures/schema1`, and the output of the version that made
 /// it.
 fn fixture(name: &str) -> (Statement, Value) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/schema1");
