@@ -24,7 +24,7 @@ use crate::ran::Ran;
 /// Prefixes of the ids of rules whose findings are not about CPU time.
 const OTHER_TOPICS: [&str; 2] = ["fstab-", "sysctl-"];
 
-/// What is known about the processes that advice is about.
+/// Facts about the processes that advice is about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Processes<'a> {
     /// Autogroups of processes. An autogroup is a scheduling group for one session.
@@ -44,8 +44,7 @@ impl Processes<'_> {
         self.present.is_some_and(|present| !present.contains(&pid))
     }
 
-    /// The share of a process' CPU time that was used by threads with a policy for which `is_such`
-    /// returns `true`.
+    /// The share of a process' CPU time that threads used whose policy satisfies `is_such`.
     fn share(&self, pid: i32, is_such: impl Fn(SpecialPolicy) -> bool) -> f64 {
         let share = self
             .ran
@@ -70,7 +69,7 @@ impl Processes<'_> {
         self.share(pid, |policy| policy == SpecialPolicy::LOWEST) >= 1.0
     }
 
-    /// Lists the processes for which a higher nice value would not help, by reason. `gaining` are
+    /// Lists, by reason, the processes that a higher nice value would not slow down. `gaining` are
     /// the processes that should benefit, if known.
     fn standing(&self, pids: &[i32], gaining: Option<&[i32]>) -> Standing {
         let mut standing = Standing::default();

@@ -121,7 +121,7 @@ impl fmt::Display for FollowError {
 
 impl std::error::Error for FollowError {}
 
-/// What a source's rows mean to the first pass.
+/// Meaning of a source's rows to the first pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     /// This thread of the subject ran.
@@ -132,7 +132,7 @@ enum Meaning {
     OthersWait,
     /// The CPU was idle.
     Idle,
-    /// A thread ran for which the kernel sent no switch event.
+    /// A thread ran, but the kernel sent no switch event for it.
     Unreported,
     /// Irrelevant to the first pass.
     Other,

@@ -58,7 +58,8 @@ struct ObservedEdge {
 }
 
 impl IncidentAnalysis {
-    /// Starts the analysis of a recording's `triggers`, or some of them. `None` if there are none.
+    /// Starts the analysis of a recording's `triggers`, or some of them. `None` if `triggers` is
+    /// empty.
     pub fn new(triggers: &[Trigger]) -> Option<Self> {
         // A measured delay explains more than a request to record does.
         let weight = |trigger: &&Trigger| (trigger.kind.is_measured(), trigger.lasted);

@@ -23,7 +23,7 @@ use crate::beats::{Beat, Events, FAMILY, detect};
 use needed::{needed, predicted};
 pub use stalls::{HoldUps, ReceiverWatch};
 
-/// What can be concluded from the log and the trace together.
+/// Conclusions from the log and the trace together.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Judged {
     bursts: Vec<Burst>,

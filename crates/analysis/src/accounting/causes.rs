@@ -10,7 +10,7 @@ use super::check::{Case, Samples};
 /// Minimum deviation of a program's samples for the program to depend on the tick, in standard
 /// deviations.
 const SIGNIFICANT: f64 = 5.0;
-/// Maximum error of the columns, each of which has a resolution of 10 ms.
+/// Maximum error of the columns. Each column has a resolution of 10 ms.
 const COLUMNS_STEP: Nanos = Nanos::from_millis(20);
 /// Minimum share of a CPU's time for a cause to be reported.
 const WORTH_NAMING: f64 = 0.001;

@@ -43,7 +43,7 @@ impl By {
     }
 }
 
-/// What a tick can hit.
+/// The occupant of a CPU that a tick can hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     /// A program, given by its process id.
@@ -55,7 +55,7 @@ pub(super) enum Who {
     Other,
 }
 
-/// What ticks charged to one task on one CPU, and how long it ran there.
+/// The ticks charged to one task on one CPU, and the time that it ran there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Charge {
     /// Time excluding interrupts.

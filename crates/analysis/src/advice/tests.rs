@@ -26,7 +26,7 @@ fn advise(statement: &Statement) -> Vec<Advice> {
     super::advise(statement, &Processes::default())
 }
 
-/// Processes of which only the autogroups are known.
+/// Processes with known autogroups. Everything else about them is unknown.
 fn in_groups(autogroups: &[ProcessAutogroup]) -> Processes<'_> {
     Processes {
         autogroups,
@@ -556,7 +556,7 @@ fn own_threads_and_children_are_not_other_programs() {
         matches!(&*advice, [Advice::OwnThreads { .. }]),
         "{advice:?}"
     );
-    // Another program with the same name is not one of its own.
+    // Another program with the same name is not the watched one.
     let crowd = vec![
         behind("gamesrv", Some(4290), 300, 4),
         behind("gamesrv", Some(5290), 600, 4),

@@ -28,8 +28,8 @@ const POWER: f64 = 4.0;
 const LATE: f64 = 0.25;
 /// Maximum number of events used to find the lattice.
 const SAMPLE: usize = 8192;
-/// Maximum number of ticks per period for which the lattice matters; more are as good as arbitrary
-/// times.
+/// Maximum number of ticks per period at which the lattice matters. More ticks are as good as
+/// arbitrary times.
 const FINE: f64 = 2.0 * PHASES as f64;
 /// Resolution of the position of a slot's first lattice point.
 const OFFSETS: usize = 64;

@@ -24,7 +24,7 @@ pub fn detect(events: &Events) -> Vec<Beat> {
         };
         let events_of_beat = search.members(&found);
         match beats.iter_mut().find(|b| is_multiple(&found, b)) {
-            // What is left of a removed beat repeats at multiples of its period.
+            // The remains of a removed beat repeat at multiples of its period.
             Some(beat) => {
                 let ratio = beat.period.value / found.fit.period;
                 if (ratio - 1.0).abs() < 0.3 {

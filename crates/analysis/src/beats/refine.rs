@@ -44,7 +44,7 @@ use super::null::student;
 
 /// Values of λ tried besides 0: √10 to these powers, divided by 10. The last stands for ∞.
 const POWERS: std::ops::RangeInclusive<i32> = -22..=6;
-/// Minimum λn² for which the prior is not negligible.
+/// Minimum λn² at which the prior is not negligible.
 const FROM: f64 = 0.1;
 /// Maximum distance of a plausible λ's log likelihood below the best: half the 99 % quantile of χ²
 /// with one degree of freedom.
@@ -155,7 +155,7 @@ pub(super) fn fit(times: &[f64], entries: &[Entry], period: f64, rounding: f64) 
 /// The intervals that are one slot long.
 struct Steps {
     all: Vec<f64>,
-    /// Mean, ns; 0 if there are none.
+    /// Mean, ns; 0 without intervals.
     mean: f64,
     /// Standard deviation, ns.
     spread: f64,

@@ -151,8 +151,8 @@ struct Scale {
 impl Scale {
     fn measure(times: &[f64], span: f64, bin: f64, transforms: &mut Transforms) -> Self {
         let bins = index(span / bin).max(1);
-        // If the window is no longer than two segments, use a single one: averaging two would only
-        // lose resolution.
+        // Use one segment for a window of up to two segments: averaging two would only lose
+        // resolution.
         let (segment, length) = if bins <= 2 * SEGMENT {
             (bins + 1, (bins * 4).next_power_of_two())
         } else {

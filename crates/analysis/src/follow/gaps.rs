@@ -51,7 +51,7 @@ impl Gap {
     }
 }
 
-/// What the machine did, to decide whether a wait without a wake-up is believed.
+/// Machine-wide activity that decides whether a wait without a wake-up is believed.
 #[derive(Debug)]
 pub(super) struct Machine {
     /// Whether no event was lost and every CPU was watched. If so, a thread without a wake-up was

@@ -97,8 +97,8 @@ impl IncidentAnalysis {
     }
 }
 
-/// The absences after each run, the last of which ends when the frame starts on `cpu` at `began`.
-/// If there are no runs, a single absence since `from`.
+/// The absences after each run. The last one ends when the frame starts on `cpu` at `began`.
+/// Without runs, it is a single absence since `from`.
 fn absences(runs: &[&Span], (from, began): (Nanos, Nanos), cpu: Cpu) -> Vec<Absence> {
     let after = |number: usize, run: &&Span| {
         let next = runs.get(number + 1);

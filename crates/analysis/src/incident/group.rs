@@ -51,8 +51,8 @@ pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) ->
     }
 }
 
-/// The incident `number` and its group; `None` if there is no such incident. `path` is the location
-/// of its recording.
+/// The incident `number` and its group; `None` if the index lacks it. `path` is the location of its
+/// recording.
 pub fn incident_sheet(
     index: &IncidentIndex,
     number: u64,

@@ -20,7 +20,7 @@ impl AccountId {
     }
 }
 
-/// What identifies an account.
+/// Identity of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     class: Class,

@@ -75,7 +75,7 @@ pub(crate) struct Books {
     pub(crate) gaps: Option<GapStatement>,
     /// The header's coverage, plus the limitations that the ledger found.
     pub(crate) coverage: Coverage,
-    /// What an empty gap of the spinning probe proves, for each CPU.
+    /// The proof that an empty gap of the spinning probe provides on each CPU.
     pub(crate) proofs: Vec<CpuProof>,
     /// The CPU time of each thread.
     pub(crate) ran: Ran,
@@ -125,7 +125,7 @@ fn bounds(ledger: &Ledger, closings: &[Closing<'_>], header: &Header) -> Bounds 
         let ledger = closing.ledger.filter(|_| !closing.unplaceable)?;
         ledger.gaps.of(ProbeKind::Spin)
     });
-    // Each edge of a gap lies between two clock readings, each of which can be off by `clock`.
+    // Each edge of a gap lies between two clock readings. Both can be off by `clock`.
     let spinning = header.probes.iter();
     let spinning = spinning.filter(|probe| probe.probe == ProbeKind::Spin);
     let loop_period = spinning.map(|probe| probe.period).max();

@@ -8,7 +8,7 @@ use ticktax_model::{Nanos, SourceId, Span};
 use super::signatures::Shape;
 use crate::timeline::Piece;
 
-/// What one source did within a gap.
+/// The rows and time of one source within a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) source: SourceId,

@@ -18,8 +18,7 @@
 //!
 //! The gaps in sets 1 to 3 differ more from each other, so s is at least [`LEAST_SPREAD_OF_MANY`].
 //!
-//! The three constants were chosen with guests whose clocks count their own instructions, so that
-//! there is no outside time. docs/kernels.md lists the rule's errors on those guests, for kernels
+//! The three constants were chosen with guests whose clocks count their own instructions, so that no time is outside. docs/kernels.md lists the rule's errors on those guests, for kernels
 //! of two architectures.
 
 use std::collections::HashMap;
@@ -61,7 +60,8 @@ impl Bucket {
         Nanos(self.time.0 / i64::try_from(self.count.max(1)).unwrap_or(i64::MAX))
     }
 
-    /// The time beyond entry and exit; `None` if the bucket is within the bound or there is none.
+    /// The time beyond entry and exit; `None` if the bucket does not exceed the bound, or without a
+    /// bound.
     fn beyond(self, bound: Option<Bound>) -> Option<Tally> {
         let Bound { median, .. } = bound.filter(|bound| self.mean() > bound.most)?;
         let count = i64::try_from(self.count).unwrap_or(i64::MAX);

@@ -53,7 +53,7 @@ impl GapQueue {
     /// alone would allow 0. A quarter of a second tolerates a producer that merges rows loosely,
     /// and is five times the live producer's drain interval.
     const SETTLED: Nanos = Nanos::from_millis(250);
-    /// Like [`Self::SETTLED`], but for a later gap instead of a row, which is weaker evidence. It
+    /// Like [`Self::SETTLED`], with a later gap instead of a row. A gap is weaker evidence, but it
     /// makes gaps ripe on a CPU where only the probe runs.
     const SETTLED_BY_GAPS: Nanos = Nanos::from_secs(3);
     /// Number of rows after a gap that are searched for the nearest one.

@@ -10,9 +10,9 @@ use ticktax_model::{Cpu, Nanos};
 use super::gaps::NEAR_MAX;
 use crate::timeline::{Event, EventKind, MAX_TIME};
 
-/// When the CPU switched away from the probe's thread, according to the rows. The first and last
-/// times are kept, because they may lie outside the probe's measurement. Those in between are only
-/// counted.
+/// Times at which the CPU switched away from the probe's thread, according to the rows. The first
+/// and last times are kept, because they may lie outside the probe's measurement. The times in
+/// between are only counted.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     first: Vec<Nanos>,

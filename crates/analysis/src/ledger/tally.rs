@@ -15,7 +15,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds an interval of elapsed time `length`, of which `time` counts.
+    /// Adds an interval of elapsed time `length`. Only `time` is added to the total.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.time += time;
         self.count += 1;
@@ -28,7 +28,7 @@ impl Tally {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// The longest interval; `None` if there are no intervals.
+    /// The longest interval; `None` without intervals.
     pub(crate) fn max(&self) -> Option<Nanos> {
         (self.count > 0).then_some(self.longest)
     }
@@ -56,7 +56,7 @@ pub(crate) struct LengthTally {
 }
 
 impl LengthTally {
-    /// Adds an interval of elapsed time `length`, of which `time` counts.
+    /// Adds an interval of elapsed time `length`. Only `time` is added to the total.
     pub(crate) fn add(&mut self, time: Nanos, length: Nanos) {
         self.tally.add(time, length);
         self.histogram.record(length);

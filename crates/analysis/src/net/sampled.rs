@@ -30,7 +30,7 @@ impl TrafficThreads {
     }
 
     /// Counts the samples from `begin` until just before `end`, both by the kind of code that ran
-    /// and by the thread that it ran in or interrupted. `None` if there are none.
+    /// and by the thread that it ran in or interrupted. `None` without samples.
     pub fn count(
         &self,
         samples: &[Sample],

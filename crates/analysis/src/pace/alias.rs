@@ -9,8 +9,8 @@
 use ticktax_model::Nanos;
 use ticktax_model::pace::TickAlias;
 
-/// Maximum number of phases for which an alias is reported. With more, the samples are accurate to
-/// a few percent.
+/// Maximum number of phases of a reported alias. With more, the samples are accurate to a few
+/// percent.
 const MAX_PHASES: i64 = 50;
 
 /// The alias of a loop that is busy for `work` in every `period`, over `frames` frames, if the

@@ -194,7 +194,7 @@ impl Accounts {
         self.intervals += other.intervals;
     }
 
-    /// The statistics of all frames; `None` if there are none.
+    /// The statistics of all frames; `None` without frames.
     pub fn figures(&self) -> Option<Figures> {
         let sums = &self.sums;
         if sums.frames == 0 {

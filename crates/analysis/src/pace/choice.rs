@@ -33,8 +33,7 @@ const SAME_SHARE: f64 = 1e-3;
 /// 2. shortest waits, at the highest quantile known for every row ([`common_quantile`]);
 /// 3. least CPU time.
 ///
-/// The remaining rows are equally good. A row without frames is never chosen, so there is no choice
-/// if no row has frames. Rows with fewer than two turns do not show what chance can do and count as
+/// The remaining rows are equally good. A row without frames is never chosen, so a group without frames has an empty choice. Rows with fewer than two turns do not show what chance can do and count as
 /// equal.
 pub fn choices(rows: &[PaceVariant]) -> Vec<Choice> {
     let q = common_quantile(rows);
@@ -74,7 +73,7 @@ fn is_same(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
-/// The highest of the quantiles 0.99, 0.9 and 0.5 for which every row with frames has enough waits.
+/// The highest of the quantiles 0.99, 0.9 and 0.5 that the waits of every row with frames support.
 /// `None` if a row has fewer than five waits.
 pub fn common_quantile(rows: &[PaceVariant]) -> Option<f64> {
     let known = |q: f64| {

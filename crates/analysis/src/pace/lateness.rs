@@ -34,21 +34,21 @@ type Key = (HoldUp, Option<(String, Kind)>);
 /// A source's name, kind and process id.
 pub(crate) type Named = (String, Kind, Option<i32>);
 
-/// What is known about time that the hypervisor took from a loop's CPUs.
+/// Time that the hypervisor took from a loop's CPUs, with its uncertainty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outside {
     /// The loop's CPU, if it ran on only one. Otherwise, stolen time cannot be attributed to the
     /// loop, which may have been on another CPU.
     pub(crate) cpu: Option<Cpu>,
     /// Number of the probe's empty gaps that could contain something other than stolen time. `None`
-    /// if any gap could, or if there is no hypervisor.
+    /// if any gap could, or without a hypervisor.
     pub(crate) unseen: Option<usize>,
     /// Upper bound on the total stolen time; `None` if the hypervisor does not report it.
     stolen: Option<Nanos>,
 }
 
 impl Outside {
-    /// What rows alone show about a thread that was pinned to `cpu`, if it was.
+    /// Describes a thread pinned to `cpu` if only its rows are available.
     pub(crate) fn of_cpu(cpu: Option<Cpu>) -> Self {
         Self {
             cpu,
@@ -56,7 +56,7 @@ impl Outside {
         }
     }
 
-    /// What `header` and `books` show about a loop that ran on `cpus`.
+    /// Describes a loop that ran on `cpus`, from the recording's header and accounts.
     pub(crate) fn of(cpus: &CpuList, header: &Header, books: &Books) -> Self {
         let cpus: Vec<Cpu> = cpus.iter().collect();
         let cpu = match *cpus {
@@ -70,7 +70,7 @@ impl Outside {
             };
         }
         let proof = books.proofs.iter().find(|proof| Some(proof.cpu) == cpu);
-        // If a steal clock never advanced, it may not be implemented.
+        // A steal clock that never advanced might not be implemented.
         let tells = header.after.tells_steal();
         let stolen = |&cpu: &Cpu| {
             let clock = header.after.steal_since(&header.before, cpu)?;

@@ -23,7 +23,7 @@ const KEPT: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
     histogram: Histogram,
-    /// All times, as long as there are no more than [`KEPT`].
+    /// All times, up to [`KEPT`].
     kept: Vec<Nanos>,
     count: u64,
     sum: i128,
@@ -58,7 +58,7 @@ impl Times {
         self.max = self.max.max(other.max);
     }
 
-    /// The distribution of the times; `None` if there are none.
+    /// The distribution of the times; `None` without times.
     pub(super) fn distribution(&self) -> Option<Distribution> {
         let min = self.min?;
         let mean = i64::try_from(self.sum / i128::from(self.count)).unwrap_or(i64::MAX);

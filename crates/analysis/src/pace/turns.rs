@@ -229,8 +229,8 @@ mod tests {
         }
     }
 
-    /// Two variants, of which the second is 1 ms late. Three of four turns ran, and the third had
-    /// no frames.
+    /// Two variants; the second is always 1 ms late. Three of four turns ran, and the third had no
+    /// frames.
     #[test]
     fn frames_count_for_the_variant_that_ran() {
         let variants = vec![spec(SleepMethod::Nanosleep), spec(SleepMethod::Timerfd)];

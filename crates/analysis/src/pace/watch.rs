@@ -240,7 +240,7 @@ impl Process {
 }
 
 impl Watched {
-    /// What is needed to wait for the next frame.
+    /// Returns the data needed to wait for the next frame.
     ///
     /// # Errors
     /// Returns the reason if no thread has a rhythm.

@@ -32,9 +32,9 @@ pub(super) struct Asked {
 enum Stage {
     /// Where `NET_RX` ran.
     Receiving,
-    /// Who ran on the CPU on which the thread then ran.
+    /// Sources on the CPU on which the thread then ran.
     Waiting,
-    /// Who ran, until the given time, on the CPU that the thread came from. The pieces cover the
+    /// Sources, until the given time, on the CPU that the thread came from. The pieces cover the
     /// rest of the wait.
     Before(Nanos, Vec<Piece>),
 }

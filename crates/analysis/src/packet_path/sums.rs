@@ -27,7 +27,7 @@ const HOLDERS: usize = 6;
 /// Maximum number of long delays reported.
 const LONGEST: usize = 10;
 
-/// What raised `NET_RX`: its kind, name and function.
+/// The source that raised `NET_RX`: its kind, name and function.
 type Raiser = (Kind, Arc<str>, Arc<str>);
 
 /// Sums per process id.
@@ -215,7 +215,7 @@ fn keep(longest: &mut Vec<Followed>, followed: Followed) {
     }
 }
 
-/// What raised `NET_RX`. All threads of a program count as one.
+/// The source that raised `NET_RX`. All threads of a program count as one.
 fn raiser(by: SourceId, sources: &SourceTable) -> Raiser {
     let source = sources.get(by);
     match &source.thread {
@@ -274,7 +274,7 @@ fn threads(
     (reported, left_out)
 }
 
-/// How long each program was on the CPU, longest first.
+/// Sums the time of each program on the CPU, longest first.
 fn holders(
     by: impl IntoIterator<Item = (SourceId, Nanos)>,
     sources: &SourceTable,

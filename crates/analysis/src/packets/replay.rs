@@ -122,8 +122,7 @@ mod tests {
     const US: i64 = 1_000;
     const MS: i64 = 1_000_000;
 
-    /// A course with 40 datagrams per millisecond for 200 ms, each of which takes `read` ns to
-    /// read.
+    /// A course with 40 datagrams per millisecond for 200 ms. Each takes `read` ns to read.
     fn course(read: i64) -> Course {
         Course {
             start: Nanos(MS),
@@ -141,8 +140,8 @@ mod tests {
         lost
     }
 
-    /// At 40 per millisecond, 680 datagrams arrive during a stall of 17 ms. Those that exceed the
-    /// buffer's capacity are lost.
+    /// At 40 per millisecond, 680 datagrams arrive during a stall of 17 ms. The buffer loses those
+    /// that exceed its capacity.
     #[test]
     fn a_fast_reader_loses_as_many_as_the_formula_says() {
         let course = self::course(US);

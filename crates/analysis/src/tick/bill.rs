@@ -282,9 +282,9 @@ pub fn add_fleet(bill: &mut TickBill, guests: u32) -> bool {
     bill.fleet.is_some()
 }
 
-/// What ticks would cost a host with `guests` guests like this machine, all with the same work;
-/// `None` if this machine's cost is unknown. The confidence interval is this machine's, multiplied
-/// by `guests`: it is assumed, not measured, that the other guests resemble this one.
+/// The ticks' cost to a host with `guests` guests like this machine, all with the same work; `None`
+/// if this machine's cost is unknown. The confidence interval is this machine's, multiplied by
+/// `guests`: it is assumed, not measured, that the other guests resemble this one.
 pub fn fleet(bill: &TickBill, guests: u32) -> Option<Fleet> {
     let cores = bill.cost.as_ref()?.cores.times(f64::from(guests));
     Some(Fleet { guests, cores })

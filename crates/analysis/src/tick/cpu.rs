@@ -12,7 +12,7 @@ use crate::timeline::Occupant;
 /// covers a minute in one row. Further intervals are ignored.
 const MAX_OPEN: usize = 1 << 16;
 
-/// What a CPU was doing when a tick fired.
+/// Use of a CPU at the time of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occupation {
     /// A program, the kernel, or ticktax's own work.

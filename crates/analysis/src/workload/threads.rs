@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(worked, [10, 15]);
     }
 
-    /// Three compilers, two of which run at the same time, become two tasks.
+    /// Three compilers become two tasks, because only two run at the same time.
     #[test]
     fn short_lived_threads_become_as_many_tasks_as_ran_at_the_same_time() {
         let lives = [(0, 80), (0, 90), (100, 180)];

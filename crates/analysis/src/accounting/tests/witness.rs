@@ -14,8 +14,7 @@ use crate::Auditor;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// A header with a spinning probe on the only CPU, for which the kernel counted `nice` as niced
-/// time.
+/// A header with a spinning probe on the only CPU. The kernel counted `nice` as niced time.
 fn spun(nice: Nanos) -> Header {
     let mut header = OneCpu::header();
     let end = header.after.at;

@@ -36,7 +36,7 @@ fn steal_kernel_work_and_full_cpus_are_reported() {
     );
 }
 
-/// Without a probe, there is no account for stolen time.
+/// Without a probe, stolen time has no account.
 #[test]
 fn the_hypervisors_clock_also_shows_steal() {
     let mut quiet = machine(&[

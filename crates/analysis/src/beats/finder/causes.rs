@@ -30,7 +30,7 @@ const LEAVING: Nanos = Nanos(10_000);
 const FEW_EDGES: usize = 256;
 /// Maximum number of onsets held back per source.
 const MAX_WAITING: usize = 1 << 15;
-/// Maximum number of onsets kept by a source that may not grow.
+/// Maximum number of onsets kept by a source that was not granted more space.
 const FEW_PAIRS: usize = 512;
 /// Maximum number of onsets kept by any source.
 const MAX_PAIRS: usize = 4_096;
@@ -41,7 +41,7 @@ const FEWEST: usize = 5;
 /// Maximum length of a chain of causes.
 const STEPS: usize = 4;
 
-/// What an edge wakes, queues or raises.
+/// The target of an edge: the thing that it wakes, queues or raises.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Target {
     Thread(i32),
@@ -105,7 +105,7 @@ struct Onsets {
     target: Option<Target>,
     /// Onsets held back, sorted by start: CPU, start and end.
     waiting: VecDeque<(Cpu, Nanos, Nanos)>,
-    /// Start and end of the last onset that is no longer held back.
+    /// Start and end of the latest onset that was processed.
     last: Option<(Nanos, Nanos)>,
     pairs: Vec<Pair>,
     /// Base-2 logarithm of the thinning: only onsets in one of 2^`thinned` time slices are kept.
@@ -252,8 +252,8 @@ impl Causes {
         }
     }
 
-    /// The causes of a stream's beat with this `period`, nearest first. Only onsets for which
-    /// `member` returns `true` count.
+    /// The causes of a stream's beat with this `period`, nearest first. Ignores onsets that are not
+    /// a `member` of the beat.
     pub(super) fn chain(
         &self,
         (stream, own): (StreamId, &Identity),
@@ -295,7 +295,7 @@ impl Causes {
         self.majority(&votes)
     }
 
-    /// What caused the runs during which `identity` performed these `acts`.
+    /// Finds the cause of the runs during which `identity` performed these `acts`.
     fn cause_of_acts(
         &self,
         identity: &Identity,

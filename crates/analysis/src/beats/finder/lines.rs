@@ -92,7 +92,7 @@ fn without_mixtures(finder: &Finder, found: Vec<Found>) -> Vec<Found> {
         .collect()
 }
 
-/// What the search could not find, and why.
+/// Lists the limitations of the search.
 fn unknown(finder: &Finder, header: &Header, searched: &[u32]) -> Vec<Limitation> {
     let mut unknown = Vec::new();
     let window = finder.last - finder.first.unwrap_or(finder.last);

@@ -78,7 +78,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     into.rhythm.restarts += line.rhythm.restarts;
     into.burst = into.burst.max(line.burst);
     into.lengths = into.lengths.longer(line.lengths);
-    // What was shown for one CPU only must not be claimed for all.
+    // Do not claim for all CPUs what was shown for only one.
     into.follows_tick = into
         .follows_tick
         .zip(line.follows_tick)
@@ -91,7 +91,7 @@ fn join(into: &mut BeatLine, line: BeatLine) {
     if into.chain.len() < line.chain.len() {
         into.chain = line.chain;
     }
-    // What was proven for one CPU only must not be claimed for all.
+    // Do not claim for all CPUs what was proven for only one.
     into.outside = into.outside.filter(|_| into.outside == line.outside);
     for same in line.same_period {
         if into.same_period.iter().all(|known| known.name != same.name) {

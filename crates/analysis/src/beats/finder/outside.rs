@@ -12,16 +12,16 @@ use crate::ledger;
 
 /// Minimum share of a beat's gaps that must be empty.
 const EMPTY: f64 = 0.8;
-/// Tick rates for which kernels are commonly built, in Hz.
+/// Common kernel tick rates, in Hz.
 const TICKS: [u32; 4] = [100, 250, 300, 1000];
 /// Maximum relative difference between a period and a host's tick. The clocks of two machines
 /// differ by far less.
 const DRIFT: f64 = 1e-3;
 
-/// How far a recording's rows can be trusted when they are compared with gaps.
+/// Reliability of a recording's rows in comparisons with gaps.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
-    /// What an empty gap proves, for each CPU.
+    /// The proof that an empty gap provides on each CPU.
     pub(crate) proofs: Vec<CpuProof>,
     /// Maximum time by which a row can extend beyond the gap that contains it.
     pub(crate) slack: Nanos,

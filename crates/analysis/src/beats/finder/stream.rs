@@ -170,7 +170,7 @@ impl Identity {
     }
 }
 
-/// What identifies a stream.
+/// Identity of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) identity: Identity,

@@ -80,7 +80,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The CPU mask in the kernel's format; `None` if there are no CPUs.
+/// The CPU mask in the kernel's format; `None` if `cpus` is empty.
 fn mask(cpus: &CpuList) -> Option<String> {
     let Cpu(last) = cpus.iter().last()?;
     let words = (0..=last / 32).rev().map(|place| {

@@ -102,8 +102,8 @@ fn number(text: &str) -> Option<i128> {
     value.ok().map(|value| sign * value)
 }
 
-/// What a wrong value costs, for parameters that affect time and CPUs. `None` for all others, whose
-/// cost is not known in general.
+/// The cost of a wrong value, for parameters that affect time and CPUs. `None` for all others,
+/// whose cost is not known in general.
 fn cost(key: &str) -> Option<Cost> {
     let what = match key {
         "kernel.nmi_watchdog" => "a counter of the CPU, and an NMI every some seconds on each",

@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// What wakes a thread or queues a work item.
+/// The source that wakes a thread or queues a work item.
 #[derive(Clone, Copy, PartialEq)]
 enum Waker {
     /// A high-resolution timer, such as `nanosleep` sets.

@@ -31,7 +31,7 @@ pub(crate) enum Loss {
     Preempted(i64, Vec<Frame>, i64),
 }
 
-/// What occupies a CPU until the next context switch outside a loss.
+/// The occupant of a CPU until the next context switch outside a loss.
 #[derive(Clone, Debug)]
 pub(crate) enum Segment {
     Base(Frame),

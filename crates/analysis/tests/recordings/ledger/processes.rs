@@ -1,4 +1,4 @@
-//! Tests processes for which the scheduler counted more CPU time than they have rows.
+//! Tests processes with less time in rows than the scheduler counted.
 
 use ticktax_fixture::thread;
 use ticktax_model::limitation::Limitation;
@@ -49,7 +49,7 @@ fn traced_in_part(traced: i64, ran: i64) -> Desk {
     with_account(desk, ran)
 }
 
-/// The recording in `desk`, for which the scheduler counted `ran` ms for program 10.
+/// The recording in `desk`, except that the scheduler counted `ran` ms for program 10.
 fn with_account(mut desk: Desk, ran: i64) -> Desk {
     let program = |ms| ProgramTime {
         name: "game".to_owned(),

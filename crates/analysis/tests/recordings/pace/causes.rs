@@ -21,7 +21,7 @@ const LATE: i64 = 9 * MS;
 /// Time stolen before the recording, which shows that the steal clock runs.
 const STOLEN_BEFORE: i64 = 1_000 * MS;
 
-/// What makes frames late.
+/// The injected cause of late frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Injected {
     /// Another program runs.

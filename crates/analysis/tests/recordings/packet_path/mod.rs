@@ -210,7 +210,7 @@ fn a_softirq_deferred_to_ksoftirqd_is_a_separate_kind_of_path() {
     assert_eq!(behind(&packets), expected);
 }
 
-/// Over loopback and veth, the sending thread raises `NET_RX`; there is no interrupt.
+/// Over loopback and veth, the sending thread raises `NET_RX` without an interrupt.
 #[test]
 fn the_path_of_a_softirq_raised_by_a_thread_begins_there() {
     let mut cast = Cast::new();

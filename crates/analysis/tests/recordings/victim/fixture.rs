@@ -12,7 +12,7 @@ use ticktax_model::{Kind, Nanos, Owner, Source, SourceId, SourceTable};
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// This CPU switches to the thread with this number or, if that cannot run, to idle. The last
-    /// field is the reason for which a thread leaves the CPU.
+    /// field is the reason why a thread leaves the CPU.
     Switch(i64, usize, usize, usize),
     /// The thread with this number is woken if it is blocked.
     Wake(i64, usize),
