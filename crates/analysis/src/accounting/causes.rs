@@ -7,12 +7,11 @@ use ticktax_model::accounting::{Bias, BiasKind, CpuCheck};
 
 use super::check::{Case, Samples};
 
-/// Minimum deviation of a program's samples for the program to depend on the tick, in standard
-/// deviations.
+/// A program depends on the tick if its samples deviate by at least this many standard deviations.
 const SIGNIFICANT: f64 = 5.0;
 /// Maximum error of the columns. Each column has a resolution of 10 ms.
 const COLUMNS_STEP: Nanos = Nanos::from_millis(20);
-/// Minimum share of a CPU's time for a cause to be reported.
+/// A cause is reported if it explains at least this share of a CPU's time.
 const WORTH_NAMING: f64 = 0.001;
 
 /// Finds the causes of the difference on `cpu`. `entry_exit` is its kernel entry and exit time.

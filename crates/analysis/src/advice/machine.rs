@@ -15,16 +15,15 @@ use crate::victim::timer_of;
 const MUCH_STOLEN: f64 = 0.01;
 /// Minimum time of one kind of kernel work to report, as a share of all CPUs' time.
 const MUCH_KERNEL_WORK: f64 = 0.03;
-/// Maximum share of spare time if CPUs are considered full.
+/// CPUs are full if their share of spare time is below this.
 const SPARE: f64 = 0.03;
-/// Minimum share by which threads must need more than the CPUs' time for the machine to be
-/// overbooked.
+/// A machine is overbooked if its threads need this much more than the CPUs' time, as a share.
 const OVERBOOKED: f64 = 0.1;
-/// Minimum share of spare time that shows that a CPU had room for the waiters, so that these must
-/// have been confined to other CPUs. Less proves nothing: with autogroups, a probe gets half of a
+/// A CPU whose share of spare time exceeds this had room for the waiters, so they must have been
+/// confined to other CPUs. Less spare time proves nothing: with autogroups, a probe gets half of a
 /// CPU that it shares with one other session.
 const ROOM: f64 = 0.6;
-/// Minimum number of run-queue samples for the number of runnable threads to count as known.
+/// The number of runnable threads is unknown if there are fewer run-queue samples than this.
 const SAMPLES: u64 = 20;
 /// Minimum time spent waiting behind a real-time process to report, as a share of the audit.
 const MUCH_BEHIND: f64 = 0.01;

@@ -19,13 +19,14 @@ use crate::victim::{InRhythm, beat_of, in_rhythm, timer_of};
 const MUCH_WAITING: f64 = 0.01;
 /// Like [`MUCH_WAITING`], for a loop without late frames: it had time to spare.
 const MUCH_IN_TIME: f64 = 0.05;
-/// Minimum length of a single wait that is reported even if waiting is rare.
+/// A single wait of at least this length is reported even if waiting is rare.
 const LONG_WAIT: Nanos = Nanos::from_millis(10);
-/// Minimum share of the waiting for a program that caused it to be reported.
+/// A program is reported if it caused at least this share of the waiting.
 const MUCH_OF_WAITING: f64 = 0.1;
 /// Minimum throttled time to report, as a share of the time that the program needed a CPU.
 const MUCH_THROTTLED: f64 = 0.005;
-/// Maximum share of the waiting that is real-time throttling for any other cause to be reported.
+/// If real-time throttling caused more than this share of the waiting, it is the only cause
+/// reported.
 const MOSTLY_HELD: f64 = 0.5;
 /// Minimum time in interrupts or page faults to report, as a share of the time that the program
 /// needed a CPU.

@@ -67,7 +67,7 @@ const JOIN: Nanos = Nanos(1_000);
 const MAX_STREAMS: usize = 4_096;
 /// Maximum number of sources that keep more than one block of events.
 const MAX_GROWN: usize = 1_024;
-/// Maximum number of windows without times for a source to be searched.
+/// A source with more windows without times than this is not searched.
 const MAX_UNTIMED: usize = 64;
 /// Number of events per block.
 const BLOCK: usize = 2_048;

@@ -21,8 +21,8 @@ use super::track::PHASES;
 const NEAR: f64 = 0.1;
 /// Minimum share of events that must be on the lattice.
 const MAX: f64 = 0.5;
-/// Minimum Rayleigh power, n·R², for events to count as on the lattice. One train in fifty reaches
-/// it by chance.
+/// Events are on the lattice only if their Rayleigh power, n·R², exceeds this. One train in fifty
+/// exceeds it by chance.
 const POWER: f64 = 4.0;
 /// Maximum delay of an event after the tick that caused it, as a share of a tick.
 const LATE: f64 = 0.25;
@@ -33,7 +33,7 @@ const SAMPLE: usize = 8192;
 const FINE: f64 = 2.0 * PHASES as f64;
 /// Resolution of the position of a slot's first lattice point.
 const OFFSETS: usize = 64;
-/// Minimum share of ticks with an event for the events to count as occurring on every tick.
+/// The events occur on every tick if more than this share of all ticks has one.
 pub(super) const EVERY: f64 = 0.7;
 
 /// The ticks that a train's events lie on.

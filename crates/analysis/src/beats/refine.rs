@@ -49,14 +49,14 @@ const FROM: f64 = 0.1;
 /// Maximum distance of a plausible λ's log likelihood below the best: half the 99 % quantile of χ²
 /// with one degree of freedom.
 const PLAUSIBLE: f64 = 3.317;
-/// Minimum number of one-slot intervals for their mean to count.
+/// The mean of the one-slot intervals counts only if there are at least this many.
 const STEPS: usize = 20;
 /// Minimum distance of that mean from the fitted period, in standard errors.
 const FAR: f64 = 4.0;
-/// Maximum distance from the median, as a share of it, of intervals that belong to the same timer.
+/// Intervals belong to the same timer if they differ from the median by less than this share of it.
 const NEAR: f64 = 0.25;
-/// Minimum share of intervals near the median for the rest to count as early re-arming. It is well
-/// above half, so that a timer with two interval lengths does not qualify.
+/// If at least this share of the intervals is near the median, the rest counts as early re-arming.
+/// The share is well above half, so that a timer with two interval lengths does not qualify.
 const MOST: f64 = 0.6;
 /// Maximum number of groups of beats; the beats in a group are averaged before the fit.
 const GROUPS: usize = 20_000;

@@ -12,10 +12,10 @@ use ticktax_model::incident::{
 
 use crate::beats::{Beat, Events, FAMILY, FEWEST, detect};
 
-/// Maximum number of incidents per group that are searched for beats; the latest are searched.
+/// Maximum number of incidents per group that are searched for beats. Older ones are ignored.
 const SEARCHED: usize = 2_048;
-/// Maximum distance (ns) of an incident from a beat's grid for it to belong to the beat, even if
-/// the jitter is smaller: times are in whole milliseconds.
+/// An incident this close (ns) to a beat's grid belongs to the beat even if the jitter is smaller,
+/// because times are in whole milliseconds.
 const NEAR: f64 = 2e6;
 
 /// Lists the incidents in a directory's index, from `since` (ms since 1970) on if given. `folder`
@@ -184,7 +184,7 @@ fn began(entry: &IncidentEntry) -> Nanos {
     Nanos(at.saturating_sub(entry.incident.lasted.0))
 }
 
-/// The intervals in which a recorder watched, in ns since 1970, from `since` on. They are sorted
+/// The intervals in which a recorder watched, in ns since 1970, not before `since`. They are sorted
 /// and disjoint.
 fn watched(index: &IncidentIndex, since: Option<i64>) -> Vec<(Nanos, Nanos)> {
     let mut runs: Vec<(i64, i64)> = Vec::new();

@@ -18,8 +18,8 @@ use super::matching::Gap;
 use super::settled::Shares;
 use super::tally::{LengthTally, Tally};
 
-/// Maximum distance from an empty gap at which the ledger looks for rows. The uncertainty of a
-/// usable clock is below this.
+/// The ledger looks for rows up to this distance from an empty gap. A clock with a larger
+/// uncertainty proves nothing.
 pub(super) const NEAR_MAX: Nanos = Nanos(1 << NEAR_STEPS);
 const NEAR_STEPS: usize = 14;
 
@@ -38,8 +38,7 @@ pub(super) fn is_near(near: Option<u8>, uncertainty: Nanos) -> bool {
     near.is_some_and(|step| Nanos(1 << step) <= uncertainty)
 }
 
-/// One CPU's long, short or yielded gaps, split into parts as far as this is possible before the
-/// end.
+/// One CPU's long, short or yielded gaps, split into parts that are known before the end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
     gaps: LengthTally,

@@ -15,7 +15,7 @@ use super::tally::{LengthTally, Tally, sort_parts};
 /// Name of the account part for residuals too long to be entry and exit.
 const BEYOND: &str = "beyond entry and exit";
 
-/// Time to be added to accounts on top of the rows' self time, over all CPUs.
+/// Time to be added to accounts, besides the rows' self time, over all CPUs.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     entry_exit: LengthTally,
@@ -189,8 +189,8 @@ impl Transfers {
     }
 }
 
-/// Removes `time` from `lengths` as far as possible, and returns the rest. If no time is left, no
-/// interval is; and no interval stays longer than the remaining time.
+/// Takes `time` out of `lengths`, but no more than there is, and returns the rest of it. An emptied
+/// tally has no intervals, and no interval stays longer than the remaining time.
 fn withhold(lengths: &mut LengthTally, time: Nanos) -> Nanos {
     let withheld = time.max(Nanos::ZERO).min(lengths.tally.time);
     lengths.tally.time -= withheld;

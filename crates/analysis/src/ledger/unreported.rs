@@ -10,7 +10,7 @@ use ticktax_model::{Kind, Nanos, SourceTable};
 
 use super::on_cpu::{OnCpuTimes, ProcessRows};
 
-/// Minimum CPU time of a process for its missing time to be reported.
+/// Missing CPU time below this is not reported.
 const WORTH_NAMING: Nanos = Nanos::from_millis(1);
 /// Missing time below 1/`PART` of a process' time is ignored.
 const PART: i64 = 100;

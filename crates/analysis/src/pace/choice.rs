@@ -33,8 +33,9 @@ const SAME_SHARE: f64 = 1e-3;
 /// 2. shortest waits, at the highest quantile known for every row ([`common_quantile`]);
 /// 3. least CPU time.
 ///
-/// The remaining rows are equally good. A row without frames is never chosen, so a group without frames has an empty choice. Rows with fewer than two turns do not show what chance can do and count as
-/// equal.
+/// The remaining rows are equally good. A row without frames is never chosen, so a group without
+/// frames has an empty choice. Rows with fewer than two turns do not show what chance can do and
+/// count as equal.
 pub fn choices(rows: &[PaceVariant]) -> Vec<Choice> {
     let q = common_quantile(rows);
     let mut groups: Vec<Choice> = Vec::new();

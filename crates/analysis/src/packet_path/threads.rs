@@ -10,8 +10,8 @@ use crate::timeline::ThreadId;
 
 /// Maximum delay with which rows from other CPUs arrive.
 const SETTLED: Nanos = Nanos::from_millis(200);
-/// Maximum time between a wake-up from another CPU and the thread leaving its CPU for the thread to
-/// have been about to sleep.
+/// A thread woken from another CPU may have been about to sleep if it left its own CPU within this
+/// time.
 const LEAVING: Nanos = Nanos::from_micros(100);
 /// Maximum number of threads tracked.
 const THREADS: usize = 1_024;

@@ -28,7 +28,7 @@ pub struct ReceiverWatch {
 }
 
 impl ReceiverWatch {
-    /// Watches a thread, given as (process id, thread id), from `since` on.
+    /// Watches a thread, given as (process id, thread id), starting at `since`.
     pub fn new(thread: (i32, i32), since: Nanos) -> Self {
         let mut victim = Victim::new(since);
         victim.keep_losses(thread.0);

@@ -12,7 +12,7 @@ use super::SMALL;
 use super::interrupts::by_timer;
 use crate::pace::watch::{Piece, Run, runs_between};
 
-/// Minimum number of bursts for a thread to be listed separately.
+/// A thread is listed separately if it has at least this many bursts.
 const FEWEST: usize = 4;
 /// Maximum number of threads listed separately.
 const MAX_APART: usize = 256;

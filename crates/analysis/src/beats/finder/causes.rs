@@ -23,8 +23,8 @@ use super::streams::StreamId;
 
 /// Maximum disorder between rows of different CPUs.
 const SETTLED: Nanos = Nanos::from_secs(1);
-/// Maximum time before the switch that ends a thread's run at which it can already be woken for the
-/// next.
+/// A running thread can already be woken for its next run this long before the switch that ends the
+/// current one.
 const LEAVING: Nanos = Nanos(10_000);
 /// Number of edges to a target that are kept regardless of age.
 const FEW_EDGES: usize = 256;
@@ -34,7 +34,7 @@ const MAX_WAITING: usize = 1 << 15;
 const FEW_PAIRS: usize = 512;
 /// Maximum number of onsets kept by any source.
 const MAX_PAIRS: usize = 4_096;
-/// Minimum share of onsets with the same cause for that cause to be reported.
+/// A cause is reported if at least this share of the onsets has it.
 const REGULAR: f64 = 0.8;
 /// Minimum number of onsets needed to report a cause.
 const FEWEST: usize = 5;

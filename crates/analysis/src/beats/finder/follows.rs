@@ -29,7 +29,7 @@ use super::tie::members;
 
 /// Minimum share of a beat's events that start after a tick.
 const REGULAR: f64 = 0.8;
-/// Minimum share of the moments with an interrupt for the interrupt to be a possible cause.
+/// An interrupt is a possible cause if it occurs in at least this share of the moments.
 const MANY: f64 = 0.5;
 /// Maximum probability that a source's association with the followed ticks is due to chance, for
 /// the source to be a possible cause.

@@ -12,10 +12,9 @@ use super::stream::Identity;
 
 /// Maximum share of a window that can be unobserved without being excluded.
 const NEGLIGIBLE: f64 = 0.02;
-/// Minimum share of the observation that a thread must live for its lifetime to be a separate
-/// window.
+/// A thread's lifetime is a separate window if it covers at least this share of the observation.
 const MIN_LIFE: f64 = 0.25;
-/// Minimum lifetime of a thread, for the same purpose.
+/// A thread's lifetime is a separate window only if it is at least this long.
 const SHORTEST_LIFE: Nanos = Nanos::from_secs(1);
 
 /// A beat found in one source.

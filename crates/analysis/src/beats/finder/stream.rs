@@ -9,7 +9,7 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos, Owner, Source};
 use super::super::BeatCollector;
 use super::BLOCK;
 
-/// Maximum number of events held back to be put in order, for a source on several CPUs.
+/// Maximum number of events that a source on several CPUs holds back to put them in order.
 const WAITING: usize = 512;
 
 /// The identity of a source, without its CPU.

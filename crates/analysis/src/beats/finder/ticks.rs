@@ -7,7 +7,7 @@ use super::super::{Events, FEWEST, Tick};
 use super::stream::{Identity, Key};
 use super::streams::Streams;
 
-/// Minimum length of the ticks' mean phase vector for their phase to count as known.
+/// The ticks' phase is known if their mean phase vector is longer than this.
 const SHARP: f64 = 0.9;
 /// Maximum phase difference between two CPUs whose ticks coincide, as a share of a tick.
 const TOGETHER: f64 = 0.1;

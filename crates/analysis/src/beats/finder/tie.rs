@@ -11,8 +11,8 @@ use super::super::{Beat, Events, FEWEST, Rhythm};
 const SHIFTS: i64 = 199;
 /// Maximum number of a source's events that are shifted.
 const SAMPLE: usize = 2_048;
-/// Minimum length of the mean vector of the phases between two beats for them to be locked. Phases
-/// spread evenly over half a period have a mean vector of 0.64.
+/// Two beats are phase-locked if the mean vector of the phases between them is longer than this.
+/// Phases spread evenly over half a period have a mean vector of 0.64.
 const LOCKED: f64 = 0.8;
 
 /// The share of `inner`'s events that start within an event of `outer` or no more than `slack`

@@ -4,8 +4,8 @@ use ticktax_model::{Cpu, Nanos, Span};
 
 use super::JOIN;
 
-/// Minimum length of an interval without thread or idle rows for it to count as unobserved. While a
-/// CPU is observed, those rows cover its time without gaps.
+/// A CPU was not observed in intervals of at least this length without thread or idle rows.
+/// Otherwise, those rows cover a CPU's time without gaps.
 const HOLE: Nanos = Nanos::from_millis(20);
 /// Maximum number of holes remembered per CPU.
 const HOLES: usize = 64;

@@ -5,7 +5,7 @@ use ticktax_model::finding::{Confidence, Cost, Finding, Severity};
 
 use super::super::Facts;
 
-/// Minimum number of bytes sent and swapped for a finding.
+/// Both the bytes sent and the bytes swapped out must reach this minimum.
 const MIN_BYTES: u64 = 1 << 20;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -7,7 +7,7 @@ use super::super::Facts;
 use ticktax_model::CpuList;
 use ticktax_model::tick::{Basis, CpuTicks};
 
-/// Minimum idle time for a verdict, in seconds.
+/// A CPU must idle at least this long for a verdict, in seconds.
 const MIN_IDLE: f64 = 1.0;
 /// Minimum tick rate of an idle CPU that does not stop its tick, as a share of the full rate.
 const ALMOST_ALL: f64 = 0.9;

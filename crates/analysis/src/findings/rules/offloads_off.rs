@@ -8,10 +8,10 @@ use ticktax_model::statement::Class;
 
 use super::super::Facts;
 
-/// Minimum share of all CPU time that packet processing must take for a finding.
+/// Packet processing must take at least this share of all CPU time.
 const MUCH: f64 = 0.01;
 
-/// Minimum number of packets that a device must have received or sent to count as involved.
+/// A device is involved if it received or sent at least this many packets.
 const SOME: u64 = 1_000;
 
 /// Softirqs that process packets.

@@ -10,8 +10,7 @@ use super::super::Facts;
 const BUDGET: &str = "proc/sys/net/core/netdev_budget";
 const TIME: &str = "proc/sys/net/core/netdev_budget_usecs";
 
-/// Minimum number of squeezes for a finding. Occasional ones are normal, because this is how the
-/// kernel shares a CPU.
+/// Fewer squeezes than this are normal, because squeezing is how the kernel shares a CPU.
 const FEW: u64 = 10;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
@@ -51,7 +50,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Describes the cost, as far as the recording's packets show it.
+/// Describes the cost that the recording's packets show.
 fn cost(packets: &PacketPaths) -> String {
     let delays_of = |context: ReceivedIn| {
         let ways = packets

@@ -8,11 +8,10 @@ use ticktax_model::{CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// Minimum time in packet reception for a finding, as a share of the time that the program needed a
-/// CPU.
+/// Packet reception must take at least this share of the time that the program needed a CPU.
 const MUCH: f64 = 0.01;
 
-/// Minimum number of interrupts on the program's CPUs for `NET_RX` to be attributed to them.
+/// `NET_RX` is attributed to an interrupt if at least this many occurred on the program's CPUs.
 const SOME: u64 = 100;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -9,8 +9,7 @@ use ticktax_model::{Cpu, CpuList, Kind, Nanos};
 
 use super::super::Facts;
 
-/// Minimum time in packet reception for a finding, as a share of the time that the program needed a
-/// CPU.
+/// Packet reception must take at least this share of the time that the program needed a CPU.
 const MUCH: f64 = 0.01;
 
 pub(super) fn judge(facts: &Facts<'_>) -> Vec<Finding> {

@@ -97,7 +97,7 @@ fn a_process_whose_rows_fall_short_of_its_cpu_time_is_named() {
     );
 }
 
-/// The scheduler charges a thread from its wake-up on, but the thread's rows start at the switch.
+/// The scheduler charges a thread from its wake-up, but the thread's rows start at the switch.
 #[test]
 fn time_charged_before_a_switch_is_not_missing() {
     let mut desk = traced_in_part(500, 534);

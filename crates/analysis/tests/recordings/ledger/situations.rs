@@ -367,7 +367,7 @@ fn a_throttled_wait_belongs_to_its_program_and_is_not_cpu_time() {
         let render = thread(Owner::Program, "render", "game", (7, tid));
         sources.intern(off_cpu(render, detail))
     };
-    // The second thread resumes on another CPU, but was throttled all the same.
+    // The second thread resumes on another CPU, but it was throttled too.
     let moved = format!("{}{MOVED}", OffCpuReason::Throttled.name());
     let first = wait(7, OffCpuReason::Throttled.name());
     let second = wait(8, &moved);

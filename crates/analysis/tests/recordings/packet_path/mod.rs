@@ -291,7 +291,7 @@ fn the_order_of_rows_of_different_cpus_does_not_matter() {
         running.push(ran(1, at + 27 * US, at + 100 * US, cast.game));
     }
     let first: Vec<Row> = receiving.iter().chain(&running).cloned().collect();
-    // A thread is tracked from its first packet on, so earlier rows are ignored.
+    // A thread is tracked only after its first packet, so earlier rows are ignored.
     let split = receiving.len() / 2;
     let (early, late) = receiving.split_at(split);
     let mixed: Vec<Row> = early.iter().chain(&running).chain(late).cloned().collect();
@@ -336,7 +336,7 @@ fn a_thread_that_was_running_continues() {
 #[test]
 fn if_the_new_cpu_was_idle_the_occupant_of_the_old_cpu_is_named() {
     let cast = Cast::new();
-    // A thread is tracked from its first packet on. Rows from other CPUs can arrive late.
+    // A thread is tracked only after its first packet. Rows from other CPUs can arrive late.
     let mut rows = cast.packet(100 * US);
     rows.extend([
         ran(1, 0, 50 * US, cast.game),

@@ -245,7 +245,7 @@ fn header() -> Header {
     followed(Target::Process, "program", Some(10), BEGIN)
 }
 
-/// Header of a recording in which `name` was followed from `begin` (ns) on. Its `books` are empty.
+/// Header of a recording that followed `name` from the time `begin` (ns). Its `books` are empty.
 pub(crate) fn followed(target: Target, name: &str, pid: Option<i32>, begin: i64) -> Header {
     Header {
         victim: Some(VictimHeader {

@@ -11,9 +11,9 @@ use super::super::search::{Found, events};
 use super::super::tie::{agree, holding, is_tied, locked, members, share_holding, share_inside};
 use super::Lines;
 
-/// Minimum share of a source's events that lie in gaps for the source to explain them.
+/// A source explains gaps if at least this share of its events lies in them.
 const INSIDE: f64 = 0.6;
-/// Minimum share of the gaps that contain a source for it to be named although it has no beat.
+/// A source without a beat is named if at least this share of the gaps contains one of its events.
 const HOLDING: f64 = 0.8;
 
 impl Lines<'_> {
