@@ -43,7 +43,7 @@ const NAMED: usize = 8;
 pub struct IncidentAnalysis {
     trigger: Trigger,
     triggers: u64,
-    /// Start of the time whose rows are kept.
+    /// Rows that end before this time are not kept.
     from: Nanos,
     spans: Vec<Span>,
     edges: Vec<ObservedEdge>,

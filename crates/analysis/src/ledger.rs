@@ -95,7 +95,7 @@ pub(crate) struct Ledger {
     contents: Contents,
 }
 
-/// State of one CPU.
+/// The ledger's state for one CPU.
 #[derive(Debug, Default)]
 struct CpuLedger {
     classes: ClassTimes,

@@ -126,7 +126,7 @@ pub(crate) struct Finder {
     routes: Routes,
     gaps: GapStreams,
     starts: Starts,
-    /// By CPU number.
+    /// Indexed by CPU number.
     trails: Vec<Trail>,
     first: Option<Nanos>,
     last: Nanos,

@@ -18,8 +18,8 @@ const SEARCHED: usize = 2_048;
 /// because times are in whole milliseconds.
 const NEAR: f64 = 2e6;
 
-/// Lists the incidents in a directory's index, from `since` (ms since 1970) on if given. `folder`
-/// is the directory's name.
+/// Lists the incidents in a directory's index, omitting those before `since` (ms since 1970) if
+/// given. `folder` is the directory's name.
 pub fn incident_list(folder: &str, index: &IncidentIndex, since: Option<i64>) -> IncidentList {
     let watched = watched(index, since);
     let groups = alike(index, since);

@@ -33,7 +33,7 @@ pub(super) struct Settled {
     pub(super) unproven: LengthTally,
     /// The part of the residuals that is entry and exit.
     pub(super) entry_exit: LengthTally,
-    /// The same, indexed by the account of the first row.
+    /// Entry and exit time in residuals, indexed by the account of the first row.
     pub(super) around: Vec<Tally>,
     /// Excess over entry and exit that is outside time.
     pub(super) beyond_outside: Tally,

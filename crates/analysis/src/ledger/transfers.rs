@@ -19,7 +19,7 @@ const BEYOND: &str = "beyond entry and exit";
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     entry_exit: LengthTally,
-    /// The same, indexed by the account of the rows that the time surrounds.
+    /// Entry and exit time, indexed by the account of the rows that it surrounds.
     around: Vec<Tally>,
     outside: LengthTally,
     /// Residual time too long for entry and exit that is outside.

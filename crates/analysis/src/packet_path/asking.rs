@@ -30,21 +30,21 @@ pub(super) struct Asked {
 
 #[derive(Debug)]
 enum Stage {
-    /// Where `NET_RX` ran.
+    /// In which context (softirq or `ksoftirqd`) did `NET_RX` run?
     Receiving,
-    /// Sources on the CPU on which the thread then ran.
+    /// Which sources ran on the CPU that then ran the thread?
     Waiting,
-    /// Sources, until the given time, on the CPU that the thread came from. The pieces cover the
-    /// rest of the wait.
+    /// Which sources ran, until the given time, on the CPU that the thread came from? The pieces
+    /// cover the rest of the wait.
     Before(Nanos, Vec<Piece>),
 }
 
 /// Result of answering a question.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Everything is known.
+    /// No question is left.
     Done(Followed),
-    /// Another CPU has to be asked.
+    /// A question about another CPU is left.
     AskOn(Asked),
 }
 

@@ -5,13 +5,13 @@ use ticktax_model::packets::{Charge, Course, NeededBuffer, PacketLog};
 
 use super::replay::{CHARGED, is_too_slow, loses};
 
-/// Safety margin on the measured need: 1 %, plus [`MORE_DATAGRAMS`]. Reading and sending are less
+/// Safety margin on the measured need: 1 %, plus [`MARGIN_DATAGRAMS`]. Reading and sending are less
 /// regular than a constant rate.
-const MORE: f64 = 1.01;
-const MORE_DATAGRAMS: u64 = 8;
+const MARGIN: f64 = 1.01;
+const MARGIN_DATAGRAMS: u64 = 8;
 
 /// Maximum size of a socket's buffer, in bytes.
-const MOST: u64 = 1 << 29;
+const MAX_BUFFER: u64 = 1 << 29;
 
 /// Number of datagrams lost in a stall of length S, at rate r and with a buffer for B datagrams:
 /// max(0, r·S − B) + 1. The 1 is the datagram that first finds the buffer full.
@@ -21,8 +21,8 @@ pub(super) fn predicted(rate_hz: f64, stall: Nanos, capacity: u64) -> u64 {
         clippy::cast_sign_loss,
         reason = "a rate and a time are not negative, and the cast saturates"
     )]
-    let came = (rate_hz * stall.as_secs_f64()).floor() as u64;
-    came.saturating_sub(capacity) + 1
+    let arrived = (rate_hz * stall.as_secs_f64()).floor() as u64;
+    arrived.saturating_sub(capacity) + 1
 }
 
 /// The sending rate, in datagrams per second.
@@ -56,7 +56,7 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
     let (mut datagrams, mut rate_hz, mut longest) = (0, 0.0_f64, Nanos::ZERO);
     for course in &log.courses {
         datagrams = datagrams.max(filled(log, course, charge.datagrams));
-        datagrams = datagrams.max(smallest(course, datagrams, MOST / each)?);
+        datagrams = datagrams.max(smallest(course, datagrams, MAX_BUFFER / each)?);
         rate_hz = rate_hz.max(rate(course));
         let pauses = course.pauses.iter().map(|pause| pause.1 - pause.0);
         longest = longest.max(pauses.max().unwrap_or_default());
@@ -69,13 +69,13 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
         reason = "numbers of datagrams are not negative"
     )]
     let (smallest, spare_datagrams) = (
-        (datagrams as f64 * MORE) as u64 + MORE_DATAGRAMS,
+        (datagrams as f64 * MARGIN) as u64 + MARGIN_DATAGRAMS,
         (rate_hz * spare_pause.as_secs_f64()) as u64,
     );
     let datagrams = smallest + spare_datagrams;
     let bytes = datagrams * each;
     let ask_bytes = bytes.div_ceil(2).next_multiple_of(1 << 10);
-    (ask_bytes <= MOST).then_some(NeededBuffer {
+    (ask_bytes <= MAX_BUFFER).then_some(NeededBuffer {
         datagrams,
         spare_datagrams,
         spare_pause,

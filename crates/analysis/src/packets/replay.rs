@@ -12,7 +12,7 @@ pub(super) const CHARGED: u64 = 4;
 /// Whether a buffer with this `capacity`, in datagrams, would lose any datagram in `course`.
 pub(super) fn loses(course: &Course, capacity: u64) -> bool {
     let mut receiver = Receiver::new(course, capacity);
-    sent(course).any(|at| !receiver.comes(at))
+    sent(course).any(|at| !receiver.accept(at))
 }
 
 /// The times at which a course's datagrams were sent, spread evenly over each slot.
@@ -42,7 +42,7 @@ struct Receiver<'a> {
     /// Number of waiting datagrams that the kernel has handed to the reader.
     handed: u64,
     /// Number of waiting datagrams that arrived after that.
-    came: u64,
+    arrived: u64,
     /// Number of datagrams that were read but are still charged.
     charged: u64,
     /// Time at which the reader can start the next datagram.
@@ -57,23 +57,23 @@ impl<'a> Receiver<'a> {
             capacity,
             quarter: capacity.div_ceil(CHARGED).max(1),
             handed: 0,
-            came: 0,
+            arrived: 0,
             charged: 0,
             free: course.start,
         }
     }
 
     /// Adds a datagram that arrives at `at`. Returns `false` if the buffer is full.
-    fn comes(&mut self, at: Nanos) -> bool {
+    fn accept(&mut self, at: Nanos) -> bool {
         self.read_until(at);
-        let has_room = self.handed + self.came + self.charged < self.capacity;
-        self.came += u64::from(has_room);
+        let has_room = self.handed + self.arrived + self.charged < self.capacity;
+        self.arrived += u64::from(has_room);
         has_room
     }
 
     /// Reads waiting datagrams, one after the other, until `at`.
     fn read_until(&mut self, at: Nanos) {
-        while self.handed + self.came > 0 {
+        while self.handed + self.arrived > 0 {
             let done = self.done();
             if done > at {
                 return;
@@ -102,7 +102,7 @@ impl<'a> Receiver<'a> {
 
     fn read_one(&mut self) {
         if self.handed == 0 {
-            self.handed = std::mem::take(&mut self.came);
+            self.handed = std::mem::take(&mut self.arrived);
         }
         self.handed -= 1;
         self.charged += 1;
@@ -135,7 +135,7 @@ mod tests {
 
     fn sum(course: &Course, capacity: u64) -> u64 {
         let mut receiver = Receiver::new(course, capacity);
-        let lost = sent(course).filter(|&at| !receiver.comes(at)).count() as u64;
+        let lost = sent(course).filter(|&at| !receiver.accept(at)).count() as u64;
         assert_eq!(loses(course, capacity), lost > 0);
         lost
     }

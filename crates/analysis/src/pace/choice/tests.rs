@@ -98,7 +98,7 @@ fn late_frames_decide_first_then_lateness_then_cpu_time() {
 
 #[test]
 fn insignificant_differences_are_a_tie() {
-    // Two late frames in a thousand do not differ from one.
+    // Two late frames in a thousand are not significantly more than one.
     let rows = [
         row(SleepMethod::Nanosleep, 500, 60, 1_000),
         row(SleepMethod::Timerfd, 1_000, 61, 1_010),
