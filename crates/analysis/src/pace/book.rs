@@ -14,9 +14,9 @@ const SECOND: Nanos = Nanos::from_secs(1);
 pub struct Terms {
     /// Time between the starts of two slots.
     pub period: Nanos,
-    /// Delay after which a frame that has started counts as overshot; the same delay defines late
-    /// frames. With `None`, only steps without a frame in time count as overshot, and [`late_from`]
-    /// defines late frames.
+    /// If set, a step also counts as overshot if its frame starts more than this after it was due,
+    /// and the same threshold defines late frames. If `None`, only steps without a frame in time
+    /// count as overshot, and [`late_from`] defines late frames.
     pub overshot_from: Option<Nanos>,
     /// Whether the period was requested rather than found in the frames. Only a requested rate can
     /// have missing frames.
