@@ -46,7 +46,7 @@ pub(crate) struct TickAccumulator {
     functions: BTreeMap<SourceId, Tally>,
     /// All interrupts of the local timer, for kernels whose tick function has no name.
     frames: LengthTally,
-    /// Other functions in those interrupts.
+    /// Functions other than the tick's in the local timer's interrupts.
     others: Tally,
     /// Softirqs that ticks raised, by source.
     softirqs: BTreeMap<SourceId, Tally>,

@@ -98,7 +98,7 @@ pub(super) fn unreported(
 fn allowance(header: &Header, threads: usize) -> Option<Nanos> {
     let end = header.books.iter().map(|books| books.end).min()?;
     let read = header.after.programs_read?;
-    // On a busy machine, the counters may be read long after the recording ends.
+    // The counters can be read before the recording ends if the machine is busy. That is not late.
     let read_late = (read - header.after.at.max(end)).max(Nanos::ZERO);
     let at_ends = unwatched(header) + read_late;
     let tick = match (&header.machine.tick_mode, header.machine.hz_configured) {

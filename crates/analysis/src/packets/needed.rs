@@ -61,7 +61,7 @@ pub(super) fn needed(log: &PacketLog) -> Option<NeededBuffer> {
         let pauses = course.pauses.iter().map(|pause| pause.1 - pause.0);
         longest = longest.max(pauses.max().unwrap_or_default());
     }
-    // A pause without a loss that is longer than those with one happened while less was sent.
+    // If a pause without a loss is longer than those with one, less was sent during it.
     let spare_pause = log.other_pause.min(longest);
     #[expect(
         clippy::cast_possible_truncation,
