@@ -22,6 +22,7 @@ mod sim;
 mod subject;
 mod sweep;
 mod trial;
+mod values;
 mod vary;
 mod view;
 
@@ -60,6 +61,7 @@ pub(crate) use sim::SimArguments;
 pub(crate) use subject::SubjectArguments;
 pub(crate) use sweep::SweepArguments;
 pub(crate) use trial::{StartArguments, TrialArguments, WatchdogArguments};
+pub(crate) use values::for_manual;
 pub(crate) use vary::KernelVariants;
 use view::sections;
 pub(crate) use view::{PageArguments, PrintArguments, StatementArguments, ViewArguments};
@@ -109,6 +111,7 @@ The first screen answers who took how much time, how often, and what to do. The 
     version,
     help_template = overview::template(),
     after_long_help = overview::details(),
+    mut_subcommands(values::listed_in_long_help),
     max_term_width = 100,
 )]
 pub(crate) struct Arguments {
@@ -246,9 +249,9 @@ pub(crate) enum Verb {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditArguments {
-    /// Watch for at most this long, such as 20s or 1h30m [default: 20s, or until COMMAND ends]
+    /// Stop after this long [default: 20s or COMMAND's end]
     ///
-    /// A plain number is in seconds.
+    /// Such as 20s or 1h30m. A plain number is in seconds.
     #[arg(
         long = "for",
         alias = "duration",
@@ -257,7 +260,7 @@ pub(crate) struct AuditArguments {
     )]
     pub(crate) length: Option<Length>,
 
-    /// Watch only these CPUs, such as 0-3,8 [default: all online]
+    /// Watch these CPUs, such as 0-3,8 [default: all online]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
@@ -295,19 +298,9 @@ pub(crate) struct AuditArguments {
     #[arg(long, hide_short_help = true, value_parser = one_of(&Keep::ALL, Keep::name, Keep::about))]
     pub(crate) keep: Option<Keep>,
 
-    #[command(flatten)]
-    pub(crate) files: FileArguments,
-
-    #[command(flatten)]
-    pub(crate) statement: StatementArguments,
-
-    /// Write to a file instead of standard output, which COMMAND also uses
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pub(crate) output: Option<PathBuf>,
-
-    /// Report on this process, its threads and children, until it ends
+    /// Report on this process, its threads and children
     ///
-    /// Several PIDs, separated by commas, count as one program.
+    /// The audit ends when the process does. Several PIDs, separated by commas, count as one program.
     #[arg(
         short,
         long,
@@ -318,11 +311,13 @@ pub(crate) struct AuditArguments {
     )]
     pub(crate) pid: Vec<ProcessId>,
 
-    /// Report on all processes of this name that run now, and their children
+    /// Report on all processes of this name and their children
+    ///
+    /// A process of this name that starts during the audit counts only as a child.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "pid"])]
     pub(crate) comm: Option<String>,
 
-    /// Report on this cgroup, such as /sys/fs/cgroup/system.slice
+    /// Report on this cgroup: a folder in /sys/fs/cgroup
     #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid", "comm"])]
     pub(crate) cgroup: Option<PathBuf>,
 
@@ -332,6 +327,16 @@ pub(crate) struct AuditArguments {
     /// audit keeps running.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) files: FileArguments,
+
+    /// Write to a file instead of standard output, which COMMAND also uses
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) statement: StatementArguments,
 }
 
 impl AuditArguments {
@@ -344,7 +349,7 @@ impl AuditArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// Recording to print: from `audit`, `pace`, `sim` or `lab run` with `--save`
+    /// Recording to print, from `audit`, `pace`, `sim` or `lab run`
     #[arg(add = complete::recordings())]
     pub(crate) file: PathBuf,
 

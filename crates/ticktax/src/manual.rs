@@ -12,7 +12,7 @@ use clap_complete::env::Shells;
 use ticktax_model::disk::{Folder, Temporary};
 use ticktax_model::document::DocumentKind;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, for_manual};
 use crate::failure::Failure;
 use crate::terminal::{Terminal, cannot_write};
 
@@ -53,7 +53,7 @@ fn page(verb: &[String]) -> Result<String, Failure> {
 
 /// The command, with the manual page of each verb named as `man` expects: `ticktax-audit`.
 fn named() -> Command {
-    let mut command = Arguments::command().disable_help_subcommand(true);
+    let mut command = for_manual(Arguments::command().disable_help_subcommand(true));
     command.build();
     command
 }

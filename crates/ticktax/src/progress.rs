@@ -136,9 +136,9 @@ mod tests {
         let time = Extent::Time(Nanos::from_secs(20));
         let what = "Watching CPUs 0-1";
         let template = |width| time.template(width, what.len());
-        assert_eq!(template(80), "{msg} [{bar:30}] {elapsed} template 20.0 s");
-        assert_eq!(template(40), "{msg} [{bar:5}] {elapsed} template 20.0 s");
-        assert_eq!(template(36), "{msg} {elapsed} template 20.0 s");
+        assert_eq!(template(80), "{msg} [{bar:30}] {elapsed} of 20.0 s");
+        assert_eq!(template(40), "{msg} [{bar:5}] {elapsed} of 20.0 s");
+        assert_eq!(template(36), "{msg} {elapsed} of 20.0 s");
         assert_eq!(template(30), "{msg}");
         let points = Extent::Points { all: 120, done: 7 };
         let at_40 = points.template(40, 0);

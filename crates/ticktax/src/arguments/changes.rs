@@ -49,35 +49,37 @@ pub(crate) struct ChangesArguments {
     #[arg(long, value_parser = formats(DocumentKind::Changes), default_value = "text")]
     pub(crate) format: Format,
 
+    /// Write to a file instead of standard output
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) output: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) page: PageArguments,
-
-    /// Write to a file instead of standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
 }
 
 /// Options that apply to lists of numbers only.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lists of numbers")]
 pub(crate) struct NumberArguments {
-    /// Read this column of a CSV, by name or number; give it twice, once per file
+    /// Read this CSV column; repeat it for the second file
     ///
-    /// [default: the only column that holds nothing but numbers]
+    /// By name or number. [default: the only column that holds nothing but numbers]
     #[arg(long = "column", value_name = "NAME")]
     columns: Vec<String>,
 
-    /// Read this result of a hyperfine export, by command or number; give it twice, once per file
+    /// Read this hyperfine result; repeat for the second file
     ///
-    /// [default: the only one]
+    /// By command or number. [default: the only one]
     #[arg(long = "result", value_name = "NAME")]
     results: Vec<String>,
 
-    /// Say which is better [default: lower for hyperfine times, otherwise unknown]
+    /// Say which is better: lower, higher or unknown
+    ///
+    /// [default: lower for hyperfine times, otherwise unknown]
     #[arg(long, value_parser = one_of(&Better::ALL, Better::name, Better::about))]
     better: Option<Better>,
 
-    /// Treat a difference up to this as none [default: 5%]
+    /// Treat differences up to this as none [default: 5%]
     #[arg(long, value_name = "SHARE", value_parser = percentage)]
     difference: Option<f64>,
 }

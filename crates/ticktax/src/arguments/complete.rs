@@ -63,7 +63,7 @@ pub(super) const REPORTED: [DocumentKind; 3] = [
 pub(super) fn sections_of_recording() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let words: Vec<_> = env::args_os().collect();
-        let prints_audit = words.iter().any(|word| word == "--prints_audit");
+        let prints_audit = words.iter().any(|word| word == "--audit");
         let mut files = words.iter().map(Path::new);
         let kind = files.find_map(|path| kind_of(path, prints_audit));
         let kinds = kind.as_ref().map_or(&REPORTED[..], std::slice::from_ref);

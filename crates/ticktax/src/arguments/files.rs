@@ -8,6 +8,9 @@ use ticktax_report::{HtmlFile, RowFormat};
 /// Short help of `--html`, the same for every verb.
 pub(super) const HTML: &str = "Also write an HTML page to this file";
 
+/// Short help of `--save` for verbs that write several formats.
+const SAVE: &str = "Save a recording, for `report` and `beats`";
+
 /// The requested files, with their formats.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileArguments(Vec<(RowFormat, PathBuf)>);
@@ -52,10 +55,10 @@ impl Args for FileArguments {
                 .long(format.option())
                 .value_name("FILE")
                 .value_parser(clap::value_parser!(PathBuf))
-                .help(if format.option() == HtmlFile::OPTION {
-                    HTML
-                } else {
-                    format.about()
+                .help(match format.option() {
+                    HtmlFile::OPTION => HTML,
+                    "save" => SAVE,
+                    _ => format.about(),
                 })
                 .long_help(format.about())
                 .hide_short_help(!matches!(format.option(), "save" | HtmlFile::OPTION))

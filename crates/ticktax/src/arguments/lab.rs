@@ -148,9 +148,9 @@ impl GuestArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Boot this kernel: a file with a / in its path, a Debian package, or hz250
+    /// Boot this kernel: a file with a /, a package, or hz250
     ///
-    /// hz250 is a kernel from `lab build`. SUITE:PACKAGE is a package of another Debian suite, such
+    /// A file has a / in its path. A package is Debian's. hz250 is a kernel from `lab build`. SUITE:PACKAGE is a package of another Debian suite, such
     /// as sid:linux-image-cloud-arm64.
     #[arg(long, alias = "package", value_name = "KERNEL")]
     pub(crate) kernel: Wanted,
@@ -174,9 +174,6 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    #[command(flatten)]
-    pub(crate) print: PrintArguments,
-
     /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -192,6 +189,9 @@ pub(crate) struct RunArguments {
     /// Verb to run in the guest: audit or pace, with its arguments
     #[arg(last = true, required = true, value_name = "VERB")]
     pub(crate) verb: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) print: PrintArguments,
 }
 
 #[derive(Debug, Args)]
@@ -218,6 +218,7 @@ pub(crate) struct CompareArguments {
     ///
     /// Runs the experiment's own programs and boot parameters in each guest. Without --vary, it
     /// uses kernels with the published tick rates.
+    #[arg(long, value_name = "NAME", conflicts_with = "verb")]
     pub(crate) case: Option<String>,
 
     /// Vary hz, kernel or cmdline, such as hz=1000,100; repeatable

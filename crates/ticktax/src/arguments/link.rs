@@ -11,11 +11,15 @@ use super::net::BitRate;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkArguments {
-    /// Set the MTU of the virtual devices, 128 to 65535 [default: 1500]
+    /// Set the MTU of the virtual devices [default: 1500]
+    ///
+    /// Choose 128 to 65535 bytes.
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
 
-    /// Limit the link to this many bits per second, 1M to 100G [default: none]
+    /// Limit the link to this bit rate [default: none]
+    ///
+    /// In bits per second, 1M to 100G.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     link_rate: Option<BitRate>,
 

@@ -164,7 +164,7 @@ pub(crate) struct TrafficArguments {
     #[arg(long)]
     pub(crate) udp: bool,
 
-    /// Send for this long, such as 20s or 500ms [default: 5s; with --vary 300ms per run]
+    /// Send for this long [default: 5s; --vary: 300ms per run]
     #[arg(
         long = "for",
         alias = "duration",
@@ -173,11 +173,15 @@ pub(crate) struct TrafficArguments {
     )]
     pub(crate) length: Option<Length>,
 
-    /// Send this many bits per second, such as 100M, or `max` [default: max; --udp: 100M]
+    /// Send at this bit rate [default: max; --udp: 100M]
+    ///
+    /// In bits per second, such as 100M, or `max`.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Option<BitRate>,
 
-    /// Write this many bytes per call or datagram [default: 131072; --udp: one packet]
+    /// Write this many bytes per call [default: 131072]
+    ///
+    /// With --udp, this is the size of a datagram, by default one packet.
     #[arg(long, value_name = "BYTES")]
     pub(crate) size: Option<u32>,
 }

@@ -34,13 +34,15 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct PaceArguments {
-    /// Run this many frames per second, 1 to 50000 [default: 35]
+    /// Run this many frames per second [default: 35]
     ///
-    /// With --udp, this is datagrams per second, such as 60k, or `max` [default: 10k].
+    /// Choose 1 to 50000. With --udp, this is datagrams per second, such as 60k, or `max` [default: 10k].
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     rate: Option<PaceRate>,
 
-    /// Use this much CPU time per frame, such as 3ms or 250us
+    /// Use this much CPU time per frame
+    ///
+    /// Such as 3ms or 250us.
     #[arg(
         long,
         value_name = "TIME",
@@ -49,18 +51,18 @@ pub(crate) struct PaceArguments {
     )]
     pub(crate) work: Nanos,
 
-    /// Sleep this way until the next frame
+    /// Sleep this way between frames
     #[arg(long, value_name = "METHOD", default_value = "nanosleep", value_parser = sleeps())]
     pub(crate) sleep: SleepMethod,
 
-    /// Schedule the next frame by this rule
+    /// Schedule frames by this rule
     ///
     /// `fixed`: a full period after the work ends. `remaining`: a period after the last frame
     /// started. `deadline`: on a fixed grid.
     #[arg(long, value_name = "RULE", default_value = "deadline", value_parser = rules())]
     pub(crate) rule: PaceRule,
 
-    /// Run the loop on this CPU [default: the last allowed one]
+    /// Run the loop on this CPU [default: the last allowed]
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
 
@@ -73,7 +75,9 @@ pub(crate) struct PaceArguments {
     )]
     pub(crate) policy: SchedulingPolicy,
 
-    /// Run for this long, such as 20s [default: 10s; with --vary 2s per trial]
+    /// Run for this long, such as 20s [default: 10s]
+    ///
+    /// With --vary, each trial runs for this long, by default for 2s.
     #[arg(
         long = "for",
         alias = "duration",
@@ -82,7 +86,7 @@ pub(crate) struct PaceArguments {
     )]
     pub(crate) length: Option<Length>,
 
-    /// Watch the frames of this process instead of running a loop; needs root
+    /// Watch this process instead of a loop; needs root
     #[arg(short, long, value_name = "N", allow_hyphen_values = true,
           conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) pid: Option<ProcessId>,
@@ -100,7 +104,7 @@ pub(crate) struct PaceArguments {
           value_parser = lateness())]
     overshot_from: Option<Nanos>,
 
-    /// Compare variants of sleep, rule, rate or work, in turn; repeatable
+    /// Compare sleep, rule, rate or work in turn; repeatable
     ///
     /// `--vary sleep=nanosleep,timerfd --vary rate=35,60` compares all four combinations. Options
     /// that are not varied keep their values.
@@ -119,15 +123,15 @@ pub(crate) struct PaceArguments {
     #[arg(long, value_parser = formats(DocumentKind::Pace), default_value = "text")]
     pub(crate) format: Format,
 
-    #[command(flatten)]
-    pub(crate) page: PageArguments,
-
     /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) output: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) packets: PacketArguments,
+
+    #[command(flatten)]
+    pub(crate) page: PageArguments,
 }
 
 /// Default rate, in frames per second.

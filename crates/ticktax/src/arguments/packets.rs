@@ -21,11 +21,11 @@ const LENGTH: Nanos = Nanos::from_secs(10);
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Datagrams")]
 pub(crate) struct PacketArguments {
-    /// Send numbered datagrams at --rate; find which are lost, where and why
+    /// Send numbered datagrams; find which are lost and why
     ///
-    /// They travel between two network namespaces of this machine, which are removed afterwards.
+    /// --rate sets how many per second. They travel between two network namespaces of this machine, which are removed afterwards.
     /// With --to and --listen, they travel between hosts.
-    #[arg(long, conflicts_with_all = [
+    #[arg(long, help_heading = None::<&str>, conflicts_with_all = [
         "work", "sleep", "rule", "cpu", "policy", "pid", "comm", "overshot_from", "vary",
         "sections",
     ])]

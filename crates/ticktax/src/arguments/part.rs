@@ -10,7 +10,9 @@ use super::seconds_or_units;
 /// Start and end of the part.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartArguments {
-    /// Skip what happened before this time, such as 12 or 12.5s after the start
+    /// Skip what happened before this time, such as 12.5s
+    ///
+    /// Times count from the start of the recording. A plain number is in seconds.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<Moment>,
 

@@ -29,11 +29,15 @@ Lists multiply: every combination of values is predicted.";
 
 #[derive(Debug, Args)]
 pub(crate) struct SimArguments {
-    /// Load to simulate: a recording that root saved, or a scenario (.toml)
+    /// Simulate this recording or scenario (.toml)
+    ///
+    /// A recording must have been saved by root.
     #[arg(long, value_name = "FILE", add = super::complete::loads())]
     pub(crate) load: PathBuf,
 
-    /// Predict this program or task [default: the followed or most periodic one]
+    /// Predict this program or task
+    ///
+    /// [default: the followed or most periodic one]
     #[arg(long, value_name = "NAME")]
     pub(crate) program: Option<String>,
 
@@ -52,7 +56,7 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 
-    /// Simulate this long per run [default: as the recording or the scenario]
+    /// Simulate this long per run [default: as in the load]
     #[arg(long = "for", alias = "duration", value_name = "TIME")]
     pub(crate) length: Option<Length>,
 
@@ -71,7 +75,7 @@ pub(crate) struct SimArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Save the first run of the last setting, for `report` and `beats`
+    /// Save a recording of the last setting's first run
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 

@@ -31,7 +31,7 @@ pub(crate) struct SubjectArguments {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     thread: Option<ProcessId>,
 
-    /// Report on this cgroup, such as /sys/fs/cgroup/system.slice
+    /// Report on this cgroup: a folder in /sys/fs/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
 }

@@ -17,16 +17,32 @@ pub(crate) fn examples() -> String {
         "\
 Examples:
   ticktax sweep scenarios/game-server.toml --vary hz=100,250,500,1000 --results game.parquet
-    ticktax sweep game.toml --vary hz=100..1000/50 --vary task.game.work=1ms..9ms/500us \\
-        --repeat 10 --results game.parquet --best task.game.fps
+  ticktax sweep game.toml --vary hz=100..1000/50 --vary task.game.work=1ms..9ms/500us \\
+      --repeat 10 --results game.parquet --best task.game.fps
 
-  Values are separated by commas; FIRST..LAST/STEP is a range. What you can vary:
-    {};
-    task.NAME.FIELD, interrupt.NAME.FIELD, link.N.FIELD, group.N.FIELD
+Values are separated by commas; FIRST..LAST/STEP is a range. What you can vary:
+{},
+  task.NAME.FIELD, interrupt.NAME.FIELD, link.N.FIELD, group.N.FIELD
 
-  To resume an interrupted or killed sweep, run the same command again.",
-        settings::names()
+To resume an interrupted or killed sweep, run the same command again.",
+        wrapped(&settings::names())
     )
+}
+
+/// Breaks a list of names into indented lines.
+fn wrapped(names: &str) -> String {
+    let mut text = String::new();
+    let mut line = String::from(" ");
+    for name in names.split(' ') {
+        if line.len() + 1 + name.len() > 78 {
+            text.push_str(&line);
+            text.push('\n');
+            line = String::from(" ");
+        }
+        line.push(' ');
+        line.push_str(name);
+    }
+    text + &line
 }
 
 #[derive(Debug, Args)]

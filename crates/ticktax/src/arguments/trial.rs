@@ -37,7 +37,7 @@ Exit codes:
 
 #[derive(Debug, Args)]
 pub(crate) struct TrialArguments {
-    /// Set this setting to each value in turn, such as vm.swappiness=60,10
+    /// Set this to each value in turn, such as vm.swappiness=60,10
     ///
     /// `now` is the current value. Several settings change together: each gives one value for every
     /// variant, or a single value for all. Separate values that contain a comma with `;`.
@@ -57,7 +57,7 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) pid: Option<ProcessId>,
 
-    /// Watch the process for this long in each run [default: 5s]
+    /// Watch the process this long per run [default: 5s]
     #[arg(
         long = "for",
         alias = "duration",
@@ -67,9 +67,10 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) each: Option<Length>,
 
-    /// Compare the variants by these metrics [default: time; for a process wait,p99]
+    /// Compare by these metrics [default: time]
     ///
-    /// Several metrics, separated by commas, are judged together.
+    /// Several metrics, separated by commas, are judged together. With --pid, the default is
+    /// wait,p99.
     #[arg(
         long = "metric",
         value_name = "LIST",
@@ -110,11 +111,13 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) settle: Option<Nanos>,
 
-    /// Treat a difference up to this as none, such as 2%
+    /// Treat differences up to this as none
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = percentage)]
     pub(crate) difference: f64,
 
-    /// Exit with code 6 if this is certain: 'p99 > +2%', 'fps < -1%'; for shares also 'wait > +2pt'
+    /// Exit with 6 if this is certain, such as 'p99 > +2%'
+    ///
+    /// Other conditions: 'fps < -1%', and for shares also 'wait > +2pt'. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<String>,
 
@@ -152,9 +155,6 @@ pub(crate) struct TrialArguments {
     #[arg(long, value_parser = formats(DocumentKind::Trial), default_value = "text")]
     pub(crate) format: Format,
 
-    #[command(flatten)]
-    pub(crate) page: PageArguments,
-
     /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) output: Option<PathBuf>,
@@ -169,6 +169,9 @@ pub(crate) struct TrialArguments {
     /// Command to run under each variant
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "pid")]
     pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) page: PageArguments,
 }
 
 /// Arguments of the process that becomes the trial's command.

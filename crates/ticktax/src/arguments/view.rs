@@ -11,7 +11,7 @@ use super::document::formats;
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Text output")]
 pub(crate) struct PageArguments {
-    /// Print these sections, separated by commas, instead of the first screen
+    /// Print only these sections, separated by commas
     #[arg(long = "section", value_name = "LIST", value_delimiter = ',',
           value_parser = sections(DocumentKind::ALL))]
     sections: Vec<Section>,
