@@ -20,7 +20,8 @@ use super::{Length, formats};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo ticktax net pair                   send TCP at full speed between two namespaces
-  sudo ticktax net pair --udp --rate 200M send datagrams at a rate; find where they are lost
+  sudo ticktax net pair --udp --rate 200M
+                                          send datagrams at a rate; find where they are lost
   sudo ticktax net pair --size 64         measure the cost of small calls
   sudo ticktax net pair --link-rate 100M  send over a link of 100 Mbit/s
   sudo ticktax net pair --vary tcp_timestamps=0,1 --vary mss=536,1460

@@ -395,7 +395,7 @@ fn offloads() -> Vec<Case> {
             Found("off, while 40000 packets were received and 90 sent over it"),
         ),
         with_softirqs(
-            "only with_softirqs what passed",
+            "only of what passed",
             |header| received(header, 40_000),
             || softirqs(800),
             Found(
@@ -406,7 +406,7 @@ fn offloads() -> Vec<Case> {
             "its cost",
             |header| received(header, 40_000),
             || softirqs(800),
-            Found("NET_RX and NET_TX, 2.0 % with_softirqs all CPU time"),
+            Found("NET_RX and NET_TX, 2.0 % of all CPU time"),
         ),
         with_softirqs(
             "few packets",
