@@ -79,7 +79,7 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
 /// How the page about a machine begins, which has the name of this one.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
-    Ok(format!("{}: ", name.trim()))
+    Ok(format!("{}, ", name.trim()))
 }
 
 /// What is said of a file that was saved does not cost the page its first line: it stands above it.
@@ -203,7 +203,7 @@ pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
     shows(
         &audit(&server),
         "gamesrv (",
-        &["gamesrv", "LAGGING", "backupd", "EVERY 50", "taskset"],
+        &["gamesrv", "LAGGING", "backupd", " 50.", "taskset"],
     )
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
         &audit(&server),
         "gamesrv (",
         // They are real-time threads, to which nice values mean nothing.
-        &["gamesrv", "HELD UP", "ttx-cc1  x3", "chrt -a -o"],
+        &["gamesrv", "DELAYED", "ttx-cc1 x3", "chrt -a -o"],
     )
 }
 
@@ -271,7 +271,7 @@ pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
 pub(crate) fn where_nothing_is_wrong_the_screen_says_so() -> Result<(), Failed> {
     let place = Place::new();
     let server = paced_server("50", "8ms", &place)?;
-    let words = ["NOT HELD UP", "nothing to change"];
+    let words = ["OK (", "Nothing to change"];
     // A hypervisor may make a frame late now and then, and the screen says so then, rightly.
     let mut seen = Ok(());
     for _ in 0..5 {
@@ -328,8 +328,8 @@ pub(crate) fn a_hypervisor_that_takes_time_is_named() -> Result<(), Failed> {
     let file = recording(&place, guest, &turn)?;
     shows(
         &report(&file),
-        "vm-7 SIMULATED: ",
-        &["hypervisor 20", "steal", "The hypervisor had the CPUs for"],
+        "vm-7 SIMULATED, ",
+        &["20.0 % stolen", "steal", "The hypervisor had the CPUs for"],
     )
 }
 
@@ -368,7 +368,7 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
         "gamesrv (4290)",
         &[
             "gamesrv",
-            "HELD UP",
+            "DELAYED",
             "in page faults 800 ms",
             "page faults took",
         ],
