@@ -108,8 +108,9 @@ fn machine(limitation: &Limitation) -> Words {
             clauses(needed_for(*hook), format!("{reason} ({hook})"))
         }
         Limitation::NotVerified => clauses(
-            "verification of the recording's file",
-            "it has no checksums, because another program or an early version of ticktax wrote it",
+            "integrity of the recording's file",
+            "not verified, because another program or an early version of ticktax wrote it without \
+             checksums",
         ),
         Limitation::FunctionNamesHidden => clauses(
             "names of kernel functions",
@@ -153,8 +154,8 @@ fn machine(limitation: &Limitation) -> Words {
         Limitation::PartOfRecording { from, to } => clauses(
             "the kernel's own counters",
             format!(
-                "they cover the whole recording, and this page only {from} to {to} of it; event counts in \
-                 this list also cover all of it"
+                "they cover the whole recording, and this page only {from} to {to} of it; event \
+                 counts in this list also cover all of it"
             ),
         ),
         Limitation::CountersUnread { cpus } => clauses(
@@ -198,8 +199,8 @@ fn probes(limitation: &Limitation) -> Words {
 fn in_part(who: &str, ran: Nanos, missing: Nanos) -> Words {
     clauses(
         format!("{missing} of the {ran} that {who} ran, according to the scheduler"),
-        "the kernel did not report all of its context switches; this time is unexplained, or counts \
-         for the threads that it displaced",
+        "the kernel did not report all of its context switches; this time is unexplained, or \
+         counts for the threads that it displaced",
     )
 }
 
@@ -212,8 +213,8 @@ fn events(limitation: &Limitation) -> Words {
         ),
         Limitation::WaitsDerived { threads } => clauses(
             format!("reasons for sleeping and throttling of {threads} of its threads"),
-            "the tracer did not follow them: sleep, disk, locks and stops are one state, throttled time \
-             counts as waiting, and waits that cross either end of the recording are missing",
+            "the tracer did not follow them: sleep, disk, locks and stops are one state, throttled \
+             time counts as waiting, and waits that cross either end of the recording are missing",
         ),
         Limitation::InterruptsNotTraced {
             cpu,
@@ -221,7 +222,8 @@ fn events(limitation: &Limitation) -> Words {
             count,
         } => clauses(
             format!("{count} of CPU {cpu}'s {}", interrupt.to_lowercase()),
-            "no tracepoint reports them; their time counts for what they interrupted, or as hypervisor or firmware",
+            "no tracepoint reports them; their time counts for what they interrupted, or as \
+             hypervisor or firmware",
         ),
         Limitation::SwitchesMissed { count } => clauses(
             format!(
@@ -233,8 +235,8 @@ fn events(limitation: &Limitation) -> Words {
         ),
         Limitation::ProcessNotTraced { name, pid, ran } => clauses(
             format!("all {ran} that {name} ({pid}) ran, according to the scheduler"),
-            "the kernel reported none of its context switches; this time is unexplained, or counts for \
-             the threads that it displaced",
+            "the kernel reported none of its context switches; this time is unexplained, or counts \
+             for the threads that it displaced",
         ),
         Limitation::ProcessTracedInPart {
             name,
@@ -247,8 +249,8 @@ fn events(limitation: &Limitation) -> Words {
                 "at least {}",
                 several(*count, "context switch", "context switches")
             ),
-            "the kernel counted them (ctxt in /proc/stat) but did not report them (no sched_switch event); if \
-             two in a row are missing, the thread between them is missing, too",
+            "the kernel counted them (ctxt in /proc/stat) but did not report them (no sched_switch \
+             event); if two in a row are missing, the thread between them is missing, too",
         ),
         Limitation::FramesCut { count } => clauses(
             format!(
@@ -275,8 +277,8 @@ fn events(limitation: &Limitation) -> Words {
         ),
         Limitation::GapContentsUnknown { cpus } => clauses(
             format!("contents of the probe's gaps on {}", cpus.named()),
-            "the recording sums intervals over windows, or some arrived too late to be placed in time; \
-             these gaps are unexplained, as far as those intervals do not account for them",
+            "the recording sums intervals over windows, or some arrived too late to be placed in \
+             time; these gaps are unexplained, as far as those intervals do not account for them",
         ),
         Limitation::Other { what, why } => clauses(what.as_str(), why.as_str()),
         _ => None,
@@ -295,14 +297,16 @@ fn clock(limitation: &Limitation) -> Words {
                     *asked - *watched
                 )
             },
-            "busy CPUs delayed the start of an account, a loop's last frame, or the reading of counters",
+            "busy CPUs delayed the start of an account, a loop's last frame, or the reading of \
+             counters",
         ),
         Limitation::RingTooShort { asked, reached } => clauses(
             format!(
                 "the first {} of {asked} before the trigger",
                 *asked - *reached
             ),
-            "the buffer of at least one CPU was full; watch fewer CPUs (--cpus) for more room on each",
+            "the buffer of at least one CPU was full; watch fewer CPUs (--cpus) for more room on \
+             each",
         ),
         Limitation::WindowCutShort { asked, kept } => clauses(
             format!("the last {} of a window of {asked}", *asked - *kept),
@@ -328,7 +332,8 @@ fn clock(limitation: &Limitation) -> Words {
         Limitation::InstructionTime { instruction } => clauses(
             "the cost of caches, pipelines and a hypervisor",
             format!(
-                "this guest's time is its number of instructions, {} ns each; nothing else takes time",
+                "this guest's time is its number of instructions, {} ns each; nothing else takes \
+                 time",
                 instruction.0
             ),
         ),
@@ -355,8 +360,8 @@ fn summed(limitation: &Limitation) -> Words {
                 "times of intervals shorter than 1 ms, in {}",
                 several(*rows, "row", "rows")
             ),
-            "these rows are sums over windows, so only gaps and longer intervals were searched; record \
-             with --keep spans for all",
+            "these rows are sums over windows, so only gaps and longer intervals were searched; \
+             record with --keep spans for all",
         ),
         Limitation::BeatLongTimesSummed {
             windows,
@@ -379,8 +384,8 @@ fn summed(limitation: &Limitation) -> Words {
                 several(*windows, "window", "windows")
             ),
             format!(
-                "they were summed for lack of room; a source with more than {max_windows} such windows \
-                 is left out"
+                "they were summed for lack of room; a source with more than {max_windows} such \
+                 windows is left out"
             ),
         ),
         _ => None,
@@ -426,8 +431,8 @@ fn beats(limitation: &Limitation) -> Words {
                 "{time} or more on CPU {cpu} in {}",
                 several(*holes, "part", "parts")
             ),
-            "nothing was recorded then (lost events, a halted machine, or a clock step); periods are \
-             counted separately on both sides",
+            "nothing was recorded then (lost events, a halted machine, or a clock step); periods \
+             are counted separately on both sides",
         ),
         Limitation::BeatEventsUnordered { events } => clauses(
             format!(

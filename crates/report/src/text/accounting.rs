@@ -94,7 +94,8 @@ fn cpus(page: &mut Page, cpus: &[CpuCheck]) {
     let witness = cpus.iter().find_map(|cpu| cpu.left);
     legend.push_str(match witness.map(|left| left.witness) {
         Some(Witness::Soaker) => {
-            " spare: CPU time left for the soaker, by the work it did. Its time is in neither share."
+            " spare: CPU time left for the soaker, by the work it did. Its time is in neither \
+             share."
         }
         Some(Witness::Spin) => {
             " spare: CPU time left for the spin probe. Its time is in neither share."
@@ -148,7 +149,8 @@ fn cause_text(cause: &Bias, cpu: &CpuCheck) -> String {
     let effect = points(cause.time.share_of(cpu.elapsed));
     match cause.kind {
         BiasKind::Sampling => format!(
-            "{effect} from sampling: programs and kernel threads ran for {}; their ticks add up to {}",
+            "{effect} from sampling: programs and kernel threads ran for {}; their ticks add up to \
+             {}",
             tied(cause.ran),
             tied(cause.sampled)
         ),

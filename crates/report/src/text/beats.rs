@@ -64,17 +64,17 @@ pub(super) fn write(page: &mut Page, statement: &Statement) {
 }
 
 /// Which gaps are counted. A gap that yields time to one program can keep another waiting.
-const GAPS: &str = "gaps: all gaps of the probe count here, including those in which a program ran, \
-    which are no loss.";
+const GAPS: &str = "gaps: all gaps of the probe count here, including those in which a program \
+    ran, which are no loss.";
 
 /// Explains the fields of an entry.
 const WORDS: &str = "every: the period and its 95 % interval. seen: observed events, out of the \
     number expected. takes: the median length of an event. of its CPUs' time: the total of all \
     events. triggered by: the chain that woke, queued or raised each next step in at least four of \
-    five events, as the kernel reported it. alias: two periods beat against each other and produce a \
-    third. on a fixed grid: a late event does not delay the next one. re-armed: it does. by chance: \
-    upper bound of the probability of a false alarm. gaps: gaps of the probe, including those in which \
-    a program ran.";
+    five events, as the kernel reported it. alias: two periods beat against each other and produce \
+    a third. on a fixed grid: a late event does not delay the next one. re-armed: it does. by \
+    chance: upper bound of the probability of a false alarm. gaps: gaps of the probe, including \
+    those in which a program ran.";
 
 /// The page of `ticktax beats`.
 pub(super) fn beats(beats: &BeatStatement, style: &TextStyle) -> Written {
@@ -252,7 +252,8 @@ fn gap_text(gaps: &BeatGaps, beat: &BeatLine) -> String {
         };
     }
     format!(
-        "{} {noun} of the probe contain one of its events: {watched}; {} of its events are in such a gap",
+        "{} {noun} of the probe contain one of its events: {watched}; {} of its events are in such \
+         a gap",
         grouped(gaps.count),
         tied(percent(gaps.inside))
     )

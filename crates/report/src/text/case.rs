@@ -179,8 +179,8 @@ fn verdict(page: &mut String, statement: &CaseStatement) {
     section(
         page,
         &format!(
-            "{right} of {all} predicted rows match, {fit} of {fits} fitted rows; {not_comparable} are not \
-             comparable"
+            "{right} of {all} predicted rows match, {fit} of {fits} fitted rows; {not_comparable} \
+             are not comparable"
         ),
     );
     for row in &statement.lines {

@@ -44,9 +44,9 @@ const TINY: f64 = 0.000_05;
 /// Explains the columns.
 const WORDS: &str = "A, B: the first and the second recording. Shares are of the time of all CPUs. \
     change: B minus A, in percentage points (pt) for shares, with the 95 % interval of the \
-    difference, from blocks of equal length of both recordings. ?: the interval excludes 0, but the \
-    change may be chance: all accounts are tested together, with wider intervals. A statement has no \
-    blocks, so it has no intervals.";
+    difference, from blocks of equal length of both recordings. ?: the interval excludes 0, but \
+    the change may be chance: all accounts are tested together, with wider intervals. A statement \
+    has no blocks, so it has no intervals.";
 
 fn changes(statement: &ChangeStatement, style: &TextStyle) -> Written {
     if style.view == View::First {

@@ -97,8 +97,8 @@ pub(super) fn items(statement: &Statement) -> Vec<String> {
     let coverage = &statement.coverage;
     if statement.level == Level::Kernel && !coverage.every_entry_watched {
         items.push(
-            "kernel activity in empty gaps: not every kernel entry was traced, so such a gap counts \
-             as unexplained, not as hypervisor or firmware"
+            "kernel activity in empty gaps: not every kernel entry was traced, so such a gap \
+             counts as unexplained, not as hypervisor or firmware"
                 .to_owned(),
         );
     }
@@ -265,8 +265,8 @@ fn soakers(page: &mut Page, soakers: &[SoakReport]) {
         .block_fast_ns
         .map(|ns| format!(", {} during", micros(ns)));
     let text = format!(
-        "a block of work on CPU {} took {} before{} and {} after ({} apart){where_most}. Its share may be \
-         off by as much. The shortest time is used",
+        "a block of work on CPU {} took {} before{} and {} after ({} apart){where_most}. Its share \
+         may be off by as much. The shortest time is used",
         soaker.cpu,
         micros(block.block_before_ns),
         fastest.unwrap_or_default(),
@@ -352,8 +352,8 @@ fn balance(page: &mut Page, balance: &Balance, cpus: usize) {
     page.paragraph(
         Tone::Plain,
         "",
-        "This is a bug in ticktax: do not rely on the numbers above. Please report it together with \
-         the recording.",
+        "This is a bug in ticktax: do not rely on the numbers above. Please report it together \
+         with the recording.",
     );
     let text = format!(
         "ACCOUNTS DO NOT BALANCE: off by {}. {sums}",

@@ -103,7 +103,8 @@ fn about(probes: &[&ProbeReport], spin: bool) -> Option<String> {
     Some(if spin {
         format!(
             "A loop that only reads the clock runs on {cpus} under {policy}. One iteration takes \
-             {period}; gaps of {threshold} and longer are recorded. share: share of the watched time."
+             {period}; gaps of {threshold} and longer are recorded. share: share of the watched \
+             time."
         )
     } else {
         format!(
@@ -151,13 +152,13 @@ fn proofs(page: &mut Page, proofs: &[CpuProof]) {
         let reasons = doubts.join(", ");
         let text = match first.proof {
             Proof::Proven => format!(
-                "{cpus}: empty gaps are proven to be hypervisor or firmware time. Every kernel entry \
-                 was watched or did not occur by the kernel's own counts, and its counts of the \
-                 probe's switches and faults agree with the trace."
+                "{cpus}: empty gaps are proven to be hypervisor or firmware time. Every kernel \
+                 entry was watched or did not occur by the kernel's own counts, and its counts of \
+                 the probe's switches and faults agree with the trace."
             ),
             Proof::Bounded(unseen) => format!(
-                "{cpus}: an empty gap was hypervisor or firmware time, or {} not traced ({reasons}). The {} \
-                 counted as unexplained.",
+                "{cpus}: an empty gap was hypervisor or firmware time, or {} not traced \
+                 ({reasons}). The {} counted as unexplained.",
                 if unseen == 1 {
                     "a kernel entry that was".to_owned()
                 } else {
@@ -230,7 +231,8 @@ fn bounds(page: &mut Page, bounds: &[EntryExitBound]) {
         format!("; around {others} {}", tied(time))
     };
     let text = format!(
-        "Time beyond the bound of entry and exit, counted as unexplained or as {OUTSIDE}: {}{more}.",
+        "Time beyond the bound of entry and exit, counted as unexplained or as {OUTSIDE}: \
+         {}{more}.",
         named.join("; ")
     );
     page.paragraph(Tone::Faint, "", &text);

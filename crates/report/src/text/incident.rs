@@ -10,7 +10,7 @@ use ticktax_model::{Kind, Nanos};
 
 use super::beats::with_interval;
 use super::block::Written;
-use super::numbers::{bytes, counted, grouped};
+use super::numbers::{bytes, counted, displayed, grouped};
 use super::page::{Page, Tone, tied};
 use super::{Paged, TextStyle};
 
@@ -382,7 +382,7 @@ fn details(page: &mut Page, incident: &Incident) {
 /// The name of what ran, with its pid if it is one process.
 fn named(ran: &RanInstead) -> String {
     match &*ran.pids {
-        [] => ran.name.clone(),
+        [] => displayed(&ran.name).to_owned(),
         [pid] => format!("{} ({pid})", ran.name),
         pids => format!("{} x{}", ran.name, pids.len()),
     }

@@ -115,8 +115,9 @@ fn head(page: &mut Page, traffic: &NetStatement) {
     }
     if let Link::Loopback { why } = &traffic.link {
         let text = format!(
-            "The stream had no namespaces or device of its own ({}). The MTU is that of the loopback device, \
-             its counters include everything that the machine sends to itself, and there is no device queue.",
+            "The stream had no namespaces or device of its own ({}). The MTU is that of the \
+             loopback device, its counters include everything that the machine sends to itself, \
+             and there is no device queue.",
             clean(why)
         );
         page.paragraph(Tone::Warning, "", &text);
@@ -131,7 +132,8 @@ fn early(page: &mut Page, traffic: &NetStatement) {
     let why = ends.find_map(|end| end.ended_early);
     let text = match why {
         Some(EndedBy::Interrupted) => "Interrupted: the figures end at this point.",
-        Some(EndedBy::PeerGone) => "The other end closed the connection: the figures end at this point.",
+        Some(EndedBy::PeerGone) => "The other end closed the connection: the figures end at this \
+            point.",
         None => return,
     };
     page.paragraph(Tone::Warning, "", text);
@@ -168,7 +170,8 @@ fn lost(page: &mut Page, traffic: &NetStatement) {
     );
     let (Some(sent), Some(lost)) = (datagrams.sent, datagrams.lost()) else {
         let text = format!(
-            "{} arrived, {odd}. The number of losses is unknown: the sender did not report how many it sent.",
+            "{} arrived, {odd}. The number of losses is unknown: the sender did not report how \
+             many it sent.",
             counted(datagrams.arrived, "datagram")
         );
         page.paragraph(Tone::Warning, "", &text);
@@ -349,8 +352,8 @@ fn own_clocks(page: &mut Page, traffic: &NetStatement) {
     }
     let why = traffic.no_books.as_deref().unwrap_or("nothing was traced");
     let text = format!(
-        "No accounts: {}. The time of softirqs and interrupts is unknown, and these times may include \
-         part of it.",
+        "No accounts: {}. The time of softirqs and interrupts is unknown, and these times may \
+         include part of it.",
         clean(why)
     );
     page.paragraph(Tone::Warning, "", &text);
@@ -367,7 +370,8 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
             bytes => format!(", {} ns per byte", fraction(end.cpu.0 as f64 / bytes as f64)),
         };
         let text = format!(
-            "its thread used {} ({share} of a CPU{each}), by its own clock. Its own page has its accounts.",
+            "its thread used {} ({share} of a CPU{each}), by its own clock. Its own page has its \
+             accounts.",
             end.cpu
         );
         page.paragraph(Tone::Plain, &format!("The {}: ", end.end.name()), &text);
@@ -378,8 +382,8 @@ fn other_end(page: &mut Page, traffic: &NetStatement) {
 fn beside(page: &mut Page, shown: &ShownTimes) {
     let share = |time: Nanos| percent(time.share_of(shown.elapsed));
     let text = format!(
-        "user {}, system {}, interrupts {}, softirqs {}, idle {}. Most kernels sample /proc/stat at the tick, \
-         in steps of 10 ms. It covers slightly more time than the traffic.",
+        "user {}, system {}, interrupts {}, softirqs {}, idle {}. Most kernels sample /proc/stat \
+         at the tick, in steps of 10 ms. It covers slightly more time than the traffic.",
         share(shown.user),
         share(shown.system),
         share(shown.irq),

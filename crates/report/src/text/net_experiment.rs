@@ -187,7 +187,8 @@ fn design(page: &mut Page, experiment: &NetExperiment) {
         return;
     }
     let text = format!(
-        "{} were set, but {} in effect: of {} to estimate, only {} can be separated. The reasons are below.",
+        "{} were set, but {} in effect: of {} to estimate, only {} can be separated. The reasons \
+         are below.",
         counted(check.cells as u64, "combination"),
         match check.different {
             1 => "none differ".to_owned(),
@@ -247,7 +248,8 @@ fn cells(page: &mut Page, experiment: &NetExperiment) {
             " CPU time covers all accounts of the traffic, in ns per byte received.",
         ),
         Some(why) => {
-            text.push_str(" CPU time covers only the two threads, by their own clocks, in ns per byte received: ");
+            text.push_str(" CPU time covers only the two threads, by their own clocks, in ns per \
+                byte received: ");
             text.push_str(&clean(why));
             text.push('.');
         }
@@ -290,9 +292,9 @@ fn effects(page: &mut Page, experiment: &NetExperiment) {
             &columns(cells),
         );
     }
-    let text = "Each value is compared with the first value of its factor. Rows with two values show the additional \
-         effect of the combination. Intervals come from the means of the blocks. The probability of any false \
-         effect is 5 %.";
+    let text = "Each value is compared with the first value of its factor. Rows with two values \
+        show the additional effect of the combination. Intervals come from the means of the \
+        blocks. The probability of any false effect is 5 %.";
     page.paragraph(Tone::Faint, "", text);
 }
 
@@ -323,8 +325,8 @@ fn costs(page: &mut Page, experiment: &NetExperiment) {
             .map(|&unit_kind| unit(unit_kind))
             .collect();
         let text = format!(
-            "{0}s have no separate cost: in all combinations their number is nearly proportional to that of \
-             {1}s, whose cost includes them.",
+            "{0}s have no separate cost: in all combinations their number is nearly proportional \
+             to that of {1}s, whose cost includes them.",
             unit(bound.unit),
             with.join(" and ")
         );
@@ -431,8 +433,8 @@ fn windows(page: &mut Page, experiment: &NetExperiment) {
         ""
     };
     let text = format!(
-        "A round trip took {shortest} at best, {smoothed} with queueing. At {}, this needs a window of \
-         {needed}: {enough}.{far}",
+        "A round trip took {shortest} at best, {smoothed} with queueing. At {}, this needs a \
+         window of {needed}: {enough}.{far}",
         bits(rate)
     );
     page.hanging(Tone::Plain, &text);

@@ -154,9 +154,12 @@ fn number(value: f64) -> String {
 
 fn rule_in_words(rule: PaceRule) -> &'static str {
     match rule {
-        PaceRule::Fixed => "fixed: a frame is due one period after the work of the previous one ended",
-        PaceRule::Remaining => "remaining: a frame is due one period after the previous one started",
-        PaceRule::Deadline => "deadline: frames are due on a fixed grid, regardless of earlier delays",
+        PaceRule::Fixed => "fixed: a frame is due one period after the work of the previous one \
+            ended",
+        PaceRule::Remaining => "remaining: a frame is due one period after the previous one \
+            started",
+        PaceRule::Deadline => "deadline: frames are due on a fixed grid, regardless of earlier \
+            delays",
     }
 }
 
@@ -208,7 +211,8 @@ fn process(page: &mut Page, report: &ProcessReport, figures: Option<&Figures>) {
         }
         let busier = |other: &&ThreadReport| other.rhythms.is_empty() && other.cpu > thread.cpu;
         for other in report.threads.iter().filter(busier).take(THREADS) {
-            let text = format!("uses more CPU time, but is not periodic: {}", without_rhythm(other));
+            let text = format!("uses more CPU time, but is not periodic: \
+                {}", without_rhythm(other));
             page.paragraph(Tone::Warning, "Also      ", &text);
         }
     }
@@ -488,14 +492,14 @@ fn legend(figures: &Figures, subject: &Subject) -> String {
     });
     let mut legend = format!(
         "dropped: slots in which no frame started, because the previous one overran or the loop \
-         was asleep. overshot: slots of a fixed schedule, one every {}, that no frame met{overshot}. \
-         slipped: expected frames that are missing because delays shifted all later frames. \
-         late: frames that started more than {} after they were due. frame time: from the due \
-         time to the end of the work. start delay: from the due time to the start. A dropped slot \
-         counts in both until the next frame starts. wake-up latency: the start delay of frames \
-         that the loop slept before. Quantiles are omitted if there are too few frames for them. \
-         Bars: a full bar of frames per second is all seconds; a full bar of a histogram is its \
-         highest count. Each histogram line counts from the time at its left to the next.",
+         was asleep. overshot: slots of a fixed schedule, one every {}, that no frame \
+         met{overshot}. slipped: expected frames that are missing because delays shifted all later \
+         frames. late: frames that started more than {} after they were due. frame time: from the \
+         due time to the end of the work. start delay: from the due time to the start. A dropped \
+         slot counts in both until the next frame starts. wake-up latency: the start delay of \
+         frames that the loop slept before. Quantiles are omitted if there are too few frames for \
+         them. Bars: a full bar of frames per second is all seconds; a full bar of a histogram is \
+         its highest count. Each histogram line counts from the time at its left to the next.",
         tied(figures.period),
         tied(figures.late_from)
     );

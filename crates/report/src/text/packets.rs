@@ -76,7 +76,8 @@ fn troubles(page: &mut Page, statement: &PacketStatement) {
         .flatten();
     let early = match ends.find_map(|end| end.ended_early) {
         Some(EndedBy::Interrupted) => "Interrupted: the figures end at this point.",
-        Some(EndedBy::PeerGone) => "The other end closed the connection: the figures end at this point.",
+        Some(EndedBy::PeerGone) => "The other end closed the connection: the figures end at this \
+            point.",
         None => "",
     };
     if !early.is_empty() {
@@ -119,7 +120,8 @@ fn lost(page: &mut Page, statement: &PacketStatement) {
     );
     let (Some(sent), Some(places)) = (datagrams.sent, &statement.places) else {
         let text = format!(
-            "{} arrived, {odd}. The number of losses is unknown: the sender did not report how many it sent.",
+            "{} arrived, {odd}. The number of losses is unknown: the sender did not report how \
+             many it sent.",
             counted(datagrams.arrived, "datagram")
         );
         return page.paragraph(Tone::Warning, "", &text);
@@ -242,8 +244,8 @@ fn next(page: &mut Page, statement: &PacketStatement) {
     if let Some(needed) = &statement.needed {
         advice(page, &enough(needed), &buffer_commands(statement, needed));
     } else if places.socket_buffer > 0 {
-        let text = "The receiver was always reading but too slow, or the run ended in a stall: no buffer size is \
-                    known to be enough.";
+        let text = "The receiver was always reading but too slow, or the run ended in a stall: no \
+            buffer size is known to be enough.";
         advice(page, text, &[]);
     }
     let whose = statement
@@ -280,7 +282,8 @@ fn enough(needed: &NeededBuffer) -> String {
         )
     };
     format!(
-        "Use a larger receive buffer. The smallest one without losses holds {}{spare}: {} as the kernel counts, so set SO_RCVBUF to half.",
+        "Use a larger receive buffer. The smallest one without losses holds {}{spare}: {} as the \
+         kernel counts, so set SO_RCVBUF to half.",
         counted(smallest, "datagram"),
         bytes(needed.bytes)
     )

@@ -89,13 +89,13 @@ pub(super) fn prediction(statement: &PredictionStatement, style: &TextStyle) -> 
     page.paragraph(
         Tone::Faint,
         "",
-        "predicted: by a model, not measured. dropped: slots without a frame, per minute. overshot: \
-         slots of a fixed schedule that no frame met, per minute. late, p99, max: median, 99th \
-         percentile and maximum of the time from when a frame was due to its start. CPU: share of \
-         one CPU, by actual run time. as top: the same by /proc/PID/stat. sampled: the same by \
-         sampling at each tick. wakeups: of the thread, per second. busy: share of the time of all \
-         CPUs. as shown: the same by /proc/stat. ticks: per second, on all CPUs. cost: time in ticks \
-         and their softirqs, per second. share: of the time of all CPUs.",
+        "predicted: by a model, not measured. dropped: slots without a frame, per minute. \
+         overshot: slots of a fixed schedule that no frame met, per minute. late, p99, max: \
+         median, 99th percentile and maximum of the time from when a frame was due to its start. \
+         CPU: share of one CPU, by actual run time. as top: the same by /proc/PID/stat. sampled: \
+         the same by sampling at each tick. wakeups: of the thread, per second. busy: share of the \
+         time of all CPUs. as shown: the same by /proc/stat. ticks: per second, on all CPUs. cost: \
+         time in ticks and their softirqs, per second. share: of the time of all CPUs.",
     );
     page.finish()
 }

@@ -51,8 +51,8 @@ fn nothing(section: Section) -> &'static str {
             "repeats: not searched. This needs a traced recording with spans (--keep spans)."
         }
         Section::Net => {
-            "net: no packet woke a thread. Either none arrived, or their softirqs (NET_RX) were not \
-             traced with spans (--keep spans)."
+            "net: no packet woke a thread. Either none arrived, or their softirqs (NET_RX) were \
+             not traced with spans (--keep spans)."
         }
         Section::Tick => "tick: no tick was traced or counted.",
         Section::Accounting => "accounting: the counters that `top` shows were not recorded.",

@@ -69,13 +69,15 @@ const EVERYTHING: Room = room(usize::MAX, usize::MAX, false);
 const ROOMY: usize = 72;
 
 /// Explains the columns.
-const WORDS: &str = "A: mean of the first arm's runs; the next column is the mean of the other arm. effect: mean \
-    difference within blocks, as a share of A if all values are above 0, otherwise in the metric's unit (pt: percentage \
-    points). Its 95 % interval is bootstrapped from the blocks (percentile-t), or Student's with fewer than 8 or more \
-    than 500 blocks. detect: the effect that a trial with this many blocks finds in four of five cases, given the noise \
-    between runs of A before the blocks. p: probability of such a difference by chance alone (signed ranks of the \
-    blocks' differences), corrected for all rows (Holm). better, worse, differs: p is at most 5 % and the interval \
-    excludes 0. none: any difference is within the interval, which is no larger than --difference. open: neither.";
+const WORDS: &str = "A: mean of the first arm's runs; the next column is the mean of the other \
+    arm. effect: mean difference within blocks, as a share of A if all values are above 0, \
+    otherwise in the metric's unit (pt: percentage points). Its 95 % interval is bootstrapped from \
+    the blocks (percentile-t), or Student's with fewer than 8 or more than 500 blocks. detect: the \
+    effect that a trial with this many blocks finds in four of five cases, given the noise between \
+    runs of A before the blocks. p: probability of such a difference by chance alone (signed ranks \
+    of the blocks' differences), corrected for all rows (Holm). better, worse, differs: p is at \
+    most 5 % and the interval excludes 0. none: any difference is within the interval, which is no \
+    larger than --difference. open: neither.";
 
 fn trial(statement: &TrialStatement, style: &TextStyle) -> Written {
     if style.view == View::First {

@@ -67,12 +67,12 @@ fn title(page: &mut Page, beats: &BeatStatement, others: &[&BeatLine]) {
     let text = match costliest {
         None => format!("No periodic activity found in {sources}."),
         Some(beat) if taken(beat) == 0.0 => {
-            let found = counted(others.len() as u64, "periodic source");
+            let found = counted(others.len() as u64, "period");
             format!("{found} found in {sources}.")
         }
         Some(beat) => format!(
             "{} found in {sources}. The costliest is {}, every {}, {} of its CPUs' time.",
-            counted(others.len() as u64, "periodic source"),
+            counted(others.len() as u64, "period"),
             beat_name(beat),
             tied(plain(beat.rhythm.period)),
             tied(percent(cost(beat))),

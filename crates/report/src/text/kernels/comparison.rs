@@ -173,7 +173,8 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
     line(
         page,
         &format!(
-            "  {wide} of them have a wider range in the model: the result depends on when the loop starts"
+            "  {wide} of them have a wider range in the model: the result depends on when the loop \
+             starts"
         ),
     );
     let silent = comparison.cells.len() - compared;
@@ -181,8 +182,8 @@ fn verdict(page: &mut String, comparison: &KernelComparison) {
         line(
             page,
             &format!(
-                "  {silent} are not compared: the kernel does not report its tick rate, or the model has \
-                 no such loop"
+                "  {silent} are not compared: the kernel does not report its tick rate, or the \
+                 model has no such loop"
             ),
         );
     }

@@ -41,8 +41,9 @@ pub(super) fn beside(
         lost => format!(", {} lost", counted(lost, "sample")),
     };
     let text = format!(
-        "{}{lost}, one every {} on each CPU. A sampler cannot see interrupts, because its own timer interrupt waits \
-         until they end. by thread: softirqs count for the thread that they interrupt, or as idle.{gone}",
+        "{}{lost}, one every {} on each CPU. A sampler cannot see interrupts, because its own \
+         timer interrupt waits until they end. by thread: softirqs count for the thread that they \
+         interrupt, or as idle.{gone}",
         counted(sampled.samples(), "sample"),
         sampled.period,
     );

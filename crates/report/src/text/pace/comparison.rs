@@ -139,12 +139,14 @@ fn advice(choice: &Choice, rows: &[PaceVariant], turns: u64) -> String {
         .map(|row| tied(format!("{} {}", row.spec.sleep, row.spec.rule)))
         .collect();
     let reason = match choice.by {
-        _ if names.is_empty() => return "no frame started, so there is nothing to choose".to_owned(),
+        _ if names.is_empty() => return "no frame started, so there is nothing to \
+            choose".to_owned(),
         _ if group == 1 => return "only one variant ran; name several to compare".to_owned(),
         None if turns < 3 => {
             let turns = counted(turns, "turn");
             return format!(
-                "a tie of {}: {turns} each are too few to tell a difference from chance; use more rounds",
+                "a tie of {}: {turns} each are too few to tell a difference from chance; use more \
+                 rounds",
                 names.join(", ")
             );
         }

@@ -104,8 +104,8 @@ fn wakeups_text(wakeups: &Wakeups, cpu: &CpuStatement) -> String {
     };
     let woken = per_second(wakeups.count);
     let idle = match wakeups.ended_idle {
-        None => "This kernel has no idle-state counters (cpuidle), so the number of woken idle CPUs, \
-            which cost energy, is unknown."
+        None => "This kernel has no idle-state counters (cpuidle), so the number of woken idle \
+            CPUs, which cost energy, is unknown."
             .to_owned(),
         Some(ended) if ended.own => format!(
             "{} of them per second woke an idle CPU, which costs energy.",

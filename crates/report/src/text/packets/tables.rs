@@ -73,9 +73,9 @@ pub(super) fn bursts(page: &mut Page, statement: &PacketStatement) {
         );
         page.paragraph(Tone::Warning, "  ", &text);
     }
-    let text = "burst: losses until the receiver had emptied its buffer. stall: time around the first loss in which \
-                the receiver could not run. predicted: max(0, rate × stall − buffer size) + 1. read none: time in \
-                which it read nothing.";
+    let text = "burst: losses until the receiver had emptied its buffer. stall: time around the \
+        first loss in which the receiver could not run. predicted: max(0, rate × stall − buffer \
+        size) + 1. read none: time in which it read nothing.";
     page.paragraph(Tone::Faint, "", text);
 }
 

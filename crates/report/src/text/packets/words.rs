@@ -5,7 +5,7 @@ use ticktax_model::net::{End, Link};
 use ticktax_model::packets::{HeldBy, PacketPlaces, PacketStatement};
 
 use super::super::late;
-use super::super::numbers::{WAKE_UP, grouped};
+use super::super::numbers::{WAKE_UP, displayed, grouped};
 use super::super::page::{clean, tied};
 use super::is_pair;
 
@@ -54,8 +54,8 @@ pub(super) fn loopback(statement: &PacketStatement) -> Option<String> {
         return None;
     };
     Some(format!(
-        "The stream had no namespaces or device of its own ({}). The counters include everything that the \
-         machine sends to itself, and there is no device queue.",
+        "The stream had no namespaces or device of its own ({}). The counters include everything \
+         that the machine sends to itself, and there is no device queue.",
         clean(why)
     ))
 }
@@ -101,7 +101,7 @@ pub(super) fn culprit_name(by: &HeldBy) -> String {
         (Kind::Idle, ..) => WAKE_UP.to_owned(),
         (_, "", _) => late::kind(by.kind).to_owned(),
         (_, name, Some(pid)) => format!("{} {}", clean(name), tied(format!("({pid})"))),
-        (_, name, None) => clean(name),
+        (_, name, None) => clean(displayed(name)),
     }
 }
 

@@ -9,50 +9,67 @@ use crate::text::page::{Page, Tone};
 const PROGRAM: &[(&str, &str)] = &[
     (
         "LAGGING, DELAYED, OK",
-        "LAGGING: frames of its loop were late or dropped. DELAYED: it spent 1 % or more of the CPU time that it needed waiting or throttled (5 % if all frames were on time), a single wait took 10 ms or more, or advice names a delay. OK: none of these.",
+        "LAGGING: frames of its loop were late or dropped. DELAYED: it spent 1 % or more of the \
+         CPU time that it needed waiting or throttled (5 % if all frames were on time), a single \
+         wait took 10 ms or more, or advice names a delay. OK: none of these.",
     ),
     (
         "needed the CPU",
-        "time in which its threads could have run, summed over all threads: running, waiting for a CPU, throttled, interrupted, in page faults.",
+        "time in which its threads could have run, summed over all threads: running, waiting for a \
+         CPU, throttled, interrupted, in page faults.",
     ),
     (
         "WAITED BEHIND",
-        "programs and kernel activities that ran on the CPU that it waited for, grouped by name (--by process, thread). % wait: share of all its waiting. count: number of times they ran during its waits. late+dropped: late frames of its loop that they caused, and frames dropped before those. pattern: the period, if it runs periodically, and a real-time policy.",
+        "programs and kernel activities that ran on the CPU that it waited for, grouped by name \
+         (--by process, thread). % wait: share of all its waiting. count: number of times they ran \
+         during its waits. late+dropped: late frames of its loop that they caused, and frames \
+         dropped before those. pattern: the period, if it runs periodically, and a real-time \
+         policy. unknown: waiting during which no running thread was recorded.",
     ),
     (
         "wake-up latency",
-        "time from a wake-up until the thread runs. In the table: the part in which its CPU was idle.",
+        "time from a wake-up until the thread runs. In the table: the part in which its CPU was \
+         idle.",
     ),
     (
         "LONGEST DELAYS",
-        "the longest single waits. woken late: from a wake-up until it ran. preempted: from losing its CPU until it ran again.",
+        "the longest single waits. woken late: from a wake-up until it ran. preempted: from losing \
+         its CPU until it ran again.",
     ),
     (
         "ruled out",
-        "causes that took less than 1 % of the CPU time that it needed. steal: stolen from all CPUs, no matter what ran there.",
+        "causes that took less than 1 % of the CPU time that it needed. steal: stolen from all \
+         CPUs, no matter what ran there.",
     ),
 ];
 
 const MACHINE: &[(&str, &str)] = &[
     (
         "programs, kernel, stolen, idle",
-        "shares of the time of all CPUs. stolen: by the steal clock, and gaps of a probe in which the kernel provably ran nothing.",
+        "shares of the time of all CPUs. stolen: by the steal clock, and gaps of a probe in which \
+         the kernel provably ran nothing.",
     ),
     (
         "CPU TIME",
-        "grouped by program name (--by process, thread). % CPU: share of the time of all CPUs. count: number of times it was put on a CPU.",
+        "grouped by program name (--by process, thread). % CPU: share of the time of all CPUs. \
+         count: number of times it was put on a CPU.",
     ),
     (
         "RUN-QUEUE WAITS",
-        "time from a wake-up or preemption until the thread runs, summed over the threads of a program, without ticktax. % wait: share of all such time. behind: the programs that ran on that CPU during the waits, largest first.",
+        "time from a wake-up or preemption until the thread runs, summed over the threads of a \
+         program, without ticktax. % wait: share of all such time. behind: the programs that ran \
+         on that CPU during the waits, largest first.",
     ),
     (
         "KERNEL AND HYPERVISOR",
-        "CPU time of interrupts, softirqs, kernel threads and the hypervisor, and of kernel entry and exit around them.",
+        "CPU time of interrupts, softirqs, kernel threads and the hypervisor, and of kernel entry \
+         and exit around them.",
     ),
     (
         "PERIODIC",
-        "periodic sources that take 0.05 % or more of their CPUs. A program counts with the time that others waited behind it, or with all its time if waits are unknown and CPUs were scarce. each: median length. % CPU: share of the time of the CPUs that it ran on.",
+        "periodic sources that take 0.05 % or more of their CPUs. A program counts with the time \
+         that others waited behind it, or with all its time if waits are unknown and CPUs were \
+         scarce. each: median length. % CPU: share of the time of the CPUs that it ran on.",
     ),
     (
         "`top`",

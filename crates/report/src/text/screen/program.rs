@@ -95,6 +95,15 @@ fn waited_behind(
         screen.gap(page);
         let word = |group: &Group| pattern(group);
         let total = time_of(threads, ThreadState::Waiting);
+        let frames = |group: &Group| group.late + group.dropped;
+        let most = groups.iter().map(frames).max().unwrap_or_default();
+        // The table names the main cause of late frames, otherwise a periodic one.
+        let must_show = |group: &Group| {
+            if most > 0 {
+                return frames(group) == most;
+            }
+            group.time.share_of(total) >= CAUSE && !word(group).is_empty()
+        };
         let table = Table {
             keep_from: LARGE,
             title: "WAITED BEHIND",
@@ -102,11 +111,11 @@ fn waited_behind(
             share_heading: WAIT,
             last_heading: "pattern",
             last_cell: &word,
-            must_show: &|group| group.time.share_of(total) >= CAUSE && !word(group).is_empty(),
+            must_show: &must_show,
             large: screen.room.large,
             rest: Rest::default(),
             unseen: total - groups.iter().map(|group| group.time).sum::<Nanos>(),
-            has_frames: groups.iter().any(|group| group.late + group.dropped > 0),
+            has_frames: most > 0,
         };
         table.write(page, &groups, screen.room.rows);
     }

@@ -192,7 +192,8 @@ fn failed_soakers_and_changes_of_speed_are_reported() {
     assert!(
         has(
             &page,
-            "a block of work on CPU 3 took 25.00 µs before, 24.00 µs during and 25.10 µs after (4.6 % apart)"
+            "a block of work on CPU 3 took 25.00 µs before, 24.00 µs during and 25.10 µs after \
+             (4.6 % apart)"
         ),
         "{page}"
     );

@@ -431,12 +431,23 @@ fn the_cause_of_late_frames_is_named() {
 #[test]
 fn late_frames_are_a_column_of_the_table() {
     let late = late(&[(HoldUp::Waiting, Some("backup")), (HoldUp::OwnWork, None)]);
-    let page = flat(&lagging(Some(late)));
+    let mut statement = lagging(Some(late));
+    statement.advice = held_up().advice;
+    let page = flat(&statement);
     assert!(page.contains("max late+dropped pattern"), "{page}");
     let row = "backup (812) 200 ms 18.3 % 310 66.7 ms 5+0 3.03 s";
     assert!(page.contains(row), "{page}");
     let others = "Other late+dropped frames: its own work took longer 5+0";
     assert!(page.contains(others), "{page}");
+    for width in [40, 80] {
+        let style = TextStyle {
+            width,
+            ..TextStyle::default()
+        };
+        let page = text(&statement, &style);
+        assert!(width == 40 || page.lines().count() <= 23, "{page}");
+        insta::assert_snapshot!(format!("late_frames_{width}"), page);
+    }
 }
 
 #[test]

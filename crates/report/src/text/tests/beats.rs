@@ -179,7 +179,9 @@ fn a_thread_off_its_cpu_is_not_the_costliest_source() {
     with_gaps.beats.insert(0, yielded);
     let page_of_gaps = crate::text::beats::beats(&with_gaps, &crate::text::TextStyle::default());
     assert!(
-        page_of_gaps.contains("The costliest is kworker wb_workfn"),
+        page_of_gaps
+            .replace('\n', " ")
+            .contains("The costliest is kworker wb_workfn"),
         "{page_of_gaps}"
     );
     let full = crate::text::TextStyle {

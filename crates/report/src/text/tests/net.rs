@@ -232,6 +232,7 @@ fn page_with_sampled_and_traced_shares() {
     let page = page(statement);
     let page: Vec<&str> = page.split_whitespace().collect();
     let page = page.join(" ");
-    let expected = "Link: 100 Mbit/s, 20.0 ms of delay, 0.1 % lost in each direction, a queue of 578 packets (netem, as read back).";
+    let expected = "Link: 100 Mbit/s, 20.0 ms of delay, 0.1 % lost in each direction, a queue of \
+        578 packets (netem, as read back).";
     assert!(page.contains(expected), "{page}");
 }

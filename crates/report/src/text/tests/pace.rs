@@ -521,8 +521,8 @@ fn the_proposed_command_only_changes_what_it_proposes() {
         (figures.slipped, figures.overshot_from) = (Some(0), Some(Nanos::from_millis(4)));
     }
     let second = wide(&statement);
-    let command = "$ ticktax pace --rate 35 --work 2.5ms --cpu 1 --policy SCHED_FIFO:50 --overshot-from 4ms \
-                   --rule remaining --vary sleep=nanosleep,timerfd,hybrid More:";
+    let command = "$ ticktax pace --rate 35 --work 2.5ms --cpu 1 --policy SCHED_FIFO:50 \
+        --overshot-from 4ms --rule remaining --vary sleep=nanosleep,timerfd,hybrid More:";
     assert!(second.contains(command), "{second}");
     for width in 60..=120 {
         let narrow = at(&statement, width);

@@ -243,8 +243,8 @@ fn an_overbooked_machine_gets_advice() {
     }];
     insta::assert_snapshot!("overbooked_40", at(&statement, 40));
     let page = flat(&statement);
-    let expected = "Overbooked: threads wanted 9.8 CPUs of 2, rustc x10 93.0 % of that: run fewer at once, or \
-                lower their priority.";
+    let expected = "Overbooked: threads wanted 9.8 CPUs of 2, rustc x10 93.0 % of that: run fewer \
+        at once, or lower their priority.";
     assert!(page.contains(expected), "{page}");
     assert!(
         page.contains("$ echo 19 | tee /proc/900/autogroup; ticktax audit"),
@@ -328,8 +328,8 @@ fn long_waits_are_mentioned_if_there_is_no_advice() {
     let mut statement = a_machine();
     statement.advice.clear();
     let page = flat(&statement);
-    let expected = "WHAT TO DO: The CPUs had time to spare, but game (4121) waited 1.40 s for one, up to 140 ms at \
-                once, behind rustc x3: ticktax audit --pid 4121";
+    let expected = "WHAT TO DO: The CPUs had time to spare, but game (4121) waited 1.40 s for one, \
+        up to 140 ms at once, behind rustc x3: ticktax audit --pid 4121";
     assert!(page.contains(expected), "{page}");
     statement.waits.as_mut().unwrap().programs[0].ended = vec![4_121];
     let page = flat(&statement);

@@ -53,7 +53,8 @@ pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
             p(chance)
         ),
         Check::Order { change, chance } => format!(
-            "the effect on {about} depends on which arm starts the block: {} ({}); use a longer settling time or warm-up",
+            "the effect on {about} depends on which arm starts the block: {} ({}); use a longer \
+             settling time or warm-up",
             tied(shown.change(change)),
             p(chance)
         ),
@@ -62,7 +63,8 @@ pub(super) fn check_text(check: &Check, names: &Names, shown: Shown) -> String {
             second,
             chance,
         } => format!(
-            "the values of {} are in sorted order ({}): {about} rose or fell from each run to the next",
+            "the values of {} are in sorted order ({}): {about} rose or fell from each run to the \
+             next",
             which(first, second),
             p(chance)
         ),

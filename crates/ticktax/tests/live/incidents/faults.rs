@@ -256,7 +256,7 @@ pub(crate) fn triggers_without_end_are_counted() -> Result<(), Failed> {
         )
     })?;
     check(
-        said.contains("triggers: more of them than are handed out"),
+        said.contains("triggers: too many to report each one"),
         || said.clone(),
     )
 }
