@@ -54,7 +54,7 @@ fn tutorial() -> Result<(), Failed> {
     }
     let read = |file: &str| fs::read_to_string(at.join(file));
     for (file, words) in [
-        ("lag.txt", &["WHO MADE IT WAIT", "backupd"][..]),
+        ("lag.txt", &["WAITED BEHIND", "backupd"][..]),
         ("beats.txt", &["backupd"]),
         ("time.txt", &["backupd"]),
         ("proof.txt", &["waited, per second", "calm.parquet"]),

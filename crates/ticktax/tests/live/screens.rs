@@ -80,7 +80,7 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
 /// Start of the page about this machine, which is its name.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
-    Ok(format!("{}: ", name.trim()))
+    Ok(format!("{}, ", name.trim()))
 }
 
 /// Checks that the note about a saved file does not scroll the page's first line away: it is
@@ -205,7 +205,7 @@ pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
     shows(
         &audit(&server),
         "gamesrv (",
-        &["gamesrv", "LAGGING", "backupd", "EVERY 50", "taskset"],
+        &["gamesrv", "LAGGING", "backupd", " 50.", "taskset"],
     )
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> 
         &audit(&server),
         "gamesrv (",
         // They are real-time threads, for which nice values mean nothing.
-        &["gamesrv", "HELD UP", "ttx-cc1  x3", "chrt -a -o"],
+        &["gamesrv", "DELAYED", "ttx-cc1 x3", "chrt -a -o"],
     )
 }
 
@@ -274,7 +274,7 @@ pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
 pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed> {
     let place = Place::new();
     let server = paced_server("50", "8ms", &place)?;
-    let words = ["NOT HELD UP", "nothing to change"];
+    let words = ["OK (", "Nothing to change"];
     // A hypervisor can make a frame late, and the screen then correctly says so.
     let mut seen = Ok(());
     for _ in 0..5 {
@@ -331,8 +331,8 @@ pub(crate) fn a_hypervisor_that_takes_time_is_named() -> Result<(), Failed> {
     let file = recording(&place, guest, &cycle)?;
     shows(
         &report(&file),
-        "vm-7 SIMULATED: ",
-        &["hypervisor 20", "steal", "The hypervisor had the CPUs for"],
+        "vm-7 SIMULATED, ",
+        &["20.0 % stolen", "steal", "The hypervisor had the CPUs for"],
     )
 }
 
@@ -372,7 +372,7 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
         "gamesrv (4290)",
         &[
             "gamesrv",
-            "HELD UP",
+            "DELAYED",
             "in page faults 800 ms",
             "page faults took",
         ],

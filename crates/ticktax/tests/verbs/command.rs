@@ -141,7 +141,7 @@ fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
         );
     }
     let printed = text(&output.stdout);
-    assert!(printed.contains("The books balance"), "{printed}");
+    assert!(printed.contains("Accounts balance"), "{printed}");
     let long: Vec<&str> = printed
         .lines()
         .filter(|line| line.chars().count() > 80)
@@ -164,21 +164,18 @@ fn the_page_is_one_screen_and_sections_are_optional() {
     };
     assert_eq!(report(&[]), page);
     let full = report(&["--full"]);
-    for (section, title) in [
-        ("time", "Where the CPU time went"),
-        ("limits", "What could not be seen"),
-    ] {
+    for (section, title) in [("time", "CPU time by account"), ("limits", "Limitations")] {
         let alone = report(&["--section", section]);
         assert!(alone.starts_with(title), "{alone}");
         assert!(full.contains(title), "{full}");
         assert!(!page.contains(title), "{page}");
     }
     let two = report(&["--section", "limits,time"]);
-    assert!(two.starts_with("Where the CPU time went"), "{two}");
-    let legend = "share: of the time of all CPUs";
+    assert!(two.starts_with("CPU time by account"), "{two}");
+    let legend = "share: share of the time of all CPUs";
     assert!(!two.contains(legend), "{two}");
     assert!(report(&["--section", "legend"]).contains(legend));
-    assert!(report(&["--explain"]).contains("the books balance: every"));
+    assert!(report(&["--explain"]).contains("accounts balance: every"));
 }
 
 #[test]
