@@ -9,8 +9,8 @@
 //! item's function or the softirq. The [`Header`](ticktax_model::recording::Header) is JSON in the file's key-value
 //! metadata, under the key `ticktax`.
 //!
-//! Reading and writing both stream: the length of a recording does not matter, because memory is
-//! bounded by a row group.
+//! Both reading and writing stream. Memory is bounded by the size of a row group, not by the length
+//! of the recording.
 
 mod checksum;
 mod column;
