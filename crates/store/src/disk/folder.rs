@@ -8,12 +8,14 @@
 //!
 //! How far a directory must be trusted depends on what it is used for:
 //!
-//! | opened with | required owner | used for |
-//! |---|---|---|
-//! | [`Folder::open`] | anybody | reading files that somebody else wrote |
-//! | [`Folder::open_own`] | the effective user | files that this user writes and removes |
-//! | [`Folder::open_guarded`] | root or the effective user, who also own all parents | new entries |
-//! | [`Folder::open_trusted`] | the effective user; root or that user own all parents | root's input |
+//! | opened with | owner | parents' owner | used for |
+//! |---|---|---|---|
+//! | [`Folder::open`] | anybody | anybody | reading what somebody else wrote |
+//! | [`Folder::open_own`] | the user | anybody | files that this user writes and removes |
+//! | [`Folder::open_guarded`] | root or the user | root or the user | new entries |
+//! | [`Folder::open_trusted`] | the user | root or the user | root's input |
+//!
+//! "The user" is the effective user of this process.
 
 mod walk;
 
