@@ -61,7 +61,7 @@ pub struct CpuCheck {
     /// Time between the two readings of `/proc/stat`.
     #[serde(rename = "between_ns")]
     pub between: Nanos,
-    /// How much each column of `/proc/stat` rose.
+    /// Time added to each column of `/proc/stat` between the readings.
     pub columns: CpuTimes,
     /// Busy time according to the columns: user, nice, system, irq and softirq, without the time of
     /// a spin probe or soaker.
@@ -126,7 +126,7 @@ impl CpuCheck {
 pub struct Left {
     /// Thread that took the measurement.
     pub witness: Witness,
-    /// How long the witness measured.
+    /// Length of the measurement.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
     /// CPU time that the witness got.

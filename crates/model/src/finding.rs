@@ -35,7 +35,7 @@ pub struct Finding {
     pub proposal: Option<KnobProposal>,
 }
 
-/// What a finding costs.
+/// The cost of a problem that a finding describes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     /// Description.

@@ -57,8 +57,8 @@ pub struct Incident {
     /// on the previous frame, on a CPU or preempted.
     #[serde(rename = "overran_ns", default, skip_serializing_if = "Nanos::is_zero")]
     pub overran: Nanos,
-    /// What woke the thread: before its wait or, if it was blocked, at the end of the delay. `None`
-    /// if no wake-up was observed.
+    /// Source that woke the thread: before its wait or, if it was blocked, at the end of the delay.
+    /// `None` if no wake-up was observed.
     pub woken_by: Option<String>,
     /// Chain of causes that led to the first element of `ran` or, for a blocked thread, to its
     /// wake-up. It starts at the first cause, and each step woke, queued or raised the next. Empty

@@ -12,7 +12,7 @@ pub const UNTRACED_TIMER: &str = "untraced_timer";
 /// not report the context switch to it.
 pub const UNREPORTED: &str = "unreported thread";
 
-/// Name of the account that collects everything for which a table of sums has no room.
+/// Name of the account that collects sources once a table of sums is full.
 pub const OTHERS: &str = "others";
 
 /// Name of the softirq that runs timer-wheel timers.

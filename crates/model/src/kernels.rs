@@ -94,7 +94,7 @@ pub struct KernelRow {
     pub hz: u32,
     /// Published range; both ends are equal for a single number.
     pub published: Option<(f64, f64)>,
-    /// What the case's model computes for the machine in the publication.
+    /// Result of the case's model for the machine in the publication.
     pub modelled: Option<f64>,
     /// Range expected of this kernel.
     pub expected: Option<(f64, f64)>,
@@ -105,7 +105,7 @@ pub struct KernelRow {
 }
 
 impl KernelRow {
-    /// How far the kernel's figure lies outside the expected range: 0 within it, negative below it.
+    /// Distance of the kernel's figure from the expected range: 0 within it, negative below it.
     pub fn off(&self) -> Option<f64> {
         let (min, max) = self
             .expected

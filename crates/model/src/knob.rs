@@ -132,7 +132,7 @@ pub struct KnobSheet {
     pub source: String,
     /// Settings that the kernel changes together with this one.
     pub also_changes: Vec<String>,
-    /// How long a trial waits after a change before it measures.
+    /// Time that a trial waits after a change before it measures.
     #[serde(rename = "settle_ns", default)]
     pub settle: Nanos,
 }

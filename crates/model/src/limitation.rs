@@ -312,7 +312,7 @@ pub enum Limitation {
     NotVerified,
     /// Another limitation, as text.
     Other {
-        /// What could not be observed.
+        /// Thing that could not be observed.
         what: String,
         /// Reason.
         why: String,

@@ -132,8 +132,8 @@ pub struct Counters {
     /// Ids of existing processes, for recordings without `programs`, such as part of a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<BTreeSet<i32>>,
-    /// How often the kernel stopped the tick since the tracer started counting, by CPU. Empty if
-    /// the tracer did not count.
+    /// Number of times that the kernel stopped the tick since the tracer started counting, by CPU.
+    /// Empty if the tracer did not count.
     #[serde(default)]
     pub ticks_stopped: BTreeMap<u32, u64>,
 }
@@ -360,7 +360,7 @@ impl CpuTimes {
         self.user + self.nice + self.system + self.irq + self.softirq
     }
 
-    /// How much each column rose since `before`.
+    /// The time added to each column since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -377,8 +377,8 @@ impl CpuTimes {
 }
 
 impl Counters {
-    /// How many interrupts of row `label` occurred on `cpu` since `before`; `None` if either
-    /// reading lacks the row.
+    /// Number of interrupts of row `label` on `cpu` since `before`; `None` if either reading lacks
+    /// the row.
     pub fn interrupts_since(&self, before: &Self, label: &str, cpu: Cpu) -> Option<u64> {
         let count = |counters: &Self| counters.interrupts.get(label)?.counts.get(&cpu.0).copied();
         Some(count(self)?.saturating_sub(count(before)?))

@@ -127,8 +127,7 @@ pub enum EndedBy {
     PeerGone,
 }
 
-/// How much counters in `/proc/net` rose during the traffic. They count for a whole network
-/// namespace.
+/// Counts added to `/proc/net` during the traffic. They count for a whole network namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProtocolCounters {
     /// TCP segments sent, counted in the size that the link takes, including retransmissions.
@@ -205,7 +204,7 @@ pub struct Datagrams {
     pub duplicates: u64,
     /// Datagrams that arrived after one with a higher number.
     pub reordered: u64,
-    /// How long the receiver waited for stragglers after the sender had reported `sent`.
+    /// Time that the receiver waited for stragglers after the sender had reported `sent`.
     #[serde(rename = "drained_ns")]
     pub drained: Nanos,
 }

@@ -113,8 +113,8 @@ impl SleepMethod {
         }
     }
 
-    /// Unit to which a method's system call rounds the remaining time up. 1 ns for calls that take
-    /// a `timespec` and for reading the clock.
+    /// Timeout unit of a method's system call. The remaining time is rounded up to it. 1 ns for
+    /// calls that take a `timespec` and for reading the clock.
     pub const fn unit(self) -> Nanos {
         match self {
             Self::Nanosleep
@@ -138,7 +138,7 @@ impl SleepMethod {
         !matches!(self, Self::Spin | Self::Timerfd)
     }
 
-    /// How long a loop with this `period` spins before a frame is due. `margin` is the calibrated
+    /// Time that a loop with this `period` spins before a frame is due. `margin` is the calibrated
     /// margin of [`SleepMethod::Hybrid`]; returns `None` for a hybrid without a margin.
     pub const fn spin(self, period: Nanos, margin: Option<Nanos>) -> Option<Nanos> {
         match self {

@@ -37,7 +37,7 @@ pub struct PacketPaths {
 pub struct NotFollowed {
     /// The thread was not seen running after the wake-up.
     pub not_run: u64,
-    /// There is no row for the `NET_RX` that caused the wake-up.
+    /// The `NET_RX` that caused the wake-up has no row.
     pub no_softirq: u64,
     /// There were more threads than can be tracked.
     pub no_room: u64,
@@ -210,7 +210,7 @@ pub struct StepTime {
     pub time: Nanos,
 }
 
-/// How much the kernel's packet counters of a CPU rose during the recording.
+/// Counts added to a CPU's packet counters during the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketCpu {
     /// CPU.
@@ -225,7 +225,7 @@ pub struct PacketCpu {
 }
 
 impl PacketPaths {
-    /// Minimum duration of a step for which the CPU's activities are looked up.
+    /// Minimum duration of a step before the CPU's activities are looked up.
     pub const LOOKED_AT: Nanos = Nanos::from_micros(50);
 
     /// The step with the largest maximum duration.

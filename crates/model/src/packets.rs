@@ -48,7 +48,7 @@ pub struct PacketStatement {
     pub bursts: Option<Vec<Burst>>,
     /// Number of datagrams lost in bursts that did not fit into the log.
     pub lost_in_no_burst: u64,
-    /// What delayed the receiver while its buffer filled, largest loss first.
+    /// Causes that delayed the receiver while its buffer filled, largest loss first.
     pub causes: Vec<BurstCause>,
     /// Period of the bursts, if they are periodic.
     pub beat: Option<Periodicity>,
@@ -109,7 +109,7 @@ pub struct Burst {
     pub lost: u64,
     /// Number of lost datagrams that the socket counted as dropped.
     pub in_socket: u64,
-    /// How long the receiver read nothing, around the loss of the first datagram; `None` if it
+    /// Time in which the receiver read nothing, around the loss of the first datagram; `None` if it
     /// never paused or the pause is unknown.
     #[serde(rename = "read_pause_ns")]
     pub read_pause: Option<Nanos>,
@@ -121,7 +121,7 @@ pub struct Burst {
     /// capacity, because data that was read recently may still be charged to the buffer.
     #[serde(default)]
     pub queued: Option<u64>,
-    /// What caused the pause; `None` if the receiver was neither off its CPU nor interrupted.
+    /// Cause of the pause; `None` if the receiver was neither off its CPU nor interrupted.
     pub stall: Option<Stall>,
     /// Loss expected from the stall S, the rate r and the buffer B: max(0, r·S − B) + 1.
     pub predicted: Option<u64>,

@@ -334,7 +334,7 @@ impl Books {
     }
 }
 
-/// What was observed, and what could not be.
+/// Coverage of the observation, with its limitations and losses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     /// Hooks that the tracer watched; empty without a tracer.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cpu, Nanos};
 
-/// What a CPU is doing. Ordered by which kind may interrupt which, lowest first.
+/// Kind of a CPU's activity. Ordered by which kind may interrupt which, lowest first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -78,7 +78,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Who a thread belongs to.
+/// The owner of a thread.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -125,7 +125,7 @@ pub struct Thread {
     pub program: Arc<str>,
 }
 
-/// What a CPU spent a span's time on, under the name that people use.
+/// The activity on which a CPU spent a span's time, under the name that people use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Kind of activity.
@@ -228,7 +228,7 @@ pub struct Span {
     /// Self time: `dur` minus interruptions. It can be negative by a few ns when an interrupt races
     /// with a softirq's bookkeeping, but the sum over a CPU is exact.
     pub self_time: Nanos,
-    /// What the CPU spent the time on.
+    /// Activity on which the CPU spent the time.
     pub source: SourceId,
 }
 

@@ -211,8 +211,8 @@ impl Balance {
     }
 }
 
-/// How long a program was throttled while runnable. This time belongs to no account, because no CPU
-/// spent it.
+/// Time in which a program was runnable but throttled. This time belongs to no account, because no
+/// CPU spent it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThrottledProgram {
     /// Program name.
@@ -230,7 +230,7 @@ pub struct ThrottledProgram {
     pub intervals: Intervals,
 }
 
-/// What the probes' gaps contain.
+/// The probes' gaps and their contents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GapStatement {
     /// Kind of probe.

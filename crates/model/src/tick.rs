@@ -95,13 +95,13 @@ pub struct CpuTicks {
     pub idle: Option<Ticks>,
     /// Tick frequency while the CPU was not idle.
     pub frequency: Option<Frequency>,
-    /// How often the kernel stopped the tick, by its own count.
+    /// Number of times that the kernel stopped the tick, by its own count.
     pub stopped: Option<u64>,
     /// Number of pauses of at least two tick periods between ticks while the CPU was idle.
     pub pauses: u64,
     /// Number of ticks that these pauses avoided.
     pub saved: u64,
-    /// How much the kernel's count of local timer interrupts rose.
+    /// Local timer interrupts during the recording, by the kernel's own count.
     pub interrupts: Option<u64>,
 }
 

@@ -28,8 +28,8 @@ pub struct Trial {
     /// Start, in seconds since 1970 by the wall clock.
     #[serde(rename = "began_unix_s")]
     pub began_unix: i64,
-    /// What was tested: a command with its arguments that was run in each arm, or a process that
-    /// was watched.
+    /// Test subject: a command with its arguments that was run in each arm, or a process that was
+    /// watched.
     pub subject: String,
     /// Arms: the settings being compared, at least two. All others are compared with the first.
     pub arms: Vec<Arm>,
@@ -196,7 +196,7 @@ pub struct TrialRun {
     pub values: Vec<Option<f64>>,
 }
 
-/// How many runs of an arm succeeded.
+/// Number of successful runs of an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmSuccess {
     /// Index of the arm.

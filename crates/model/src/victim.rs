@@ -375,12 +375,12 @@ pub struct Delay {
     /// Length of the delay.
     #[serde(rename = "length_ns")]
     pub length: Nanos,
-    /// What ran on the CPU that the thread waited for, in order. If there are too many activities
-    /// to list, they are grouped by source, largest total time first.
+    /// Activities on the CPU that the thread waited for, in order. If there are too many to list,
+    /// they are grouped by source, largest total time first.
     pub timeline: Vec<Episode>,
     /// Number of episodes not listed in `timeline`.
     pub more: u64,
-    /// What woke the thread, if it was woken and the kernel reported it.
+    /// Source that woke the thread, if it was woken and the kernel reported it.
     #[serde(default)]
     pub woken_by: Option<String>,
     /// Programs and kernel activities that ran during the delay, one entry per program, largest
@@ -403,7 +403,7 @@ impl Delay {
     }
 }
 
-/// How much of a delay a program, kernel thread or interrupt caused.
+/// The part of a delay that a program, kernel thread or interrupt caused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostTo {
     /// Name of the program, kernel thread or interrupt.

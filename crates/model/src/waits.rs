@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::real_time::RealTimeHeld;
 use crate::{Kind, Nanos};
 
-/// How long threads were runnable without running, and the threads that occupied their CPUs. Times
-/// are summed over threads, so they can exceed the length of the recording.
+/// Time in which threads were runnable but not running, and the threads that occupied their CPUs.
+/// Times are summed over threads, so they can exceed the length of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WaitStatement {
     /// Total waiting time.

@@ -15,8 +15,8 @@ use crate::Cpu;
 pub struct Witnesses {
     /// Context switches; `None` if not every CPU was watched.
     pub switches: Option<SwitchWitness>,
-    /// How often the kernel skipped one of the tracer's BPF programs because it was already active
-    /// on that CPU; `None` if the kernel does not count this.
+    /// Number of times that the kernel skipped one of the tracer's BPF programs because it was
+    /// already active on that CPU; `None` if the kernel does not count this.
     pub programs_skipped: Option<u64>,
     /// Kernel counters of each spin probe's thread during the measurement, by CPU.
     pub probes: BTreeMap<u32, ProbeWitness>,
@@ -51,7 +51,7 @@ pub struct ProbeWitness {
     pub faults: u64,
 }
 
-/// How much the spin probe's empty gaps on one CPU prove.
+/// Strength of the proof that the spin probe's empty gaps give on one CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuProof {
     /// CPU.

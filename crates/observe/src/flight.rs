@@ -201,7 +201,7 @@ impl Recorder {
         })
     }
 
-    /// What is known before the first event.
+    /// Facts known before the first event.
     pub fn started(&self) -> &RecorderStarted {
         &self.started
     }

@@ -13,12 +13,12 @@ use ticktax_host::Proc;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_probes::clock::now;
 
-/// How long to measure. The kernel counts idle time in steps of 10 ms.
+/// Duration of the measurement. The kernel counts idle time in steps of 10 ms.
 const LOOK: Duration = Duration::from_millis(200);
 /// Idle share below which a CPU is full.
 const SPARE: f64 = 0.1;
 
-/// Returns those of `cpus` that are full, if a probe of this process would get a share of them.
+/// Returns the full CPUs among `cpus`, if a probe of this process would get a share of them.
 /// Takes [`LOOK`] unless autogroups are off.
 pub(crate) fn full_cpus(proc: &Proc, cpus: &CpuList) -> CpuList {
     if !proc.shares_by_session(nix::unistd::getpid().as_raw()) {
@@ -29,8 +29,8 @@ pub(crate) fn full_cpus(proc: &Proc, cpus: &CpuList) -> CpuList {
     full(&before, &proc.idle_times(), now() - begin, cpus)
 }
 
-/// Those of `cpus` that idled for less than [`SPARE`] of the `time` between two readings. A CPU
-/// without readings is not full.
+/// The CPUs among `cpus` that idled for less than [`SPARE`] of the `time` between two readings. A
+/// CPU without readings is not full.
 fn full(
     before: &BTreeMap<u32, Nanos>,
     after: &BTreeMap<u32, Nanos>,

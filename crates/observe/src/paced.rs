@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which to check a loop that is starting or about to end.
 const SETTLING: Duration = Duration::from_millis(1);
 
-/// How late a loop's last frames may be before the loop is stopped: the longest period plus a
+/// Maximum delay of a loop's last frames before the loop is stopped: the longest period plus a
 /// margin.
 const LATEST: Nanos = Nanos::from_secs(2);
 
@@ -43,7 +43,7 @@ pub struct LoopPlan {
     pub cpu: Option<Cpu>,
     /// Requested scheduling policy.
     pub policy: SchedulingPolicy,
-    /// How long the loop runs.
+    /// Requested length of the loop.
     pub length: Nanos,
     /// Delay from which a frame's step counts as overshot, if requested.
     pub overshot_from: Option<Nanos>,

@@ -1,4 +1,4 @@
-//! What a session should watch, and how that applies to this machine.
+//! The plan of a session, and how it applies to this machine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use ticktax_trace::Output;
 
 use crate::error::ObserveError;
 
-/// What a session should watch, and how.
+/// The plan of a session: what to watch, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// CPUs to watch. `None` means all that are online; the tracer also watches CPUs plugged in

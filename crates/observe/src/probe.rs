@@ -42,11 +42,11 @@ pub(crate) struct AlignedGaps {
     near_end: bool,
 }
 
-/// How long before the end the probe is given its end time again. Over this time, the error of the
-/// counter's frequency is negligible.
+/// Time before the end at which the probe is given its end time again. Over this time, the error of
+/// the counter's frequency is negligible.
 const NEAR: Nanos = Nanos::from_secs(1);
 
-/// What the probes report at the end.
+/// The probes' results at the end.
 #[derive(Default)]
 pub(crate) struct ProbeResults {
     pub(crate) reports: Vec<ProbeReport>,

@@ -25,7 +25,7 @@ impl SwitchReading {
         })
     }
 
-    /// How much both counts rose from `begin` to this reading.
+    /// The switches that both counted between `begin` and this reading.
     pub(crate) fn since(self, begin: Self) -> SwitchWitness {
         SwitchWitness {
             counted: self.counted - begin.counted,

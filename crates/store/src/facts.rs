@@ -47,7 +47,7 @@ pub struct FactsFolder {
     /// Rows that no file contains yet, in order of arrival.
     pending: VecDeque<Row>,
     count: FactsCount,
-    /// Holds the directory's lock as long as it is open.
+    /// Holds the directory's lock while open.
     _lock: LockedFile,
 }
 

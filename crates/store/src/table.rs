@@ -28,7 +28,7 @@ use crate::parquet_file::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {verb} {}: {why}", path.display())]
 pub struct TableError {
-    /// What failed: `write` or `read`.
+    /// Operation that failed: `write` or `read`.
     pub verb: &'static str,
     /// Path of the file.
     pub path: PathBuf,

@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_millis(6);
 /// takes longer leaves a hole in the accounts, which the balance check reports.
 const GRACE_PERIODS: u32 = 200;
 
-/// What a tracer knows when it is closed.
+/// Accounts and counters of a tracer at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Closing {
     /// Accounting interval of each CPU that switched threads at least once.
@@ -47,7 +47,7 @@ pub struct Closing {
     /// Number of interrupts and softirqs in progress at a context switch. 0 unless softirqs are
     /// preemptible.
     pub cut: u64,
-    /// How often the kernel stopped the tick, by CPU number.
+    /// Number of times that the kernel stopped the tick, by CPU number.
     pub ticks_stopped: BTreeMap<u32, u64>,
     /// CPU time that the BPF programs used, if the kernel keeps statistics on them.
     pub in_programs: Option<Nanos>,

@@ -15,7 +15,7 @@ use crate::sys;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Moves a thread to each of `cpus` in turn, and waits until it has run there. Returns the CPUs
-/// that did not run it in time, or that it may not use.
+/// that it may not use or that did not run it in time.
 pub(crate) fn nudge(cpus: &CpuList) -> CpuList {
     let (arrived, arrivals) = mpsc::channel();
     let wanted: Vec<Cpu> = cpus.iter().collect();

@@ -177,8 +177,8 @@ impl Tracer {
         cpus.map(|cpu| self.states.read(cpu).switches).sum()
     }
 
-    /// How often the kernel has skipped a BPF program so far, because it was already active on that
-    /// CPU. `None` if the kernel does not count this (before 5.12).
+    /// Number of times that the kernel has skipped a BPF program, because it was already active on
+    /// that CPU. `None` if the kernel does not count this (before 5.12).
     pub fn programs_skipped(&self) -> Option<u64> {
         let programs = self.programs.programs();
         let skipped = programs.filter_map(|(_, program)| {

@@ -1,4 +1,4 @@
-//! What a sampler found during the traffic.
+//! Results of a sampler during the traffic.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -65,7 +65,7 @@ pub struct PaceVariant {
     /// CPU time over all turns, according to each clock.
     #[serde(default)]
     pub readings: Vec<CpuReading>,
-    /// How long [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before a frame was due,
+    /// Time that [`SleepMethod::Hybrid`](super::SleepMethod::Hybrid) spun before a frame was due,
     /// averaged over the turns. Each turn is calibrated separately.
     #[serde(default, rename = "margin_ns")]
     pub margin: Option<Nanos>,

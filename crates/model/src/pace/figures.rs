@@ -38,7 +38,7 @@ pub struct Figures {
     /// Frames per second, from the start of the first frame to the start of the last; `None` for a
     /// single frame.
     pub average_fps: Option<f64>,
-    /// How many seconds had each frame count, highest frame count first. The last, incomplete
+    /// Number of seconds with each frame count, highest frame count first. The last, incomplete
     /// second is omitted.
     pub fps: Vec<FpsSeconds>,
     /// Time from a frame's due time to the end of its work, including dropped slots.
@@ -170,7 +170,7 @@ pub struct CpuStatement {
     pub cpus: CpuList,
     /// Whether this kernel samples its machine-wide figures at the tick; `None` if unknown.
     pub sampled_at_tick: Option<bool>,
-    /// What sampling at the tick distorts, if the frames stay at fixed phases of the tick.
+    /// Distortion by sampling at the tick, if the frames stay at fixed phases of the tick.
     #[serde(default)]
     pub alias: Option<TickAlias>,
 }

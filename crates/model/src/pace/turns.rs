@@ -60,7 +60,7 @@ impl LoopTurns {
     }
 }
 
-/// Name of the source to which all frames of ticktax's loops belong.
+/// Source name of all frames of ticktax's loops.
 const NAME: &str = "pace";
 
 /// The source of a ticktax loop's frames. If variants take turns, `turn` is the number of the turn,
@@ -76,7 +76,7 @@ pub fn frame_source(turn: Option<u64>) -> Source {
     }
 }
 
-/// The number of the turn to which frames of `source` belong. The inverse of [`frame_source`].
+/// The number of the turn that produced the frames of `source`. The inverse of [`frame_source`].
 pub fn turn_of(source: &Source) -> Option<u64> {
     let ours = source.kind == Kind::Frame && &*source.name == NAME;
     ours.then(|| source.detail.parse().ok()).flatten()

@@ -33,7 +33,7 @@ pub struct PacketRun {
     pub no_trace: Option<String>,
 }
 
-/// A reason for which the kernel dropped datagrams.
+/// Number of datagrams that the kernel dropped for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DropReason {
     /// The kernel's name without `SKB_DROP_REASON_` (`include/net/dropreason-core.h`).
@@ -42,7 +42,7 @@ pub struct DropReason {
     pub datagrams: u64,
 }
 
-/// What a receiver logged.
+/// The log of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketLog {
     /// Buffer of the receiving socket.
@@ -89,7 +89,7 @@ pub struct SocketBuffer {
     pub charge: Option<Charge>,
 }
 
-/// How much of the buffer the kernel charges for datagrams.
+/// Buffer space that the kernel charges for datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Charge {
     /// Bytes charged to the buffer per datagram, including the kernel's own data.

@@ -119,7 +119,7 @@ impl Class {
         }
     }
 
-    /// Who holds the CPU during this class's time.
+    /// Holder of the CPU during this class's time.
     #[inline]
     pub const fn holder(self) -> Holder {
         self.nature().holder
@@ -191,7 +191,7 @@ impl Class {
     }
 }
 
-/// Who holds a CPU. The first screen divides CPU time this way.
+/// The holder of a CPU. The first screen divides CPU time this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// The user's programs.
@@ -208,7 +208,7 @@ pub enum Holder {
     Nothing,
 }
 
-/// What a class's time consists of.
+/// Composition of a class's time.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// Threads.

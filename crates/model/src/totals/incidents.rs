@@ -19,7 +19,7 @@ pub struct IncidentTotals {
     pub not_kept: BTreeMap<LossCause, u64>,
     /// Time of the latest incident, in ms since 1970 by the wall clock.
     pub last_unix_ms: Option<i64>,
-    /// How far back the ring buffer of events currently reaches. It can shrink.
+    /// Time that the ring buffer of events currently reaches back. It can shrink.
     pub reach: Nanos,
     /// Current thresholds of percentile triggers, by the trigger's text. Thresholds that are not
     /// known yet are absent.

@@ -46,7 +46,7 @@ pub enum Target {
     Cgroup(String),
 }
 
-/// What a recording's header says about its victim.
+/// The entry for the victim in a recording's header.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VictimHeader {
     /// How the victim was specified.

@@ -306,9 +306,9 @@ impl Recorder {
         self.programs.status().collect()
     }
 
-    /// Stores the result of the search for which
-    /// [`RecorderEvent::Program`](super::RecorderEvent::Program) provided `seen`: a rhythm, or the
-    /// reason why none was found. Lost frames trigger according to the rhythm found last.
+    /// Stores the result of searching `seen`, which came with
+    /// [`RecorderEvent::Program`](super::RecorderEvent::Program): a rhythm, or the reason why none
+    /// was found. Lost frames trigger according to the rhythm found last.
     pub fn set_rhythm(&mut self, seen: &ProgramWindow, found: &Result<FrameRhythm, String>) {
         self.programs.set(seen.pid, found, seen.end - seen.begin);
         self.update_kernel();

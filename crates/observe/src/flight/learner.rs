@@ -70,7 +70,7 @@ impl Learner {
     }
 }
 
-/// End of the histogram bucket that contains `length`. Of the counted delays, no more than the
+/// End of the histogram bucket that contains `length`. No more of the counted delays than the
 /// percentile allows are longer.
 fn above(length: Nanos) -> Nanos {
     Histogram::lower(Histogram::bucket(length) + 1)

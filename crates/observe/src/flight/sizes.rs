@@ -12,10 +12,10 @@ use super::RecorderPlan;
 /// MiB.
 pub(super) const SOURCES: u32 = 1 << 12;
 
-/// How long to measure the event rate.
+/// Duration of the event rate measurement.
 const MEASURED: Duration = Duration::from_millis(250);
 
-/// How far back a ring should reach.
+/// Time that a ring should reach back.
 const REACH: Nanos = Nanos::from_secs(5);
 
 /// Factor by which a CPU's event rate may exceed the rate at the start.

@@ -10,7 +10,7 @@ use ticktax_probes::PolicyGrant;
 use ticktax_probes::gaps::GapProbe;
 use ticktax_trace::FrozenRows;
 
-/// What a flight recorder should watch, and how.
+/// The plan of a flight recorder: CPUs, triggers, windows and memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecorderPlan {
     /// CPUs to watch; `None` means all that are online now or plugged in later.
@@ -64,7 +64,7 @@ impl Default for RecorderPlan {
     }
 }
 
-/// What is known before the first event.
+/// Facts known before the first event.
 #[derive(Clone, Debug)]
 pub struct RecorderStarted {
     /// The machine.
@@ -97,7 +97,8 @@ pub struct RecorderStatus {
     pub suppressed: u64,
     /// Current number of records in each CPU's ring.
     pub ring_records: usize,
-    /// How far back the ring that wraps first reaches from now; `None` if no ring has wrapped yet.
+    /// Time that the ring that wraps first reaches back from now; `None` if no ring has wrapped
+    /// yet.
     pub reach: Option<Nanos>,
     /// CPU time of the thread that drives the recorder, since the start.
     pub cpu: Nanos,

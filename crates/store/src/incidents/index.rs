@@ -208,8 +208,8 @@ fn complete_lines(bytes: &[u8]) -> &[u8] {
     &bytes[..end.map_or(0, |end| end + 1)]
 }
 
-/// Parses all complete lines. A line counts as damaged if it names anything but a recording of this
-/// folder, or if its time is impossible.
+/// Parses all complete lines. A line counts as damaged if it names anything but a recording in this
+/// directory, or if its time is impossible.
 pub(super) fn parse(bytes: &[u8]) -> IncidentIndex {
     let mut contents = IncidentIndex::default();
     let lines = complete_lines(bytes).split(|&byte| byte == b'\n');

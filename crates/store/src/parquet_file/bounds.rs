@@ -26,7 +26,7 @@ pub enum Excess {
          time"
     )]
     TooMany {
-        /// What there is too much of, as a plural noun: `rows`, `sources`.
+        /// Thing that there are too many of, as a plural noun: `rows`, `sources`.
         of: &'static str,
         /// Largest number accepted.
         most: u64,
@@ -227,7 +227,7 @@ impl Bounds {
 /// Path of the list of columns in a footer.
 const SCHEMA: &[i16] = &[2];
 
-/// What is known about a column of a row group.
+/// Properties of a column in a row group.
 struct Column {
     number: usize,
     rows: u64,

@@ -53,8 +53,8 @@ impl Capture {
         self.pools.iter().map(|pool| pool.events.bytes()).sum()
     }
 
-    /// Memory limit for one pool, in bytes: whatever the other pools leave free. Each pool has an
-    /// equal share of one half reserved.
+    /// Memory limit for one pool, in bytes: the part that the other pools leave free. Each pool has
+    /// an equal share of one half reserved.
     fn room(&self, cpu: usize) -> usize {
         let own = self.max / 2 / self.pools.len().max(1);
         let others = self
@@ -119,7 +119,8 @@ impl Tracer {
         }
     }
 
-    /// How far back the ring that wraps first reaches from now. `None` if no ring has wrapped yet.
+    /// Time that the ring that wraps first reaches back from now. `None` if no ring has wrapped
+    /// yet.
     pub fn ring_reach(&self) -> Option<Nanos> {
         let now = monotonic().0.cast_unsigned();
         let cpus = 0..self.sizes.cpus;

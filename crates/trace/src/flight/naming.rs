@@ -14,7 +14,7 @@ use crate::tracer::Tracer;
 /// A detail below this value is not a function address.
 const FUNCTIONS: u32 = 4096;
 
-/// What a [`Common`] stands for.
+/// The meaning of a [`Common`].
 #[derive(Clone, Debug)]
 pub(super) struct Meaning {
     pub(super) source: SourceId,

@@ -65,7 +65,8 @@ impl Tracer {
         (!gone).then_some(event)
     }
 
-    /// How far back a CPU's ring reaches from `now`, in ns. `None` if the ring has never been full.
+    /// Time that a CPU's ring reaches back from `now`, in ns. `None` if the ring has never been
+    /// full.
     pub(super) fn reach(&self, cpu: usize, now: u64) -> Option<u64> {
         let head = self.states.head(cpu);
         if head < self.sizes.ring_len() as u64 {
@@ -156,7 +157,7 @@ impl Tracer {
     }
 }
 
-/// Counts overwritten records. Those before the pool's first record are not missed: the ring just
+/// Counts overwritten records. Records before the pool's first one are not missed: the ring just
 /// reaches back less far.
 fn count_gone(pool: &mut Pool, gone: u64) {
     if pool.events.is_empty() {

@@ -65,9 +65,9 @@ impl Thread {
     }
 }
 
-/// Returns the waits within the window of those threads for which `its` is true. `cpus` contains
-/// each CPU's events in the window, and `name` returns the source of a wait. A thread that did not
-/// run in the window is unknown.
+/// Returns the waits, within the window, of threads that `its` selects. `cpus` contains each CPU's
+/// events in the window, and `name` returns the source of a wait. A thread that did not run in the
+/// window is unknown.
 pub(super) fn waits_of<I: Iterator<Item = Event>>(
     its: &mut impl FnMut(u32) -> bool,
     cpus: &[(u16, impl Fn() -> I)],
@@ -104,7 +104,7 @@ pub(super) fn waits_of<I: Iterator<Item = Event>>(
     known.waits(window, name)
 }
 
-/// What is known about the threads of interest.
+/// The known stretches and wake-ups of the threads of interest.
 #[derive(Debug, Default)]
 struct Known {
     threads: BTreeMap<u32, Thread>,
