@@ -145,14 +145,15 @@ struct CpuState {
     base_began: Nanos,
     base_nested: Nanos,
     frames: Vec<Frame>,
-    /// Time up to which CPU time has been charged.
+    /// All CPU time before this has been charged.
     stamp: Nanos,
     /// Sleeping tasks that a tick will wake, by tick number.
     wheel: Agenda<TaskId>,
     /// All other events, by time.
     agenda: Agenda<Event>,
-    /// Sleeping tasks by the start of their timer slack, from which a tick or another task's timer
-    /// may wake them. Their own expiry is queued as well. Whichever comes second has no effect.
+    /// Sleeping tasks by the start of their timer slack. From then on, a tick or another task's
+    /// timer may wake them. Their own expiry is queued too; it has no effect if the task is already
+    /// awake.
     slack: Agenda<TaskId>,
     /// When the scheduler must be called, independently of ticks.
     alarm: Nanos,
@@ -175,8 +176,8 @@ struct Task {
     left: Nanos,
     /// Length of the current work as requested by the program; `None` between steps.
     asked: Option<Nanos>,
-    /// Fixed end time of the current work, if it has one. The work ends at `until` or when `left`
-    /// is used up, whichever is later.
+    /// Fixed end time of the current work, if it has one. The work does not end before `until`, nor
+    /// before `left` is used up.
     until: Option<Nanos>,
     last_cpu: usize,
     frame_at: Nanos,

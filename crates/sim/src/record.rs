@@ -53,7 +53,7 @@ pub(crate) struct Ids {
     pub(crate) throttled: Vec<SourceId>,
 }
 
-/// Adds a source of `kind` for each task, and returns their ids. Each task is a process of its own.
+/// Adds a source of `kind` for each task, and returns their ids. Each task is a separate process.
 fn threads(setup: &Setup, sources: &mut SourceTable, kind: Kind, detail: &str) -> Vec<SourceId> {
     let tasks = (1..).zip(&setup.tasks);
     let ids = tasks.map(|(pid, task)| {
@@ -139,7 +139,7 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Emits a span from `start` to `end`, of which `nested` was spent in handlers that interrupted
+    /// Emits a span from `start` to `end`. `nested` is the part spent in handlers that interrupted
     /// it.
     pub(crate) fn span(
         &mut self,

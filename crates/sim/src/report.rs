@@ -4,7 +4,7 @@ use ticktax_model::{Histogram, Nanos};
 
 use crate::task::TaskReport;
 
-/// What a CPU spends its time on.
+/// Kind of activity that a CPU spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Idle.
@@ -93,7 +93,7 @@ pub struct Report {
     pub hash: u64,
     /// Number of events that the engine processed individually.
     pub events: u64,
-    /// Number of ticks on all CPUs, most of which needed no individual event.
+    /// Number of ticks on all CPUs. Most of them needed no individual event.
     pub ticks: u64,
     /// Results by CPU.
     pub cpus: Vec<CpuReport>,

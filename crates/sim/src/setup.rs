@@ -76,7 +76,7 @@ impl Machine {
     }
 }
 
-/// What an interrupt handler does when it ends.
+/// Effect of an interrupt handler when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Nothing.
@@ -105,7 +105,7 @@ pub struct Source {
     pub interval: Law,
     /// Run time of the handler.
     pub cost: Law,
-    /// What the handler does when it ends.
+    /// Effect of the handler when it ends.
     pub then: Then,
 }
 

@@ -272,6 +272,6 @@ pub struct TaskReport {
     pub worst_lateness: Nanos,
     /// Number of received packets.
     pub packets: u64,
-    /// Time for which the task was throttled.
+    /// Total time that the task was throttled.
     pub throttled: Nanos,
 }

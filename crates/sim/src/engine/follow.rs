@@ -29,7 +29,7 @@ pub struct Followed {
 /// Runs a simulation, passes the rows of its recording to `sink`, and also records the waits and
 /// frames of `task`.
 ///
-/// Waits look as they do in a live recording of a program, and frames as in one of a paced loop. A
+/// Waits are recorded as for a live program, and frames as for a paced loop. A
 /// [`Step::Frame`](crate::Step::Frame) starts a frame, and the next step that sleeps or spins ends
 /// it. A frame is due at the intended end of the wait before it. A frame still in progress at the
 /// end of the simulation is omitted.

@@ -31,8 +31,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Starts the tick handler. As in the kernel, the sampled tick is charged to whatever it
-    /// interrupted.
+    /// Starts the tick handler. As in the kernel, the sampled tick is charged to the interrupted
+    /// work.
     fn deliver_tick(&mut self, cpu: usize) {
         let state = &mut self.cpus[cpu];
         let mode = state.frames.last().map_or(state.mode, Frame::mode);

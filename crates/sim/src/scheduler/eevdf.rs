@@ -43,8 +43,8 @@ pub struct Request {
     /// average.
     vruntime: i64,
     deadline: i64,
-    /// Virtual run time up to which other tasks do not preempt this one (`RUN_TO_PARITY`). It is
-    /// set to the deadline when the task is picked after a different one.
+    /// Until the virtual run time reaches this value, other tasks do not preempt this one
+    /// (`RUN_TO_PARITY`). It is set to the deadline when the task is picked after a different one.
     protected: i64,
     /// Virtual time that the queue owed the task when it left, within ± two slices; negative if it
     /// had received too much.

@@ -1,5 +1,5 @@
 //! EEVDF with groups (`CONFIG_FAIR_GROUP_SCHED`). A CPU's queue contains tasks and groups, and each
-//! group has a queue of its own per CPU. The groups are those that the kernel creates per session
+//! group has a separate queue on each CPU. The groups are those that the kernel creates per session
 //! (`CONFIG_SCHED_AUTOGROUP`, `kernel/sched/autogroup.c`). Control groups are not modelled.
 //!
 //! A group's weight is divided among the CPUs in proportion to the weight of its runnable tasks on

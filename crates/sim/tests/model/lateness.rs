@@ -68,9 +68,9 @@ fn slack_loop(hz: i64, phase: i64, tick: TickMode, slack: i64, period: i64) -> S
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// A sleep ends at the first tick within its slack. If there is none or the tick is stopped, it
-    /// ends at the end of its slack. Without high-resolution timers, it ends at the first tick, or
-    /// at the first tick after its slack if the tick is stopped.
+    /// A sleep ends at the first tick within its slack. If no tick occurs within it, or the tick is
+    /// stopped, the sleep ends with its slack. Without high-resolution timers, it ends at the first
+    /// tick, or at the first tick after its slack if the tick is stopped.
     #[test]
     fn a_tick_within_the_slack_ends_a_sleep(
         hz in prop::sample::select(&[100_i64, 250, 500, 1000][..]), phase in 0_i64..900_000,

@@ -94,7 +94,7 @@ proptest! {
         }
     }
 
-    /// Whatever other tasks run, no frame is early, and a task of higher priority can always
+    /// No frame is early, regardless of other tasks, and a task of higher priority can always
     /// preempt the spinner.
     #[test]
     fn with_other_tasks_a_spinner_is_never_early(
@@ -156,8 +156,8 @@ proptest! {
         prop_assert!((min..=max).contains(&ran), "{ran}: {min} to {max}");
     }
 
-    /// Without high-resolution timers, the sleep before the spin ends at a tick. A frame starts
-    /// when it is due, or at the first tick from `spin` before that time, whichever is later.
+    /// Without high-resolution timers, the sleep before the spin ends at a tick. A frame starts at
+    /// the later of two times: its due time, and the first tick from `spin` before it.
     #[test]
     fn a_hybrid_sleeps_until_a_tick(
         hz in prop::sample::select(&[100_u64, 250, 300, 1000][..]), spin in 1_i64..9 * MS, phase in 0_i64..900_000
