@@ -95,7 +95,8 @@ impl Monitor {
         self.commands.flush()
     }
 
-    /// Returns the next message that is `wanted`, or `None` if no message arrives within `patience`.
+    /// Returns the next message that is `wanted`, or `None` if no message arrives within
+    /// `patience`.
     fn wait(
         &mut self,
         patience: Duration,
