@@ -93,7 +93,7 @@ impl Tools {
 fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     let fresh = cache.folder("fresh")?.join(NAME);
     drop(fs::remove_dir_all(&fresh));
-    fs::create_dir_all(&fresh).map_err(LabError::file("make", &fresh))?;
+    fs::create_dir_all(&fresh).map_err(LabError::file("create", &fresh))?;
     let mut manifest: Vec<String> = Vec::new();
     for package in packages {
         manifest.push(format!("package {} {}\n", package.name, package.version));
@@ -111,7 +111,7 @@ fn keep(packages: &[Unpacked], cache: &Cache) -> Result<(), LabError> {
     let to = fresh.join(MANIFEST);
     fs::write(&to, manifest.concat()).map_err(LabError::file("write", &to))?;
     let folder = cache.place(NAME);
-    fs::rename(&fresh, &folder).map_err(LabError::file("move to its place", &folder))
+    fs::rename(&fresh, &folder).map_err(LabError::file("move into place", &folder))
 }
 
 /// Sorted files of a package that a guest needs: its programs in [`PROGRAMS`], and libraries named

@@ -268,7 +268,7 @@ impl Journal {
         let unwritable = || KnobError::Journal {
             verb: "write",
             path: self.path.clone(),
-            why: "a path in it is no UTF-8".to_owned(),
+            why: "one of its paths is not valid UTF-8".to_owned(),
         };
         let line = disk::checked_line(record).map_err(|_| unwritable())?;
         if let Err(error) = self.write(&line) {

@@ -97,7 +97,7 @@ impl Session {
         let boot = system.boot_id().map_err(|error| KnobError::Journal {
             verb: "keep",
             path: journal.path().to_owned(),
-            why: format!("/proc does not tell which boot this is: {}", error.kind()),
+            why: format!("cannot read the boot ID in /proc: {}", error.kind()),
         })?;
         Ok(Self {
             system: system.clone(),
@@ -313,8 +313,8 @@ impl Session {
         match group {
             Target::Cgroup(folder) => group::join(&self.system, folder, pid),
             other => Err(KnobError::Group {
-                what: format!("put process {pid} into {other}"),
-                why: "it is no cgroup".to_owned(),
+                what: format!("move process {pid} into {other}"),
+                why: "not a cgroup".to_owned(),
             }),
         }
     }
@@ -428,18 +428,19 @@ impl Session {
         }
         let Some(knob) = registry::known(&pending.knob) else {
             return Err(
-                "this ticktax does not know it: undo with the one that changed it".to_owned(),
+                "this version of ticktax does not know it; undo with the version that changed it"
+                    .to_owned(),
             );
         };
         if pending.target.scope() != knob.scope() {
             return Err(format!(
-                "it is a setting of {}, not of {}: move the journal away",
+                "it is a setting of {}, not of {}; move the journal away",
                 of_what(knob.scope()),
                 pending.target,
             ));
         }
         if knob.is_held() {
-            // This session holds the lock on the journal, so any other session has exited and the
+            // Holding the lock on the journal means that any other session has exited, so the
             // kernel has reset the value.
             self.held
                 .remove(&(pending.knob.clone(), pending.target.clone()));
@@ -468,7 +469,7 @@ impl Session {
         self.journal.step(Step::PutBack);
         match written.and_then(|_| knob.look(&self.system, &target)) {
             Ok(now) if now == pending.original => {}
-            Ok(now) => return Err(format!("the kernel made {now} of it")),
+            Ok(now) => return Err(format!("the kernel changed the value to {now}")),
             Err(_) if target.presence(&self.system) == Presence::Gone => {
                 return Ok(UndoOutcome::Gone);
             }

@@ -13,7 +13,7 @@ use crate::wire::Garbled;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A required program is not installed.
-    #[error("cannot run `{program}`: it is not installed; {remedy}")]
+    #[error("cannot run `{program}`: not installed; {remedy}")]
     Missing {
         /// Name of the program.
         program: String,
@@ -25,7 +25,7 @@ pub enum LabError {
     Tool {
         /// The program, with its relevant arguments.
         program: String,
-        /// Its error message.
+        /// Error message of the program.
         why: String,
     },
     /// A file operation failed.
@@ -39,12 +39,12 @@ pub enum LabError {
         why: String,
     },
     /// The guest's kernel panicked.
-    #[error("the guest's kernel panicked: {0}; --console FILE keeps all that it said")]
+    #[error("the guest's kernel panicked: {0}; save its messages with --console FILE")]
     Panic(String),
     /// The guest exceeded its time limit.
     #[error(
-        "the guest did not end within {} s ({doing}), and was ended; give it longer with --limit, \
-         and --console FILE keeps what it said",
+        "stopped the guest after {} s ({doing}); raise the limit with --limit, and save the \
+         guest's messages with --console FILE",
         limit.as_secs()
     )]
     Hang {
@@ -57,7 +57,7 @@ pub enum LabError {
     #[error("the guest ended without a result: {0}")]
     NoResult(String),
     /// The guest's serial line delivered bytes that are not valid frames.
-    #[error("{0}: something else wrote to it; the result is lost")]
+    #[error("{0}: another program wrote to it, and the result is lost")]
     Line(#[from] Garbled),
     /// The user cancelled the guest.
     #[error("interrupted; nothing is left running")]
@@ -69,7 +69,7 @@ pub enum LabError {
     #[error("{0}")]
     NoKernel(String),
     /// An entry of the cache is damaged.
-    #[error("the cached {what} is damaged ({why}); remove {path} and run it again")]
+    #[error("the cached {what} is damaged ({why}); remove {path} and try again")]
     Damaged {
         /// Name of the entry.
         what: String,
@@ -79,7 +79,7 @@ pub enum LabError {
         path: PathBuf,
     },
     /// Another process is creating this cache entry.
-    #[error("another ticktax lab is making {0}; wait until it is done")]
+    #[error("another ticktax lab is building {0}; wait until it finishes")]
     Busy(String),
     /// The recording from the guest is damaged.
     #[error(transparent)]
@@ -123,7 +123,7 @@ impl LabError {
 
 /// Message for a full disk, with a remedy.
 pub(crate) const NO_SPACE: &str =
-    "no space is left there; make room, or set XDG_CACHE_HOME or TMPDIR to where there is";
+    "no space left; free some, or set XDG_CACHE_HOME or TMPDIR to a folder with space";
 
 /// Describes an I/O error to the user.
 fn in_words(error: &io::Error) -> String {

@@ -22,7 +22,7 @@ pub struct Image {
 
 /// Path of an entry that is too large for the format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` cannot be put into an initramfs: it is larger than 4 GiB")]
+#[error("cannot put `{0}` into an initramfs: larger than 4 GiB")]
 pub struct TooLarge(pub String);
 
 impl Image {

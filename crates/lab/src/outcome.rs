@@ -25,7 +25,7 @@ impl fmt::Display for Stage {
         match self {
             Self::Boots => f.write_str("boots"),
             Self::Runs => f.write_str("runs"),
-            Self::Sends(bytes) => write!(f, "{bytes} bytes have come"),
+            Self::Sends(bytes) => write!(f, "received {bytes} bytes"),
         }
     }
 }
@@ -34,9 +34,9 @@ impl Stage {
     /// Describes the stage in error messages.
     pub(crate) fn words(self) -> String {
         match self {
-            Self::Boots => "its kernel was booting".to_owned(),
-            Self::Runs => "the verb was running".to_owned(),
-            Self::Sends(bytes) => format!("{bytes} bytes of results had come"),
+            Self::Boots => "booting its kernel".to_owned(),
+            Self::Runs => "running the verb".to_owned(),
+            Self::Sends(bytes) => format!("after receiving {bytes} bytes of results"),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Outcome {
     /// The recording is missing or damaged.
     pub fn recording(&self) -> Result<RecordingReader, LabError> {
         let name = guest::RECORDING;
-        let missing = || LabError::NoResult(format!("it wrote no {name}"));
+        let missing = || LabError::NoResult(format!("it did not write {name}"));
         let bytes = self.file(name).ok_or_else(missing)?;
         Ok(RecordingReader::from_bytes(
             name,
@@ -92,6 +92,6 @@ impl Outcome {
         let bytes = self.file(guest::STANDARD_ERROR).unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);
         let last = text.lines().rfind(|line| !line.trim().is_empty());
-        last.unwrap_or("it did not say why").to_owned()
+        last.unwrap_or("it gave no reason").to_owned()
     }
 }

@@ -52,7 +52,7 @@ impl Frame {
 
 /// The bytes received are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the guest's line is garbled at byte {at}")]
+#[error("the guest's serial line is corrupted at byte {at}")]
 pub struct Garbled {
     /// Offset of the frame from the first byte received.
     pub at: usize,

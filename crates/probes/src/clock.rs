@@ -95,8 +95,8 @@ impl Clock {
 
     /// Reads the counter and `CLOCK_MONOTONIC` at almost the same time: the closest of 32 attempts.
     ///
-    /// This takes a few microseconds. Callers push an anchor into their [`Alignment`] from time to
-    /// time, and at least once after the last reading to be converted.
+    /// Takes a few microseconds. Push an anchor into the [`Alignment`] from time to time, and at
+    /// least once after the last reading to be converted.
     pub fn anchor(&self) -> Anchor {
         match self.source {
             CounterSource::Monotonic => Anchor::exact(now()),

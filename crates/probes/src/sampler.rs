@@ -1,6 +1,6 @@
 //! A sampler that works like a profiler: it records what each CPU is doing at timer interrupts.
 //!
-//! It uses a high-resolution timer of the kernel (the software event `cpu-clock` of
+//! The samples come from a high-resolution timer of the kernel (the software event `cpu-clock` of
 //! `perf_event_open`). Its interrupt has to wait while another interrupt is handled, so the sampler
 //! never sees interrupts. Their time is missing, or charged to something else. The purpose of this
 //! sampler is to demonstrate that error.
@@ -47,12 +47,13 @@ impl Sampler {
     pub fn start(cpus: &CpuList) -> Result<Self, String> {
         let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let functions = Functions::parse(&symbols).ok_or(
-            "the kernel hides where its functions are: run as root, with kernel.kptr_restrict below 2",
+            "the kernel hides its function addresses: run as root, with kernel.kptr_restrict below \
+             2",
         )?;
         let open = |cpu: Cpu| {
             Ring::open(cpu, PERIOD).map_err(|error| {
                 let why = error.desc().to_lowercase();
-                format!("the kernel takes no samples of CPU {cpu} (cpu-clock): {why}")
+                format!("the kernel refused to sample CPU {cpu} (cpu-clock): {why}")
             })
         };
         let rings = cpus.iter().map(open).collect::<Result<_, _>>()?;

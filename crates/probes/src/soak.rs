@@ -196,7 +196,7 @@ struct Timed {
     times: Vec<i64>,
     /// For each timed block, when it started and how many blocks were done before.
     progress: Vec<(Nanos, u64)>,
-    /// One block in this many is timed. Doubled whenever the memory is full.
+    /// One block in this many is timed. The number doubles whenever the memory is full.
     stride: u64,
 }
 

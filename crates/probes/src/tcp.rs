@@ -1,7 +1,7 @@
 //! Measures the CPU cost of TCP on this machine: sends data over the loopback device from one
 //! thread to another, and measures the CPU time of both threads.
 //!
-//! This involves no network card, driver or interrupt, and packets are as large as the loopback
+//! No network card, driver or interrupt is involved, and packets are as large as the loopback
 //! device allows. The kernel processes a received packet while it sends it, so the receive path is
 //! part of the sender's time.
 

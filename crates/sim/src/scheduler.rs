@@ -122,13 +122,13 @@ impl Policy {
 /// Why a task enters a run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It woke up after sleeping or waiting for this long.
+    /// The task woke up after sleeping or waiting for this long.
     Woken(Nanos),
-    /// It was preempted.
+    /// The task was preempted.
     Preempted,
-    /// It yielded the CPU.
+    /// The task yielded the CPU.
     Yielded,
-    /// It migrated from another queue.
+    /// The task migrated from another queue.
     Moved,
 }
 

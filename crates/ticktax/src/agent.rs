@@ -1,4 +1,4 @@
-//! `ticktax agent`: watches this machine until it is stopped, serves metrics, and writes facts
+//! `ticktax agent`: watches this machine until it is stopped, serves metrics and writes facts
 //! files.
 
 mod connection;
@@ -29,10 +29,9 @@ use http::{Hosts, PageFormat};
 use rights::User;
 use watching::{Keeping, Watcher};
 
-/// Pause between two looks at the tracer's buffers and at signals.
+/// Interval at which the tracer's buffers and signals are checked.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs the verb.
 pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let user = User::chosen(typed.user.as_deref())?;
     require_loopback(typed)?;
@@ -40,7 +39,7 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
     plan.check()?;
     let keeping = Keeping::of(typed)?;
     rights::keep_files_private();
-    // Threads inherit the set that their parent has.
+    // Threads inherit their parent's bounding set.
     rights::empty_bounding_set();
     if let Some(keeping) = &keeping {
         user.make_folder(keeping.folder(), 0o700)?;
@@ -85,12 +84,12 @@ pub(crate) fn run(typed: &AgentArguments, terminal: &Terminal) -> Result<ExitCod
         socket = endpoint.serve(hosts, move |format| page(&shown, format))?;
     }
     let length = typed.length.map(|length| length.0);
-    let (books, lost) = agent.watch(ready, (&interrupt, length), terminal);
+    let (accounts, lost) = agent.watch(ready, (&interrupt, length), terminal);
     drop(socket);
-    agent.finish((&books, &lost), terminal)
+    agent.finish((&accounts, &lost), terminal)
 }
 
-/// What scrapers are shown, in the format that they take.
+/// The metrics page, in the format that the scraper accepts.
 fn page(shown: &Shown, format: PageFormat) -> Vec<u8> {
     let totals = shown.lock().map(|shown| Arc::clone(&shown));
     let Ok(totals) = totals else {
@@ -102,7 +101,6 @@ fn page(shown: &Shown, format: PageFormat) -> Vec<u8> {
     }
 }
 
-/// What the arguments mean.
 fn plan(typed: &AgentArguments) -> Plan {
     Plan {
         length: typed.length.map(|length| length.0),
@@ -115,13 +113,13 @@ fn plan(typed: &AgentArguments) -> Plan {
     }
 }
 
-/// Fails where other machines could read what is served and nobody said that they may.
+/// Rejects an address that other machines can reach, unless the user allowed it.
 fn require_loopback(typed: &AgentArguments) -> Result<(), Failure> {
     match &typed.listen {
         Listen::Tcp(address) if !address.ip().is_loopback() && !typed.listen_anywhere => {
             Err(Failure::Arguments(format!(
-                "--listen {address} lets other machines read the names of what runs here: add \
-                 --listen-anywhere if they may"
+                "--listen {address} shows the names of local programs to other machines: \
+                 add --listen-anywhere to allow it"
             )))
         }
         _ => Ok(()),

@@ -1,6 +1,8 @@
-//! What was typed.
+//! Command-line arguments: the first of two stages. These types hold what the user typed; each verb
+//! then turns them into a plan and rejects contradictions before anything starts.
 
 mod agent;
+mod case;
 mod changes;
 mod complete;
 mod document;
@@ -11,6 +13,7 @@ mod knob;
 mod lab;
 mod link;
 mod net;
+mod overview;
 mod pace;
 mod packets;
 mod part;
@@ -19,11 +22,12 @@ mod sim;
 mod subject;
 mod sweep;
 mod trial;
+mod values;
 mod vary;
 mod view;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::files::HtmlFile;
@@ -38,9 +42,11 @@ use ticktax_observe::{Keep, ProbeChoice};
 use ticktax_report::Format;
 
 pub(crate) use agent::{AgentArguments, Listen};
+pub(crate) use case::CaseQuestion;
 pub(crate) use changes::ChangesArguments;
 use document::{documents, formats};
 pub(crate) use files::FileArguments;
+use files::HTML;
 pub(crate) use guest::GuestVerb;
 pub(crate) use incidents::{
     FolderArguments, IncidentQuestion, IncidentsArguments, MarkArguments, RecordArguments,
@@ -56,326 +62,246 @@ pub(crate) use sim::SimArguments;
 pub(crate) use subject::SubjectArguments;
 pub(crate) use sweep::SweepArguments;
 pub(crate) use trial::{StartArguments, TrialArguments, WatchdogArguments};
+pub(crate) use values::for_manual;
 pub(crate) use vary::KernelVariants;
 use view::sections;
 pub(crate) use view::{PageArguments, PrintArguments, StatementArguments, ViewArguments};
 
-/// What the exit codes mean; shown in the long help and in the man page.
+/// Exit codes, for the long help and the manual page.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0    the books balance; with `-- COMMAND`, the command's own code is passed on
-  1    the audit could not be made, or its recording not saved; one line says why
-  2    the arguments make no sense
-  3    the books do not balance: the statement says by how much, and on which CPU
-  4    some points of a sweep could not be run; the results say which, and why
-  5    a model does not give what was measured (sim): nothing further is predicted without --force
-  6    what --fail-if forbids is so (try)
-  126  COMMAND may not be run          127  COMMAND was not found
-  128+N  COMMAND, or the audit of a COMMAND that goes on, was ended by signal N
-  130  ended by a second Ctrl-C";
+  0    the accounts balance; with `-- COMMAND`, the command's own code
+  1    the audit failed, or its recording could not be saved; one line explains why
+  2    invalid arguments
+  3    the accounts do not balance; the statement shows the difference and the CPU
+  4    some points of a sweep failed; the results list them with the reason (sweep)
+  5    the model does not reproduce the measurement; --force predicts anyway (sim)
+  6    a --fail-if condition is met (try)
+  126  COMMAND cannot be executed      127  COMMAND was not found
+  128+N  signal N ended COMMAND, or the audit while COMMAND goes on
+  130  a second Ctrl-C ended the run";
 
-/// How this program is told to become a trial's command.
+/// The hidden verb that becomes the command of a trial.
 pub(crate) const TRY_START: &str = "try-start";
-/// How this program is told to be a trial's watchdog.
+/// The hidden verb that undoes a killed trial.
 pub(crate) const TRY_WATCHDOG: &str = "try-watchdog";
 
 const EXAMPLES: &str = "\
 Examples:
-  ticktax audit                           20 seconds of every CPU, as text
-  sudo ticktax audit --for 1m --cpus 2-3  a minute of two CPUs, every span with its name
-  ticktax audit -- make -j8               for as long as a command runs, and what happened to it
-  sudo ticktax audit -p 4121              why process 4121 did not run when it wanted to
-  sudo ticktax audit --comm gamesrv       the same of all processes of that name
-  sudo ticktax audit --net                what delays packets: interrupt, softirq, wake-up, running
-  ticktax audit --save lag.parquet        and keep everything that was seen
-  ticktax report lag.parquet              the same statement again, from the file
-  ticktax beats lag.parquet               what repeats in it, how often, and what precedes it
-  ticktax pace --rate 60                  how well this kernel keeps a loop of 60 frames a second
-  ticktax sim --load lag.parquet --vary hz=100,1000
-                                          what another tick would make of it: a prediction
+  ticktax audit                           audit all CPUs for 20 seconds
+  sudo ticktax audit --for 1m --cpus 2-3  audit two CPUs for a minute, with every span named
+  ticktax audit -- make -j8               audit a command for as long as it runs
+  sudo ticktax audit -p 4121              show why process 4121 did not run when it was ready
+  sudo ticktax audit --comm gamesrv       the same for all processes named gamesrv
+  sudo ticktax audit --net                show what delays packets between interrupt and reader
+  ticktax audit --save lag.parquet        also save a recording
+  ticktax report lag.parquet              print the same statement again, from the recording
+  ticktax beats lag.parquet               list periodic activity in it, with period and cause
 
-The first screen is the answer: who took how much time, how often, and what to do. The sections
-(--section time,repeats, or --full) are the proof; --explain says what the words mean.";
+The first screen answers who took how much time, how often, and what to do. The sections
+(--section time,repeats, or --full) hold the details; --explain defines the words used.";
 
-/// Audits CPU time like money.
+/// Audit CPU time on Linux
 ///
-/// Every nanosecond of every CPU is in exactly one account: your programs, the kernel's timer
-/// ticks, interrupts, softirqs and threads, the hypervisor, idling. The books balance, and what
-/// could not be seen is said.
+/// ticktax puts every nanosecond of every CPU into exactly one account: your programs, the
+/// kernel's timer ticks, interrupts, softirqs and threads, the hypervisor, or idle time. The
+/// accounts balance, and ticktax reports what it could not see.
 #[derive(Debug, Parser)]
-#[command(name = "ticktax", version, after_long_help = EXIT_CODES, max_term_width = 100)]
+#[command(
+    name = "ticktax",
+    version,
+    help_template = overview::template(),
+    after_long_help = overview::details(),
+    mut_subcommands(values::listed_in_long_help),
+    max_term_width = 100,
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
 
+/// All verbs. Their order here is the order of the manual; `ticktax help` lists them by group, from
+/// [`overview::GROUPS`].
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Watch this machine for a while and print where its CPU time went
+    /// Print where CPU time went, or why a program did not run
     #[command(
-        after_help = EXAMPLES,
         after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"),
         mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Statement]))),
     )]
     Audit(AuditArguments),
-    /// Watch this machine for ever: metrics for Prometheus, and facts files that fleets can query
-    #[command(after_help = agent::EXAMPLES)]
+    /// Export metrics to Prometheus and facts to Parquet files
+    ///
+    /// The agent watches this machine until you stop it.
+    #[command(after_long_help = agent::EXAMPLES)]
     Agent(AgentArguments),
-    /// Send over TCP or UDP, and print what a byte and a packet cost, by account, and what was lost
-    #[command(after_help = net::EXAMPLES)]
+    /// Measure CPU cost per byte and per packet, and losses
+    #[command(after_long_help = net::EXAMPLES)]
     Net {
         #[command(subcommand)]
         task: NetTask,
     },
-    /// Run a paced loop as a server does, or watch one: frames a second, dropped, overshot, late; or datagrams (--udp)
+    /// Measure how well a paced loop or a server keeps its rate
+    ///
+    /// Reports frames per second, and frames dropped, overshot or late. With --udp, measures
+    /// datagrams instead.
     #[command(
-        after_help = pace::EXAMPLES,
+        after_long_help = pace::EXAMPLES,
         mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Pace]))),
     )]
     Pace(PaceArguments),
-    /// Print the statement of a saved recording
+    /// Print a recording, of the whole machine or one program
     #[command(mut_arg("sections", |arg| {
         arg.value_parser(sections(&complete::REPORTED)).add(complete::sections_of_recording())
     }))]
     Report(ReportArguments),
+    /// List periodic activity in a recording, with its cause
     #[command(mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Beats]))))]
-    /// Print what repeats in a saved recording: every beat, its cause, and what could not be known
     Beats(BeatsArguments),
-    /// Print what changed between two recordings: accounts, beats, a program, the tick; or two lists of numbers
+    /// Compare two recordings, statements or lists of numbers
     #[command(
-        after_help = changes::EXAMPLES,
+        after_long_help = changes::EXAMPLES,
         mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Changes]))),
     )]
     Compare(ChangesArguments),
-    /// Watch without end, and keep the seconds around each rare delay with every name in them
-    #[command(after_help = incidents::RECORD_EXAMPLES)]
+    /// Keep the seconds around each rare delay, until stopped
+    #[command(
+        after_help = incidents::TRIGGER_KINDS,
+        after_long_help = incidents::RECORD_EXAMPLES,
+    )]
     Record(RecordArguments),
-    /// Print what flight recorders caught: rare delays, those that are alike as one
-    #[command(after_help = incidents::EXAMPLES)]
+    /// List and explain the delays that `record` kept
+    #[command(after_long_help = incidents::EXAMPLES)]
     Incidents(IncidentsArguments),
-    /// Ask a running flight recorder to keep the seconds around this moment
+    /// Ask a running recorder to keep the current moment
     Mark(MarkArguments),
-    /// Predict what a recorded machine, or a scenario, would do under other settings
-    #[command(after_help = sim::EXAMPLES)]
+    /// Predict the effect of other settings on a recorded load
+    #[command(after_long_help = sim::EXAMPLES)]
     Sim(SimArguments),
-    /// Published investigations of time that a kernel took, beside what a model of it gives
+    /// Compare published investigations with the model
     Case {
         #[command(subcommand)]
         question: CaseQuestion,
     },
-    /// Run the model at every point of a grid over a scenario, on all cores, into a Parquet file
-    #[command(after_help = sweep::examples())]
+    /// Simulate a scenario at every combination of settings
+    #[command(after_long_help = sweep::examples())]
     Sweep(SweepArguments),
-    /// Settings of this machine: which there are, what each trades, and what it is now
-    #[command(after_help = knob::EXAMPLES)]
+    /// List this machine's settings, or explain and read one
+    #[command(after_long_help = knob::EXAMPLES)]
     Knob {
         #[command(subcommand)]
         question: KnobQuestion,
     },
-    /// Put back the settings that a killed run left changed
+    /// Restore settings that a killed `try` left changed
     Undo(UndoArguments),
-    /// Prove a setting: a command, or a running server, under two values by turns; all is put back
+    /// A/B-test a setting on a command or a running server
+    ///
+    /// `try` alternates between the values, judges the difference, and restores the setting.
     #[command(
-        after_help = trial::EXAMPLES,
         after_long_help = format!("{}\n\n{}", trial::EXAMPLES, trial::CODES),
         mut_arg("sections", |arg| arg.value_parser(sections(&[DocumentKind::Trial]))),
     )]
     Try(TrialArguments),
-    /// What becomes the command of a trial once everything is set
+    /// Become the command of a trial once its settings are in place
     #[command(hide = true, name = TRY_START)]
     TryStart(StartArguments),
-    /// What puts back what a killed trial left
+    /// Restore the settings of a killed trial
     #[command(hide = true, name = TRY_WATCHDOG)]
     TryWatchdog(WatchdogArguments),
-    /// Real kernels in QEMU that differ in their tick: list, build and run them, and compare
-    #[command(after_help = lab::EXAMPLES)]
+    /// Build, boot, measure and compare kernels in QEMU
+    #[command(after_long_help = lab::EXAMPLES)]
     Lab {
         #[command(subcommand)]
         task: LabTask,
     },
-    /// What PID 1 of a lab's guest does
+    /// Run as PID 1 of a lab guest
     #[command(hide = true, name = ticktax_lab::guest::WORD)]
     LabGuest,
-    /// Perform the programs of a case, in a guest
+    /// Run the programs of a case in a guest
     #[command(hide = true, name = ticktax_lab::guest::REPLAY)]
     LabReplay(ReplayArguments),
-    /// Print the JSON Schema of what --format json prints
+    /// Print the JSON Schema of a document
     Schema {
-        /// Of which document
-        #[arg(value_parser = documents(), default_value = "statement")]
+        /// Choose the document
+        #[arg(value_name = "DOCUMENT", value_parser = documents(), default_value = "statement")]
         of: DocumentKind,
     },
-    /// Print the manual's page about ticktax or one of its verbs (roff), for `man -l -`
+    /// Print a manual page, or write all of them to a folder
+    ///
+    /// Pages are in roff: `ticktax man audit | man -l -` shows one.
     Man {
-        /// The verb, or two words such as `case run` [default: ticktax itself]
+        /// Name the verb, as one or two words (`case run`) [default: ticktax itself]
         #[arg(value_name = "VERB", conflicts_with = "folder")]
         verb: Vec<String>,
 
-        /// Write every page into this folder, as ticktax.1, ticktax-audit.1 and so on
+        /// Write every page into this folder: ticktax.1, ticktax-audit.1 and so on
         #[arg(long, value_name = "FOLDER")]
         folder: Option<PathBuf>,
     },
-    /// Print a script for a shell that completes words, cases, sections, recordings and scenarios
+    /// Print the completion script of a shell
     ///
-    /// For bash: `source <(ticktax completions bash)`
+    /// The script completes verbs, options, cases, sections, recordings and scenarios. For bash:
+    /// `source <(ticktax completions bash)`
     Completions {
-        /// The shell
+        /// Choose the shell
         shell: Shell,
     },
 }
 
-/// What `case run` ends with.
-const CASE_CODES: &str = "\
-Exit codes:
-  0    every row comes out as its file says: near enough, or missed and known to be
-  1    one does not, or there is no such case; one line says why";
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum CaseQuestion {
-    /// List all cases
-    List {
-        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
-        html: Option<PathBuf>,
-
-        /// How to print the list
-        #[arg(long, value_parser = formats(DocumentKind::Cases), default_value = "text")]
-        format: Format,
-    },
-    /// Print what was published, where, and which of it calibrates the model
-    Show {
-        /// The case, or the file of one of your own (docs/casebook.md)
-        #[arg(value_name = "NAME|FILE", add = complete::cases())]
-        name: String,
-
-        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
-        html: Option<PathBuf>,
-
-        /// How to print it
-        #[arg(long, value_parser = formats(DocumentKind::CaseSheet), default_value = "text")]
-        format: Format,
-    },
-    /// Run the model and print what was published and derived beside what it gives, row by row
-    #[command(after_help = CASE_CODES)]
-    Run {
-        /// The case, or the file of one of your own (docs/casebook.md)
-        #[arg(value_name = "NAME|FILE", add = complete::cases())]
-        name: String,
-
-        /// Measure on this machine as well, for a second, where the case has something to measure:
-        /// `tcp-cpu-cost`, the cycles of a byte over loopback
-        #[arg(long)]
-        here: bool,
-
-        /// Put what traffic cost beside it, from a file that `ticktax net … --format json --output FILE` wrote:
-        /// `tcp-cpu-cost`, the cycles of a byte
-        #[arg(long, value_name = "FILE")]
-        net: Option<PathBuf>,
-
-        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
-        html: Option<PathBuf>,
-
-        /// How to print the comparison
-        #[arg(long, value_parser = formats(DocumentKind::Case), default_value = "text")]
-        format: Format,
-    },
-    /// Find the model's constants from the rows that calibrate, and how well it predicts the others
-    Fit {
-        /// The case, or the file of one of your own (docs/casebook.md)
-        #[arg(value_name = "NAME|FILE", add = complete::cases())]
-        name: String,
-
-        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
-        html: Option<PathBuf>,
-
-        /// How to print the constants
-        #[arg(long, value_parser = formats(DocumentKind::CaseFit), default_value = "text")]
-        format: Format,
-    },
-}
-
-impl CaseQuestion {
-    /// How to print the answer.
-    pub(crate) fn format(&self) -> Format {
-        match self {
-            Self::List { format, .. }
-            | Self::Show { format, .. }
-            | Self::Run { format, .. }
-            | Self::Fit { format, .. } => *format,
-        }
-    }
-
-    /// Where to write it as a page for a browser.
-    pub(crate) fn html(&self) -> Option<&Path> {
-        match self {
-            Self::List { html, .. }
-            | Self::Show { html, .. }
-            | Self::Run { html, .. }
-            | Self::Fit { html, .. } => html.as_deref(),
-        }
-    }
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct AuditArguments {
-    /// How long to watch at most, such as 20s, 500ms, 3m or 1h30m; 20 is 20s [default: 20s, or until
-    /// COMMAND ends]
+    /// Stop after this long [default: 20s or COMMAND's end]
+    ///
+    /// Such as 20s or 1h30m. A plain number is in seconds.
     #[arg(
         long = "for",
-        visible_alias = "duration",
+        alias = "duration",
         value_name = "TIME",
         allow_hyphen_values = true
     )]
     pub(crate) length: Option<Length>,
 
-    /// Which CPUs, such as 0-3,8 [default: all that are online]
+    /// Watch these CPUs, such as 0-3,8 [default: all online]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
-    /// Probe that measures lost time
+    /// Choose the probe that measures lost time
     ///
-    /// `spin` runs a loop on each CPU that notes every gap, at the lowest priority: it uses only
-    /// time that nobody else wants, but keeps the CPUs from idling. `sleep` wakes up every
-    /// millisecond and notes how late. `soak` counts the cycles that are really left, as a witness
-    /// against the kernel's own accounting. `none` disturbs least, and cannot tell what the tracer
-    /// cannot see: the hypervisor, and getting into and out of the kernel.
+    /// `spin` runs a loop on each CPU at the lowest priority and notes every gap. It uses only idle
+    /// time, but keeps the CPUs from idling. `sleep` wakes up every millisecond and notes how late.
+    /// `soak` counts the cycles that are left over, to check the kernel's own accounting. `none`
+    /// disturbs least, but cannot see what the tracer cannot see: the hypervisor, and kernel entry
+    /// and exit.
     ///
-    /// With COMMAND, --pid or --cgroup none runs unless it is asked for: even at the lowest priority,
-    /// a kernel without preemption lets a loop keep the CPU until the next tick.
+    /// With COMMAND, --pid, --comm or --cgroup, no probe runs by default. Even at the lowest
+    /// priority, a loop keeps the CPU until the next tick if the kernel is not preemptible.
     ///
-    /// Nor does one run by default on a CPU that is full as the audit begins, where the kernel shares CPU time
-    /// between sessions first (autogroup): it would have half of it.
+    /// By default, no probe runs on a CPU that is busy when the audit starts if the kernel shares
+    /// CPU time between sessions (autogroup). It would take half of that CPU.
     ///
-    /// [default: spin, or none where a program is watched]
-    #[arg(long, value_parser = one_of(&ProbeChoice::ALL, ProbeChoice::name, ProbeChoice::about))]
+    /// [default: spin, or none if a program is watched]
+    #[arg(long, hide_short_help = true,
+          value_parser = one_of(&ProbeChoice::ALL, ProbeChoice::name, ProbeChoice::about))]
     pub(crate) probe: Option<ProbeChoice>,
 
-    /// Priority of the probe: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99 [default: idle for spin, other for sleep]
+    /// Set the probe's priority: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99
     ///
-    /// At `fifo` the spin probe takes the CPU from all other programs for the whole time: for CPUs that
-    /// nothing else uses.
-    #[arg(long, value_name = "POLICY")]
+    /// At `fifo`, the spin probe preempts all other programs for the whole audit. Use it only on
+    /// CPUs that nothing else uses. [default: idle for spin, other for sleep]
+    #[arg(long, value_name = "POLICY", hide_short_help = true)]
     pub(crate) probe_policy: Option<SchedulingPolicy>,
 
-    /// Print what delayed packets on their way to the threads that they woke, as `--section net` does
-    #[arg(long)]
+    /// Print what delayed packets on their way to their readers, as `--section net` does
+    #[arg(long, hide_short_help = true)]
     pub(crate) net: bool,
 
-    /// Keep single spans, or sums by source for every second [default: spans up to 10 minutes]
-    #[arg(long, value_parser = one_of(&Keep::ALL, Keep::name, Keep::about))]
+    /// Keep single spans, or per-second sums by source [default: spans up to 10 minutes]
+    #[arg(long, hide_short_help = true, value_parser = one_of(&Keep::ALL, Keep::name, Keep::about))]
     pub(crate) keep: Option<Keep>,
 
-    #[command(flatten)]
-    pub(crate) files: FileArguments,
-
-    #[command(flatten)]
-    pub(crate) statement: StatementArguments,
-
-    /// Write the statement to a file in place of standard output, which is COMMAND's, too
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-
-    /// Say what happened to this process, its threads and its children; several, separated by
-    /// commas, are one program. Ends when they do
+    /// Report on this process, its threads and children
+    ///
+    /// The audit ends when the process does. Several PIDs, separated by commas, count as one program.
     #[arg(
         short,
         long,
@@ -386,24 +312,36 @@ pub(crate) struct AuditArguments {
     )]
     pub(crate) pid: Vec<ProcessId>,
 
-    /// Say what happened to the processes of this name that are there now, and to their children
+    /// Report on all processes of this name and their children
+    ///
+    /// A process of this name that starts during the audit counts only as a child.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "pid"])]
     pub(crate) comm: Option<String>,
 
-    /// Say what happened to everything in this cgroup, such as /sys/fs/cgroup/system.slice
+    /// Report on this cgroup: a folder in /sys/fs/cgroup
     #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid", "comm"])]
     pub(crate) cgroup: Option<PathBuf>,
 
-    /// Watch for as long as this command runs, say what happened to it, and pass its exit code on
+    /// Report on this command while it runs, and exit with its code
     ///
-    /// A signal that ends the audit early is passed on to it. A command that outlives the audit is
-    /// left running.
+    /// A signal that ends the audit early is forwarded to the command. A command that outlives the
+    /// audit keeps running.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) files: FileArguments,
+
+    /// Write to a file instead of standard output, which COMMAND also uses
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) statement: StatementArguments,
 }
 
 impl AuditArguments {
-    /// Whether a program's time is asked for, rather than a machine's.
+    /// Whether the subject is a program rather than the machine.
     pub(crate) fn watches_a_program(&self) -> bool {
         let named = self.comm.is_some() || self.cgroup.is_some();
         named || !self.pid.is_empty() || !self.command.is_empty()
@@ -412,14 +350,14 @@ impl AuditArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArguments {
-    /// A recording that `audit`, `pace`, `sim` or `lab run` made with `--save`
+    /// Recording to print, from `audit`, `pace`, `sim` or `lab run`
     #[arg(add = complete::recordings())]
     pub(crate) file: PathBuf,
 
-    /// Print where all time went, also where the recording was made for a loop's frames
+    /// Print all CPU time, even if the recording was made for a loop's frames
     ///
-    /// `--fleet-of` does the same.
-    #[arg(long)]
+    /// `--fleet-of` implies this.
+    #[arg(long, hide_short_help = true)]
     pub(crate) audit: bool,
 
     #[command(flatten)]
@@ -437,17 +375,17 @@ pub(crate) struct ReportArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct BeatsArguments {
-    /// A recording that `audit --save` made
+    /// Recording to search, from `audit --save`
     #[arg(add = complete::recordings())]
     pub(crate) file: PathBuf,
 
     #[command(flatten)]
     pub(crate) part: PartArguments,
 
-    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// How to print what repeats
+    /// Print in this format
     #[arg(long, value_parser = formats(DocumentKind::Beats), default_value = "text")]
     pub(crate) format: Format,
 
@@ -455,12 +393,12 @@ pub(crate) struct BeatsArguments {
     pub(crate) page: PageArguments,
 }
 
-/// A length of time as people write it.
+/// A length of time as typed, between 10 ms and 7 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length(pub(crate) Nanos);
 
 impl Length {
-    /// A shorter time has no tick in it on a kernel with 100 Hz.
+    /// A shorter run may contain no timer tick at 100 Hz.
     const MIN: Nanos = Nanos::from_millis(10);
     const MAX: Nanos = Nanos::from_secs(7 * 24 * 3600);
 }
@@ -471,17 +409,17 @@ impl FromStr for Length {
     fn from_str(text: &str) -> Result<Self, String> {
         let total = seconds_or_units(text)?;
         if !(Self::MIN..=Self::MAX).contains(&total) {
-            return Err(format!("invalid duration `{text}`: 10ms to 7d"));
+            return Err(format!("invalid duration `{text}`: choose 10ms to 7d"));
         }
         Ok(Self(total))
     }
 }
 
-/// Reads a duration; a number alone is of seconds, as `sleep` and `timeout` have it.
+/// Parses a duration. A plain number is in seconds, as for `sleep` and `timeout`.
 fn seconds_or_units(text: &str) -> Result<Nanos, String> {
-    let is_number = |it: char| it.is_ascii_digit() || it == '.';
-    let seconds = text.chars().any(|it| it.is_ascii_digit()) && text.chars().all(is_number);
-    let with_unit = if seconds {
+    let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let has_digit = text.chars().any(|letter| letter.is_ascii_digit());
+    let with_unit = if has_digit && text.chars().all(is_number) {
         format!("{text}s")
     } else {
         text.to_owned()
@@ -490,7 +428,6 @@ fn seconds_or_units(text: &str) -> Result<Nanos, String> {
     time.map_err(|error: DurationError| error.to_string())
 }
 
-/// The number of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId(pub(crate) i32);
 
@@ -499,13 +436,13 @@ impl FromStr for ProcessId {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number = text.trim().parse().ok().filter(|&number| number > 0);
-        number.map(Self).ok_or_else(|| {
-            format!("invalid PID `{text}`: `pgrep NAME` finds the PIDs of a program")
-        })
+        number
+            .map(Self)
+            .ok_or_else(|| format!("invalid PID `{text}`: find PIDs with `pgrep NAME`"))
     }
 }
 
-/// Parses one of `all`, by its name; help lists them, with what they are.
+/// Parses one of `all` by name. The help lists the names with their descriptions.
 fn one_of<T: Copy + Send + Sync + 'static>(
     all: &'static [T],
     name: fn(T) -> &'static str,

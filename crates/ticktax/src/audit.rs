@@ -1,4 +1,4 @@
-//! `ticktax audit`: watches this machine, keeps its books, prints its statement.
+//! `ticktax audit`: watches this machine and prints its statement.
 
 use std::process::ExitCode;
 
@@ -18,19 +18,19 @@ use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// How long, without other wishes.
+/// Default length.
 const LENGTH: Nanos = Nanos::from_secs(20);
 
-/// Longer audits keep sums: spans would fill a disk, or take minutes to read again.
+/// Longer audits keep sums. Their spans would fill the disk, or take minutes to read again.
 const MOST_OF_SPANS: Nanos = Nanos::from_secs(10 * 60);
 
-/// How often somebody who watches is told how it stands. A look takes some tenths of a millisecond.
+/// Interval between updates of the live figures. An update takes a few tenths of a millisecond.
 const GLANCE: Nanos = Nanos::from_millis(500);
 
-/// How often news are shown on a terminal. Looking takes some hundredths of a second.
+/// Interval between searches for periodic activity to announce. A search takes a few hundredths of
+/// a second.
 const NEWS: Nanos = Nanos::from_secs(10);
 
-/// Runs the verb.
 pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let plan = plan(typed)?;
     plan.check()?;
@@ -65,7 +65,6 @@ pub(crate) fn run(typed: &AuditArguments, terminal: &Terminal) -> Result<ExitCod
     Ok(exit_code(balances, &header, interrupt.signal()))
 }
 
-/// What the arguments mean.
 fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     let program = program(typed);
     let length = match typed.length {
@@ -74,34 +73,34 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
         None => None,
     };
     let keep = typed.keep.unwrap_or(match length {
-        // A packet's way is made of single spans.
+        // A packet's path consists of single spans.
         _ if program.is_some() || typed.net => Keep::Spans,
         Some(length) if length > MOST_OF_SPANS => Keep::Sums,
         _ => Keep::Spans,
     });
     if typed.net && keep == Keep::Sums {
         return Err(Failure::Arguments(
-            "--net follows packets from span to span, of which --keep sums keeps none: leave out \
+            "--net needs single spans, which --keep sums does not keep: leave out \
              --keep sums"
                 .to_owned(),
         ));
     }
-    // Where a program is named, what a probe does to it would be in the way.
+    // A probe would disturb the program that is audited.
     let probe = typed.probe.unwrap_or(match &program {
         Some(_) if typed.probe_policy.is_none() => ProbeChoice::None,
         _ => ProbeChoice::Spin,
     });
     if probe == ProbeChoice::Soak && typed.probe_policy.is_some() {
         return Err(Failure::Arguments(
-            "a soaker measures unused CPU time and so runs at the lowest priority: leave out \
-             --probe-policy, or use --probe spin"
+            "the soak probe measures unused CPU time, so it runs at the lowest priority: leave \
+             out --probe-policy, or use --probe spin"
                 .to_owned(),
         ));
     }
     let real_time = typed.probe_policy.and_then(SchedulingPolicy::real_time);
     if real_time.is_some() && typed.cpus.is_none() {
         return Err(Failure::Arguments(
-            "a real-time probe takes its CPUs from all other programs: say which, with --cpus"
+            "a real-time probe keeps other programs off its CPUs: name the CPUs with --cpus"
                 .to_owned(),
         ));
     }
@@ -117,7 +116,7 @@ fn plan(typed: &AuditArguments) -> Result<Plan, Failure> {
     })
 }
 
-/// Whose time is asked for.
+/// The program to audit, if any.
 fn program(typed: &AuditArguments) -> Option<Program> {
     match (&*typed.pid, &typed.comm, &typed.cgroup, &*typed.command) {
         ([ProcessId(pid)], ..) => Some(Program::Process(*pid)),
@@ -129,10 +128,10 @@ fn program(typed: &AuditArguments) -> Option<Program> {
     }
 }
 
-/// Takes the session's rows; says what cannot be seen, now that there is time to do something about it.
+/// Creates the analysis, and warns early about missing rights while the user can still act.
 fn auditor(started: &Started, terminal: &Terminal) -> Auditor {
     if let Some(why) = &started.no_tracer {
-        terminal.complain(&format_args!("level proc only: {why}"));
+        terminal.complain(&format_args!("running at level `proc`: {why}"));
     }
     let mut auditor = Auditor::new(&started.machine);
     if let Some(begin) = started.victim_begin {
@@ -144,31 +143,30 @@ fn auditor(started: &Started, terminal: &Terminal) -> Auditor {
     auditor
 }
 
-/// What is shown on a terminal, and when that was last.
+/// Live output on the terminal, with the time of each last update.
 struct Screen<'a> {
     terminal: &'a Terminal,
     bar: Bar,
-    /// What is watched.
-    what: String,
+    label: String,
     shown: Nanos,
     glanced: Nanos,
-    told: Nanos,
+    announced: Nanos,
 }
 
 impl<'a> Screen<'a> {
     fn new(started: &Started, terminal: &'a Terminal) -> Self {
-        let what = format!("Watching {}", started.cpus.named());
+        let label = format!("Watching {}", started.cpus.named());
         Self {
             terminal,
-            // A command writes to the same terminal.
+            // A command writes to the same terminal, so it gets no progress bar.
             bar: match started.length.filter(|_| !started.command) {
-                Some(length) => terminal.progress(Extent::Time(length), what.clone()),
+                Some(length) => terminal.progress(Extent::Time(length), label.clone()),
                 None => Bar::hidden(),
             },
-            what,
+            label,
             shown: Nanos::ZERO,
             glanced: Nanos::ZERO,
-            told: Nanos::ZERO,
+            announced: Nanos::ZERO,
         }
     }
 
@@ -176,37 +174,38 @@ impl<'a> Screen<'a> {
         if self.bar.is_shown() && elapsed - self.glanced >= GLANCE {
             let style = self.terminal.watched_style();
             let lines = ticktax_report::glance(&auditor.glance(sources), &style);
-            self.bar.tell(&format!("{lines}\n{}", self.what));
+            self.bar.tell(&format!("{lines}\n{}", self.label));
             self.glanced = elapsed;
         }
         if elapsed - self.shown >= Bar::INTERVAL {
             self.bar.at(elapsed);
             self.shown = elapsed;
         }
-        if self.terminal.is_watched() && elapsed - self.told >= NEWS {
+        if self.terminal.is_watched() && elapsed - self.announced >= NEWS {
             for beat in auditor.news() {
                 let style = self.terminal.watched_style();
                 self.bar.say(&ticktax_report::beat_news(&beat, &style));
             }
-            self.told = elapsed;
+            self.announced = elapsed;
         }
     }
 }
 
-/// Adds what the ticks cost a host of so many guests, where that was asked for.
+/// Adds the ticks' cost for a host of `guests` such machines, if the user asked for it.
 pub(crate) fn extrapolate(bill: Option<&mut TickBill>, guests: Option<u32>, terminal: &Terminal) {
     let Some(guests) = guests else {
         return;
     };
     if !bill.is_some_and(|bill| ticktax_analysis::tick::add_fleet(bill, guests)) {
         terminal.complain(
-            &"--fleet-of: what a tick costs was not seen; record as root, for long enough to have \
-              some",
+            &"cannot extrapolate with --fleet-of: the cost of a tick was not measured; record as \
+              root, for a few seconds",
         );
     }
 }
 
-/// The books' verdict comes first: a statement that is wrong must not pass for one that is right.
+/// An imbalance takes precedence over the command's exit code: a wrong statement must not pass for
+/// a right one.
 fn exit_code(balances: bool, header: &Header, signal: Option<i32>) -> ExitCode {
     if !balances {
         return ExitCode::from(UNBALANCED);

@@ -1,4 +1,4 @@
-//! `ticktax beats`: what repeats in a saved recording.
+//! `ticktax beats`: periodic activity in a saved recording.
 
 use std::process::ExitCode;
 
@@ -36,7 +36,7 @@ pub(crate) fn run(typed: &BeatsArguments, terminal: &Terminal) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Threads that a search after a recording may use.
+/// Number of threads for searches after a recording ends.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -1,8 +1,8 @@
-//! The memory that showing a file may take.
+//! Memory limit for commands that read files.
 //!
-//! Analyses keep something of every thread, wait and account, and a file from anybody can be made
-//! so that this is a thousand times its size. The reader refuses what it can count. This guard ends
-//! the process before the rest takes the memory of others.
+//! Analyses keep data per thread, wait and account. A malicious file can inflate this to a thousand
+//! times its own size. The reader rejects what it can count; this guard ends the process before the
+//! rest exhausts the machine's memory.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -14,37 +14,36 @@ use std::time::Duration;
 use crate::terminal::Terminal;
 
 const MIB: u64 = 1 << 20;
-/// Memory to show a file of no size. `docs/data.md` names it, and the others.
+/// Memory allowance for an empty file. `docs/data.md` documents these limits.
 const TO_SHOW: u64 = 64 * MIB;
-/// Memory to predict from a file of no size: each simulated thread and CPU takes some.
+/// Memory allowance for a prediction from an empty file: each simulated thread and CPU needs some.
 const TO_PREDICT: u64 = 1024 * MIB;
-/// Bytes of memory for each byte of the files.
+/// Additional bytes of memory allowed per byte of the files.
 const EACH: u64 = 20;
-/// The growth of the memory between two looks at it.
+/// Memory that the process can allocate between two checks.
 const SLACK: u64 = 4 * MIB;
-/// The time between two looks at the memory. A look takes two microseconds.
+/// Time between two checks. A check takes two microseconds.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// Threads that search a small file. Each takes some MiB of memory.
+/// Threads that search a small file. Each needs several MiB.
 const THREADS: u64 = 4;
 
-/// The budget of a run that reads files. It holds until it is dropped.
+/// The budget of a run that reads files. It applies until it is dropped.
 pub(crate) struct Budget {
     size: u64,
-    /// Memory for a file of no size.
+    /// Allowance for an empty file.
     base: u64,
-    /// The guard stops once nobody else has it.
+    /// The guard stops when this is dropped.
     _held: Arc<()>,
 }
 
 impl Budget {
-    /// Watches a run that shows files: the process ends with one line if it takes more memory than
-    /// such files may. Folders count with all their files.
+    /// Watches a run that shows files. If it exceeds its allowance, the process ends with a
+    /// one-line error. A folder counts with all its files.
     pub(crate) fn begin(paths: &[&Path], terminal: &Terminal) -> Self {
-        let advice = "look at a part of it (--from, --to), or record a shorter time";
+        let advice = "show a part of it (--from, --to), or record for a shorter time";
         Self::watch(paths, TO_SHOW, advice, terminal)
     }
 
-    /// Watches a run that predicts from a file.
     pub(crate) fn begin_to_predict(path: &Path, terminal: &Terminal) -> Self {
         let advice = "predict a shorter time (--for), or record fewer threads";
         Self::watch(&[path], TO_PREDICT, advice, terminal)
@@ -66,7 +65,10 @@ impl Budget {
             return budget;
         };
         let (terminal, most) = (*terminal, budget.most());
-        let names: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
+        let names: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         let files = names.join(" and ");
         let guard = move || {
             while memory
@@ -80,7 +82,7 @@ impl Budget {
             }
             end(&terminal, &files, most, advice);
         };
-        // Without the guard there are still the reader's limits.
+        // Without this thread, the reader's own limits still apply.
         drop(
             thread::Builder::new()
                 .name("budget".to_owned())
@@ -89,12 +91,12 @@ impl Budget {
         budget
     }
 
-    /// Most bytes of memory.
+    /// The allowance in bytes.
     fn most(&self) -> u64 {
         self.base + EACH.saturating_mul(self.size)
     }
 
-    /// Threads that a search may use.
+    /// Number of threads for a search.
     pub(crate) fn threads(&self) -> usize {
         let most = usize::try_from(THREADS + self.size / MIB).unwrap_or(usize::MAX);
         crate::beats::threads().min(most)
@@ -103,17 +105,16 @@ impl Budget {
 
 #[expect(
     clippy::exit,
-    reason = "the thread that takes the memory cannot be stopped"
+    reason = "the thread that allocates the memory cannot be stopped"
 )]
 fn end(terminal: &Terminal, files: &str, most: u64, advice: &str) -> ! {
     let most = most / MIB;
     terminal.complain(&format_args!(
-        "{files} would take more than {most} MiB of memory, the limit for this size: {advice}"
+        "{files} needs more than {most} MiB of memory, the limit for its size: {advice}"
     ));
     std::process::exit(1);
 }
 
-/// The bytes of a file, or of all files in a folder.
 fn size_of(path: &Path) -> u64 {
     let length = |path: &Path| fs::metadata(path).map_or(0, |facts| facts.len());
     let Ok(entries) = fs::read_dir(path) else {
@@ -123,9 +124,9 @@ fn size_of(path: &Path) -> u64 {
     entries.map(|entry| length(&entry.path())).sum()
 }
 
-/// This process' memory, by the kernel.
+/// Memory use of this process, as reported by the kernel.
 struct Memory {
-    /// In pages.
+    /// `/proc/self/statm`, in pages.
     statm: File,
     page_size: u64,
 }
@@ -137,7 +138,7 @@ impl Memory {
         Some(Self { statm, page_size })
     }
 
-    /// The bytes that are in memory.
+    /// Resident bytes.
     fn resident(&self) -> Option<u64> {
         let mut text = [0; 128];
         let length = self.statm.read_at(&mut text, 0).ok()?;
@@ -147,7 +148,8 @@ impl Memory {
     }
 }
 
-/// The size of a page, in the pairs of numbers that the kernel gives to a process as it starts.
+/// The page size from the auxiliary vector, the key-value pairs that the kernel gives a new
+/// process.
 fn page_size(auxv: &[u8]) -> Option<u64> {
     const AT_PAGESZ: u64 = 6;
     let (numbers, _) = auxv.as_chunks::<8>();
@@ -165,7 +167,7 @@ mod tests {
     use super::{Budget, Memory, size_of};
 
     #[test]
-    fn the_memory_of_this_process_is_known() {
+    fn the_resident_memory_can_be_read() {
         let memory = Memory::open().unwrap();
         let resident = memory.resident().unwrap();
         assert!((1 << 20..1 << 40).contains(&resident), "{resident}");

@@ -1,4 +1,4 @@
-//! `ticktax case`: published investigations beside the model.
+//! `ticktax case`: compares published investigations with the model.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,8 +16,7 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
-/// Answers, and ends with 1 where a case does not come out as its file says: a row that is missed and
-/// not known to be, or known to be missed and not.
+/// Runs the verb. The exit code is 1 if a row unexpectedly fails or unexpectedly passes.
 pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut code = ExitCode::SUCCESS;
     let html = output::begin_page(question.html())?;
@@ -32,20 +31,27 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
         }
         CaseQuestion::Show { name, .. } => read(open(name)?.case())?.sheet().into(),
         CaseQuestion::Run {
-            name, here, net, ..
+            name,
+            here,
+            traffic,
+            ..
         } => {
             let opened = open(name)?;
-            let traffic = net
+            let traffic = traffic
                 .as_deref()
-                .map(|path| traffic(opened.case(), path))
+                .map(|path| read_traffic(opened.case(), path))
                 .transpose()?;
             let (rows, source) = traffic.unzip();
             let progress = terminal.progress(Extent::Unknown, "Simulating");
             opened.check_effort(Asked::Run)?;
             let case = opened.case();
             let file = read(case)?;
-            // Measured first, while the model does not take the CPUs.
-            let mut measured = if *here { measured(case)? } else { Vec::new() };
+            // Measure first, while the model does not use the CPUs.
+            let mut measured = if *here {
+                measure_here(case)?
+            } else {
+                Vec::new()
+            };
             measured.extend(source);
             let statement = CaseStatement {
                 measured: rows.unwrap_or_default(),
@@ -74,38 +80,39 @@ pub(crate) fn run(question: &CaseQuestion, terminal: &Terminal) -> Result<ExitCo
     Ok(code)
 }
 
-/// What a case measures on this machine.
-fn measured(case: &dyn Case) -> Result<Vec<Remark>, Failure> {
+/// Measures what the case supports on this machine.
+fn measure_here(case: &dyn Case) -> Result<Vec<Remark>, Failure> {
     let measured = case.measure_here().ok_or_else(|| {
         let name = case.name();
         Failure::Arguments(format!(
-            "{name} has nothing to measure on this machine: leave out --here"
+            "{name} cannot be measured on this machine: leave out --here"
         ))
     })?;
     Ok(measured?)
 }
 
-/// What a file of `ticktax net` adds to a case.
-fn traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remark), Failure> {
+/// Rows that a file of `ticktax net` adds to a case.
+fn read_traffic(case: &dyn Case, path: &Path) -> Result<(Vec<MeasuredRow>, Remark), Failure> {
     let refused = |why: String| {
         Failure::Case(format!(
-            "cannot use {} for {}: {why}; `ticktax net pair --format json --output FILE` writes one",
+            "cannot use {} for {}: {why}; create one with `ticktax net pair --format json \
+             --output FILE`",
             path.display(),
             case.name()
         ))
     };
     let text = read_document(path).map_err(refused)?;
     let traffic: NetStatement = serde_json::from_slice(&text)
-        .map_err(|_| refused("it is not what `ticktax net` writes as JSON".to_owned()))?;
+        .map_err(|_| refused("it is not JSON from `ticktax net`".to_owned()))?;
     let Some(rows) = case.measured(&traffic) else {
         let name = case.name();
-        let why = format!("{name} is not about traffic: leave out --net");
+        let why = format!("{name} is not about traffic: leave out --traffic");
         return Err(Failure::Arguments(why));
     };
     rows.map_err(refused)
 }
 
-/// One of ours, or a file's.
+/// A built-in case, or one from the user's file.
 enum Opened {
     Known(&'static dyn Case),
     Own(Box<OwnCase>),
@@ -119,7 +126,7 @@ impl Opened {
         }
     }
 
-    /// Refuses what would take very long; what we have ourselves does not.
+    /// Rejects user cases that would take too long. Built-in cases are known to be fast enough.
     fn check_effort(&self, asked: Asked) -> Result<(), Failure> {
         let Self::Own(case) = self else {
             return Ok(());
@@ -129,33 +136,33 @@ impl Opened {
     }
 }
 
-/// The case of this name, or in this file.
 fn open(name: &str) -> Result<Opened, Failure> {
     let path = Path::new(name);
-    let is_file = path.extension().is_some_and(|it| it == "toml") || path.is_file();
+    let is_file = path
+        .extension()
+        .is_some_and(|extension| extension == "toml")
+        || path.is_file();
     if find(name).is_none() && is_file {
         let own = OwnCase::open(path).map_err(|error| Failure::Case(error.to_string()))?;
         return Ok(Opened::Own(Box::new(own)));
     }
     if find(name).is_none() && path.is_dir() {
-        let why = format!("{name} is a folder: name the file of a case in it");
+        let why = format!("{name} is a folder: name a case file in it");
         return Err(Failure::Case(why));
     }
     named(name).map(Opened::Known)
 }
 
-/// The case of this name.
 pub(crate) fn named(name: &str) -> Result<&'static dyn Case, Failure> {
     find(name).ok_or_else(|| {
         let names: Vec<&str> = all().map(Case::name).collect();
         let names = names.join(", ");
         Failure::Case(format!(
-            "unknown case `{name}`; known: {names}, or a file of your own such as my.toml"
+            "unknown case `{name}`: choose {names}, or your own file such as my.toml"
         ))
     })
 }
 
-/// Its file.
 pub(crate) fn read(case: &dyn Case) -> Result<CaseFile, Failure> {
     case.file()
         .map_err(|error| Failure::Case(error.to_string()))

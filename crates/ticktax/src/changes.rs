@@ -1,4 +1,4 @@
-//! `ticktax compare`: what changed between two recordings, or two lists of numbers.
+//! `ticktax compare`: differences between two recordings or two lists of numbers.
 
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(typed: &ChangesArguments, terminal: &Terminal) -> Result<ExitC
         files.compare(&typed.numbers.question(), version)?.into()
     } else {
         if let Some(option) = typed.numbers.typed() {
-            let why = format!("{option} is for lists of numbers, and these are recordings");
+            let why = format!("{option} is for lists of numbers, not for recordings: leave it out");
             return Err(Failure::Arguments(why));
         }
         let changes = changes::compare(first, second, budget.threads(), version)?;

@@ -1,4 +1,4 @@
-//! Why the command could not do what was asked, and how it then ends.
+//! All errors that end the command, with their exit codes.
 
 use std::io;
 use std::process::ExitCode;
@@ -17,31 +17,31 @@ use ticktax_store::recording::RecordingError;
 
 use crate::files::RowFileError;
 
-/// The books of a statement do not balance.
+/// Exit code: the accounts of a statement do not balance.
 pub(crate) const UNBALANCED: u8 = 3;
 
-/// Some points of a sweep could not be run.
+/// Exit code: some points of a sweep failed.
 pub(crate) const FAILED_POINTS: u8 = 4;
 
-/// A model does not give what was measured.
+/// Exit code: the model does not reproduce the measurement.
 pub(crate) const FAILED_CONTROL: u8 = 5;
 
-/// What `--fail-if` forbids is so.
+/// Exit code: a `--fail-if` condition is met.
 pub(crate) const FAILED_CONDITION: u8 = 6;
 
-/// The arguments make no sense, as the parser of arguments ends for its part.
-const SENSELESS: u8 = 2;
+/// Exit code: invalid arguments, the same as clap's.
+const INVALID_ARGUMENTS: u8 = 2;
 
-/// Ctrl-C ended it, as a shell would say it.
+/// Exit code: ended by Ctrl-C, as in a shell.
 const INTERRUPTED: u8 = 130;
 
-/// The command to audit is there, and may not be run.
-const MAY_NOT_RUN: u8 = 126;
+/// Exit code: the command to audit exists but cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
 
-/// There is no such command.
+/// Exit code: the command to audit does not exist.
 const NOT_FOUND: u8 = 127;
 
-/// Everything that ends the command early. Each is one line for a person.
+/// An error that ends the command. Each displays as one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A recording could not be read or written.
@@ -53,84 +53,73 @@ pub(crate) enum Failure {
     /// A probe could not be started.
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    /// There is no traffic, or not to its end.
+    /// Traffic failed to start or to finish.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// Nothing could be observed.
+    /// The observation failed.
     #[error(transparent)]
     Observe(#[from] ObserveError),
-    /// What was printed could not be written.
+    /// The output could not be written.
     #[error("cannot write the statement {0}")]
     Output(String),
-    /// A signal cannot be caught.
+    /// A signal handler could not be installed.
     #[error("cannot listen for signals: {0}")]
     Signals(String),
-    /// `ulimit -v` leaves too little room.
+    /// `ulimit -v` is too low.
     #[error(
-        "{} MiB of address space are too little, ticktax needs {} MiB; raise `ulimit -v`",
+        "cannot run in {} MiB of address space: ticktax needs {} MiB; raise `ulimit -v`",
         limit >> 20,
         needed.div_ceil(1 << 20)
     )]
-    AddressSpace {
-        /// Bytes that this process may map.
-        limit: u64,
-        /// Bytes that the verb needs.
-        needed: u64,
-    },
-    /// `ulimit -s` leaves too little stack.
+    AddressSpace { limit: u64, needed: u64 },
+    /// `ulimit -s` is too low.
     #[error(
-        "a stack of {} KiB is too small, ticktax needs {} KiB; raise `ulimit -s`",
+        "cannot run with a stack of {} KiB: ticktax needs {} KiB; raise `ulimit -s`",
         limit >> 10,
         needed >> 10
     )]
-    Stack {
-        /// Bytes that the main thread's stack may take.
-        limit: u64,
-        /// Bytes that ticktax needs.
-        needed: u64,
-    },
-    /// The arguments make no sense together.
+    Stack { limit: u64, needed: u64 },
+    /// The arguments are invalid or contradict each other.
     #[error("{0}")]
     Arguments(String),
-    /// No such case, or its file is none.
+    /// The case does not exist, or its file is invalid.
     #[error("{0}")]
     Case(String),
-    /// A scenario cannot be read.
     #[error("{0}")]
     Scenario(String),
-    /// A sweep cannot begin or go on.
+    /// A sweep failed.
     #[error(transparent)]
     Sweep(#[from] SweepError),
-    /// An agent cannot begin or go on.
+    /// The agent failed.
     #[error("{0}")]
     Agent(String),
-    /// Nothing can be predicted.
+    /// The prediction failed.
     #[error("{0}")]
     Prediction(String),
-    /// Nothing can be compared.
+    /// The comparison failed.
     #[error(transparent)]
     Compare(#[from] CompareError),
-    /// Lists of numbers cannot be compared.
+    /// The comparison of lists of numbers failed.
     #[error(transparent)]
     Numbers(#[from] NumbersError),
-    /// Incidents cannot be kept, found or asked for.
+    /// The recorder failed, or an incident does not exist.
     #[error("{0}")]
     Incidents(String),
-    /// A folder of incidents cannot be used.
+    /// A folder of incidents is unusable.
     #[error(transparent)]
     IncidentStore(#[from] IncidentStoreError),
-    /// A setting cannot be read or put back.
+    /// A setting cannot be read or restored.
     #[error(transparent)]
     Knob(#[from] KnobError),
-    /// Nothing can be tried, or not to the end.
+    /// The trial failed.
     #[error(transparent)]
     Trial(#[from] TryError),
-    /// The lab cannot do it.
+    /// The lab failed.
     #[error(transparent)]
     Lab(#[from] LabError),
 }
 
-/// Leaves out the message of a panic that damaged bytes cause: it becomes an error of one line.
+/// Hides the messages of panics in the decoding of damaged files. They become one-line errors.
 pub(crate) fn hide_caught_panics() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -141,11 +130,10 @@ pub(crate) fn hide_caught_panics() {
 }
 
 impl Failure {
-    /// How the process ends.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Observe(error) | Self::Trial(TryError::Observe(error)) => of_observation(error),
-            Self::Knob(error) | Self::Trial(TryError::Knob(error)) => of_knob(error),
+            Self::Observe(error) | Self::Trial(TryError::Observe(error)) => observation_code(error),
+            Self::Knob(error) | Self::Trial(TryError::Knob(error)) => knob_code(error),
             Self::Arguments(_)
             | Self::Numbers(NumbersError::Choice { .. } | NumbersError::Mixed { .. })
             | Self::Lab(LabError::Senseless(_))
@@ -158,7 +146,7 @@ impl Failure {
                 | NetError::Option { .. }
                 | NetError::Offload { .. },
             )
-            | Self::Trial(TryError::Senseless(_)) => ExitCode::from(SENSELESS),
+            | Self::Trial(TryError::Senseless(_)) => ExitCode::from(INVALID_ARGUMENTS),
             Self::Lab(LabError::Interrupted) | Self::Net(NetError::Interrupted) => {
                 ExitCode::from(INTERRUPTED)
             }
@@ -167,29 +155,29 @@ impl Failure {
     }
 }
 
-fn of_observation(error: &ObserveError) -> ExitCode {
+fn observation_code(error: &ObserveError) -> ExitCode {
     match error {
-        // As a shell says it.
+        // The codes of a shell.
         ObserveError::Command { kind, .. } => ExitCode::from(match kind {
             io::ErrorKind::NotFound => NOT_FOUND,
-            _ => MAY_NOT_RUN,
+            _ => NOT_EXECUTABLE,
         }),
         ObserveError::NoCpu { .. }
         | ObserveError::Offline { .. }
         | ObserveError::NoFrame { .. }
         | ObserveError::Variants { .. }
-        | ObserveError::Probe(ProbeError::Work { .. }) => ExitCode::from(SENSELESS),
+        | ObserveError::Probe(ProbeError::Work { .. }) => ExitCode::from(INVALID_ARGUMENTS),
         _ => ExitCode::FAILURE,
     }
 }
 
-fn of_knob(error: &KnobError) -> ExitCode {
+fn knob_code(error: &KnobError) -> ExitCode {
     match error {
         KnobError::Unknown { .. }
         | KnobError::Value { .. }
         | KnobError::Scope { .. }
         | KnobError::Dangerous { .. }
-        | KnobError::ReadOnly { .. } => ExitCode::from(SENSELESS),
+        | KnobError::ReadOnly { .. } => ExitCode::from(INVALID_ARGUMENTS),
         _ => ExitCode::FAILURE,
     }
 }

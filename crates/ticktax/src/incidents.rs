@@ -1,4 +1,5 @@
-//! `ticktax incidents` and `ticktax mark`: what flight recorders caught, and asking one to keep this moment.
+//! `ticktax incidents` and `ticktax mark`: list and explain what flight recorders caught, and ask a
+//! recorder to keep the current moment.
 
 use std::fmt::Display;
 use std::fs;
@@ -32,11 +33,11 @@ use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// The socket in a folder of incidents that its recorder listens to.
+/// Name of the recorder's socket in its folder of incidents.
 pub(crate) const SOCKET: &str = "mark.sock";
-/// Time for a recorder to take a mark.
+/// Time limit for a recorder to accept a mark.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The bytes of a mark's words that are kept.
+/// Maximum length of a mark's note, in bytes.
 pub(crate) const WORDS_MAX: usize = 256;
 
 pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -64,7 +65,8 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
             };
             if report && name.is_none() {
                 return Err(Failure::Incidents(format!(
-                    "incident {number} has no recording any more: leave out --report"
+                    "cannot report on incident {number}: its recording was deleted; leave out \
+                     --report"
                 )));
             }
             (sheet.into(), name, report)
@@ -95,7 +97,7 @@ pub(crate) fn run(typed: &IncidentsArguments, terminal: &Terminal) -> Result<Exi
     }
 }
 
-/// Prints an incident whose page has the timeline of its recording.
+/// Prints an incident, and writes an HTML page with the timeline of its recording.
 fn put_with_rows(
     document: &Document,
     mut page: HtmlFile,
@@ -112,19 +114,18 @@ fn put_with_rows(
     output::put_page(page.finish_with_rows(&ended), (document, format), terminal)
 }
 
-/// There is no such incident.
 fn unknown(number: u64, index: &IncidentIndex, folder: &Path) -> Failure {
-    let there = match index.last_number() {
-        0 => "there is none".to_owned(),
+    let hint = match index.last_number() {
+        0 => "there are none".to_owned(),
         last => format!("the last is {last}"),
     };
     Failure::Incidents(format!(
-        "no incident {number} in {}: {there}; `ticktax incidents` lists them",
+        "no incident {number} in {}: {hint}; list them with `ticktax incidents`",
         folder.display()
     ))
 }
 
-/// Reads the index, with the incidents of recordings that it lacks.
+/// Reads the index, and adds incidents whose recordings it lacks.
 fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, Failure> {
     let (mut index, unindexed) = folder.read()?;
     for found in &unindexed {
@@ -137,7 +138,7 @@ fn read(folder: &IncidentFolder, terminal: &Terminal) -> Result<IncidentIndex, F
     Ok(index)
 }
 
-/// The incident of a recording that the index lacks; `None` if no trigger made the recording.
+/// The incident of an unindexed recording, or `None` if no trigger caused the recording.
 pub(crate) fn explained(
     folder: &IncidentFolder,
     found: &Unindexed,
@@ -154,16 +155,16 @@ pub(crate) fn explained(
     )))
 }
 
-/// Sends a mark to the recorder of a folder.
+/// Sends a mark to a folder's recorder.
 pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     let socket = folder(&typed.folder)?.join(SOCKET);
     let words = typed.words.join(" ");
     if words.len() > WORDS_MAX {
         return Err(Failure::Arguments(format!(
-            "a mark has at most {WORDS_MAX} bytes of words"
+            "the note is too long: use at most {WORDS_MAX} bytes"
         )));
     }
-    // A link could lead to the socket of another program.
+    // A symbolic link could lead to another program's socket.
     let is_socket = fs::symlink_metadata(&socket).map(|facts| facts.file_type().is_socket());
     let sent = match is_socket {
         Ok(true) => send(words.as_bytes(), &socket),
@@ -172,14 +173,14 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     };
     sent.map_err(|error| {
         let socket = socket.display();
-        // The socket of another program, which takes streams.
-        let is_other = error.raw_os_error() == Some(Errno::EPROTOTYPE as i32);
+        // A stream socket belongs to another program.
+        let is_stream = error.raw_os_error() == Some(Errno::EPROTOTYPE as i32);
         Failure::Incidents(match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => no_recorder(&socket),
-            _ if is_other => no_recorder(&socket),
+            _ if is_stream => no_recorder(&socket),
             io::ErrorKind::WouldBlock => format!(
-                "the recorder at {socket} did not take the mark within {} s, so nothing was kept: if \
-                 the recorder hangs, restart it",
+                "the recorder at {socket} did not accept the mark within {} s, so nothing was \
+                 kept: if it hangs, restart it",
                 PATIENCE.as_secs()
             ),
             _ => format!(
@@ -191,23 +192,22 @@ pub(crate) fn mark(typed: &MarkArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends a datagram. A recorder reads it at once, but a socket can also belong to a program that
-/// never does.
+/// Sends a datagram. A recorder reads it at once, but the socket may belong to a program that never
+/// reads.
 fn send(words: &[u8], socket: &Path) -> io::Result<usize> {
     let own = UnixDatagram::unbound()?;
     own.set_write_timeout(Some(PATIENCE))?;
     own.send_to(words, socket)
 }
 
-/// Message where no recorder takes marks.
+/// Error message for a folder without a running recorder.
 fn no_recorder(socket: &impl Display) -> String {
     format!(
-        "no recorder listens at {socket}: start `ticktax record`, or name its folder with --dir"
+        "no recorder listens at {socket}: start `ticktax record`, or choose its folder with --dir"
     )
 }
 
-/// The folder to read: the one that was named, else the recorder's or, if only the agent's exists,
-/// the agent's.
+/// The folder to read: the one named, or the recorder's. If only the agent's exists, the agent's.
 fn folder(typed: &FolderArguments) -> Result<PathBuf, Failure> {
     if let Some(dir) = &typed.dir {
         return Ok(dir.clone());

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first ends the audit early, the second the process.
+//! Handling of Ctrl-C: the first ends the audit early, the second ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,44 +7,48 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
-/// As shells say that a process was ended by SIGINT.
+/// Exit code of a process that SIGINT ended, as in a shell.
 const ABORTED: i32 = 130;
 
-/// Whether a signal asks for an end.
+/// Receives signals that ask the process to end.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     signal: Arc<AtomicUsize>,
 }
 
 impl Interrupt {
-    /// Listens for SIGINT, SIGTERM and SIGHUP, as far as whoever started the process did not have
-    /// them ignored (`nohup` does). Whichever comes first is noted; the next ends the process at
-    /// once, and the kernel then takes the tracer's programs out.
+    /// Listens for SIGINT, SIGTERM and SIGHUP, except those that were ignored at the start (`nohup`
+    /// ignores SIGHUP). The first signal is stored. The second ends the process at once, and the
+    /// kernel then removes the tracer's programs.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let refused = |error: std::io::Error| Failure::Signals(error.kind().to_string());
+        let failed = |error: std::io::Error| Failure::Signals(error.kind().to_string());
         let signal = Arc::new(AtomicUsize::new(0));
-        let came = Arc::new(AtomicBool::new(false));
+        let has_signal = Arc::new(AtomicBool::new(false));
         for number in Self::heard() {
-            let noted = usize::try_from(number).unwrap_or_default();
-            // The order matters: the signal that sets the flag must not find it set already.
-            signal_hook::flag::register_conditional_shutdown(number, ABORTED, Arc::clone(&came))
-                .and_then(|_| signal_hook::flag::register(number, Arc::clone(&came)))
-                .and_then(|_| signal_hook::flag::register_usize(number, Arc::clone(&signal), noted))
-                .map_err(refused)?;
+            let value = usize::try_from(number).unwrap_or_default();
+            // The order matters: the signal that sets the flag must find it clear.
+            signal_hook::flag::register_conditional_shutdown(
+                number,
+                ABORTED,
+                Arc::clone(&has_signal),
+            )
+            .and_then(|_| signal_hook::flag::register(number, Arc::clone(&has_signal)))
+            .and_then(|_| signal_hook::flag::register_usize(number, Arc::clone(&signal), value))
+            .map_err(failed)?;
         }
-        // A parent that ignores SIGCHLD bequeaths that, and the audited command's end would then
-        // be nobody's to hear of. Any handler undoes it.
-        signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(refused)?;
+        // A child inherits an ignored SIGCHLD, and the end of the audited command would then go
+        // unnoticed. Any handler prevents this.
+        signal_hook::flag::register(SIGCHLD, Arc::default()).map_err(failed)?;
         Ok(Self { signal })
     }
 
-    /// The signals that are listened for: those that whoever started the process did not have ignored.
+    /// The signals listened for: all that were not ignored at the start.
     pub(crate) fn heard() -> Vec<i32> {
         let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
         all.filter(|&number| !is_ignored(number)).collect()
     }
 
-    /// The signal that came.
+    /// The first signal received, if any.
     pub(crate) fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Relaxed))
             .ok()
@@ -57,7 +61,7 @@ pub(crate) fn is_ignored(number: i32) -> bool {
     ignored() & (1 << (number - 1)) != 0
 }
 
-/// The signals that this process was started with ignored, bit n - 1 for signal n.
+/// Mask of the signals that were ignored at the start; bit n - 1 stands for signal n.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,5 @@
-//! `ticktax knob` and `ticktax undo`: settings of this machine, and what a killed run left changed.
+//! `ticktax knob` and `ticktax undo`: settings of this machine, and restoring what a killed run
+//! changed.
 
 use std::process::ExitCode;
 
@@ -35,7 +36,7 @@ fn list(of: Option<&str>) -> KnobList {
     }
 }
 
-/// What it is set to: of what was named, or of everything that there is. An error where nothing could be read.
+/// Reads a setting of the named object, or of all objects. Fails if no value could be read.
 fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
     let knob = registry::find(id)?;
     let system = System::default();
@@ -44,11 +45,14 @@ fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
         None => Target::all(knob.scope(), &system).ok_or_else(|| KnobError::Scope {
             id: id.to_owned(),
             of: of_what(knob.scope()).to_owned(),
-            hint: format!("name one with {}", TargetArguments::option(knob.scope())),
+            hint: format!("choose one with {}", TargetArguments::option(knob.scope())),
         })?,
     };
     let readings = knob.readings(&system, &targets);
-    if readings.readings.iter().all(|it| it.value.is_none())
+    if readings
+        .readings
+        .iter()
+        .all(|reading| reading.value.is_none())
         && let Some(first) = targets.first()
     {
         knob.read(&system, first)?;
@@ -56,8 +60,8 @@ fn get(id: &str, typed: &TargetArguments) -> Result<KnobReadings, Failure> {
     Ok(readings)
 }
 
-/// Puts back what killed runs left. Nothing to undo is a success; what is still to be put back is none, nor is a journal
-/// of which a line cannot be read.
+/// Restores what killed runs changed. The exit code is 0 if nothing is left to restore and every
+/// line of the journal was readable.
 pub(crate) fn undo(typed: &UndoArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
     let journal = state::knob_journal(typed.journal.as_ref())?;

@@ -1,5 +1,3 @@
-//! `ticktax lab`: real kernels in QEMU.
-
 mod build;
 mod cases;
 mod compare;
@@ -18,7 +16,6 @@ use crate::failure::Failure;
 use crate::output;
 use crate::terminal::Terminal;
 
-/// Does one of the lab's tasks.
 pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
     match task {
         LabTask::List { html, format } => {
@@ -33,17 +30,20 @@ pub(crate) fn run(task: &LabTask, terminal: &Terminal) -> Result<ExitCode, Failu
     }
 }
 
-/// What PID 1 of a guest does; refused elsewhere.
+/// Runs as PID 1 of a guest. Fails elsewhere.
 pub(crate) fn guest() -> Result<ExitCode, Failure> {
     if !guest::is_init() {
-        let why = "lab-guest is for PID 1 of a lab's guest alone; see `ticktax lab run --help`";
+        let why = "lab-guest only runs as PID 1 of a lab guest: see `ticktax lab run --help`";
         return Err(Failure::Arguments(why.to_owned()));
     }
     Err(LabError::NoResult(guest::run()).into())
 }
 
-/// The lab's part of the user's cache (XDG Base Directory Specification).
+/// The lab's folder in the user's cache (XDG Base Directory Specification).
 fn cache() -> Result<Cache, Failure> {
-    let set = std::env::var_os;
-    Ok(Cache::of_user(set("XDG_CACHE_HOME"), set("HOME"))?)
+    let variable = std::env::var_os;
+    Ok(Cache::of_user(
+        variable("XDG_CACHE_HOME"),
+        variable("HOME"),
+    )?)
 }

@@ -1,7 +1,7 @@
-//! `ticktax`: audits CPU time like money.
+//! `ticktax`: audits CPU time on Linux.
 //!
-//! Arguments are read in two stages: [`arguments`] holds what was typed, and each verb turns it
-//! into what it means before anything happens. Only this crate has a terminal, colours and exit
+//! Arguments are processed in two stages. [`arguments`] holds what the user typed; each verb then
+//! turns it into a plan before anything starts. Only this crate prints, uses colours and sets exit
 //! codes.
 
 mod agent;
@@ -44,9 +44,9 @@ use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-/// Prints the help that was asked for, or an error in the arguments. The error repeats the
-/// argument, so it is printed like any other text that is not ours.
-fn refused(error: &clap::Error, terminal: &Terminal) -> ExitCode {
+/// Prints the requested help, or an error about the arguments. The error quotes the argument, so it
+/// is escaped like any foreign text.
+fn report_usage(error: &clap::Error, terminal: &Terminal) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
     }
@@ -62,7 +62,7 @@ fn refused(error: &clap::Error, terminal: &Terminal) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    // A shell that completes words asks through the environment.
+    // A shell asks for completions through the environment.
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     process_limits::exit_on_abort();
     failure::hide_caught_panics();
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return refused(&error, &terminal),
+        Err(error) => return report_usage(&error, &terminal),
     };
     if let Err(failure) = process_limits::prepare(&arguments.verb) {
         terminal.complain(&failure);

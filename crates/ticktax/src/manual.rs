@@ -1,4 +1,4 @@
-//! What the command says about itself: manual pages, completions, schema.
+//! Output about the command itself: manual pages, completions and schemas.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,14 +12,13 @@ use clap_complete::env::Shells;
 use ticktax_model::document::DocumentKind;
 use ticktax_store::disk::{Folder, Temporary};
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, for_manual};
 use crate::failure::Failure;
 use crate::terminal::{Terminal, cannot_write};
 
-/// The variable by which a shell asks for completions.
+/// The environment variable through which a shell asks for completions.
 const COMPLETE: &str = "COMPLETE";
 
-/// Prints the page about a verb, or writes every page into `folder`.
 pub(crate) fn put(
     verb: &[String],
     folder: Option<&Path>,
@@ -32,7 +31,7 @@ pub(crate) fn put(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page about the verb of these words, in roff; about the command where there are none.
+/// The manual page of a verb, or of the command if `verb` is empty, in roff.
 fn page(verb: &[String]) -> Result<String, Failure> {
     let mut command = named();
     for word in verb {
@@ -40,11 +39,11 @@ fn page(verb: &[String]) -> Result<String, Failure> {
         command = found.ok_or_else(|| {
             let verbs: Vec<&str> = shown(&command).map(Command::get_name).collect();
             let verbs = match &*verbs {
-                [] => "it has no verbs of its own".to_owned(),
-                verbs => format!("choose from {}", verbs.join(", ")),
+                [] => "it has no further verbs".to_owned(),
+                verbs => format!("choose {}", verbs.join(", ")),
             };
             Failure::Arguments(format!(
-                "no page about `{word}` in {}: {verbs}",
+                "no manual page for `{word}` of {}: {verbs}",
                 command.get_name()
             ))
         })?;
@@ -52,9 +51,9 @@ fn page(verb: &[String]) -> Result<String, Failure> {
     Ok(roff(command))
 }
 
-/// The command with every verb's page named as `man` wants it: `ticktax-audit`.
+/// The command, with the manual page of each verb named as `man` expects: `ticktax-audit`.
 fn named() -> Command {
-    let mut command = Arguments::command().disable_help_subcommand(true);
+    let mut command = for_manual(Arguments::command().disable_help_subcommand(true));
     command.build();
     command
 }
@@ -68,7 +67,7 @@ fn roff(mut command: Command) -> String {
     let usage = command.render_usage().to_string();
     let source = concat!("ticktax ", env!("CARGO_PKG_VERSION"));
     let mut roff = Vec::new();
-    // Writing into memory does not fail.
+    // Writing to memory does not fail.
     drop(
         clap_mangen::Man::new(command)
             .source(source)
@@ -77,13 +76,14 @@ fn roff(mut command: Command) -> String {
     with_sections(&String::from_utf8_lossy(&roff), &usage)
 }
 
-/// The page with the usage as the help has it, which names values, and with the lines of its end as they were typed, in
-/// sections of their own.
+/// Replaces the synopsis by clap's usage line, which names the values, and gives the examples and
+/// the exit codes separate sections with their line breaks.
 fn with_sections(roff: &str, usage: &str) -> String {
     let mut page: Vec<String> = Vec::new();
     let mut lines = roff.lines();
-    // Whether the text that clap has behind the options is being read, and a section of it was begun.
-    let (mut at_end, mut begun) = (false, false);
+    // Whether the current line belongs to clap's text after the options, and whether a section of
+    // it has started.
+    let (mut at_end, mut started) = (false, false);
     while let Some(line) = lines.next() {
         if line == ".SH EXTRA" {
             at_end = true;
@@ -99,10 +99,12 @@ fn with_sections(roff: &str, usage: &str) -> String {
         };
         match title.filter(|_| at_end) {
             Some(title) => page.extend([format!(".SH {title}"), ".nf".to_owned()]),
-            None if at_end && !begun => page.extend([".SH NOTES", ".nf", line].map(str::to_owned)),
+            None if at_end && !started => {
+                page.extend([".SH NOTES", ".nf", line].map(str::to_owned))
+            }
             None => page.push(line.to_owned()),
         }
-        begun = at_end;
+        started = at_end;
         if line == ".SH SYNOPSIS" {
             lines.next();
             let usage = usage.trim_start_matches("Usage:").lines().map(str::trim);
@@ -117,13 +119,13 @@ fn with_sections(roff: &str, usage: &str) -> String {
 fn write_all(folder: &Path) -> Result<(), Failure> {
     let open = fs::create_dir_all(folder).and_then(|()| Folder::open(folder));
     let open = open.map_err(|error| cannot_write(folder, &error))?;
-    let mut left = vec![named()];
-    while let Some(command) = left.pop() {
-        left.extend(shown(&command).cloned());
+    let mut pending = vec![named()];
+    while let Some(command) = pending.pop() {
+        pending.extend(shown(&command).cloned());
         let name = command.get_display_name().unwrap_or(command.get_name());
         let name = format!("{name}.1");
         let page = roff(command);
-        // Links and pipes of that name are replaced.
+        // Replaces links and pipes of that name.
         put_file(&open, &name, page.as_bytes())
             .map_err(|error| cannot_write(&folder.join(&name), &error))?;
     }
@@ -136,18 +138,17 @@ fn put_file(folder: &Folder, name: &str, bytes: &[u8]) -> io::Result<()> {
     temporary.appear()
 }
 
-/// The script by which `shell` asks ticktax itself what may come next.
+/// The script through which `shell` asks ticktax for completions.
 pub(crate) fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     let shells = Shells::builtins();
     if let Some(completer) = shells.completer(&shell.to_string()) {
-        // Writing into memory does not fail.
+        // Writing to memory does not fail.
         drop(completer.write_registration(COMPLETE, "ticktax", "ticktax", "ticktax", &mut script));
     }
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// The JSON Schema of a document.
 pub(crate) fn schema(of: DocumentKind) -> String {
     serde_json::to_string_pretty(&ticktax_report::schema(of)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `ticktax net`: traffic of our own, and the CPU time that it costs.
+//! `ticktax net`: generates traffic and measures the CPU time that it costs.
 
 mod beside;
 mod vary;
@@ -25,10 +25,9 @@ use crate::output;
 use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::{Terminal, require_writable};
 
-/// How often it is looked whether the traffic is over, where no session has a rhythm of its own.
+/// Interval for checking whether the traffic is over, if no session sets the pace.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs the verb.
 pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failure> {
     if let NetTask::Pair(typed) = task
         && !typed.experiment.vary.is_empty()
@@ -45,7 +44,7 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
     let (mut traffic, link) = begin(task, terminal)?;
     if let Some(address) = traffic.listens() {
         terminal.remark(&format!(
-            "Waiting for a sender at {address}: `ticktax net send {address}` on the other host"
+            "Waiting for a sender at {address}: run `ticktax net send {address}` on the other host"
         ));
     }
     let ends = prepared(&mut traffic, &interrupt)?;
@@ -60,7 +59,7 @@ pub(crate) fn run(task: &NetTask, terminal: &Terminal) -> Result<ExitCode, Failu
     }
 }
 
-/// Traffic that is being prepared, and what it goes over; which peer is known later.
+/// Creates the traffic. The link is unknown until a remote peer connects.
 fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
     Ok(match task {
         NetTask::Pair(typed) => {
@@ -79,7 +78,8 @@ fn begin(task: &NetTask, terminal: &Terminal) -> Result<(Traffic, Option<Link>),
     })
 }
 
-/// Both ends here: in namespaces, or over loopback where these may not be made.
+/// Traffic with both ends here: between namespaces, or over loopback if namespaces cannot be
+/// created.
 fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), Failure> {
     let (mtu, link) = (typed.link.mtu(), typed.link.spec());
     let spec = typed.traffic.spec(Some(mtu));
@@ -90,13 +90,13 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
             let shaping = traffic.shaping();
             Ok((traffic, Link::Veth { mtu, shaping }))
         }
-        // Over a link as it is not narrowed, this would be another experiment.
+        // Loopback cannot apply the requested limits, so it would be another experiment.
         Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. }))
             if link.is_plain() =>
         {
             let why = error.to_string();
             terminal.complain(&format_args!(
-                "over the loopback device only, without --mtu: {why}"
+                "using the loopback device, without --mtu: {why}"
             ));
             let traffic = Traffic::both(spec, Place::Loopback, cpus, &plain)?;
             Ok((traffic, Link::Loopback { why }))
@@ -105,14 +105,14 @@ fn pair(typed: &PairArguments, terminal: &Terminal) -> Result<(Traffic, Link), F
     }
 }
 
-/// The address with the usual port, where none was typed.
+/// Adds the default port to an address without one.
 pub(crate) fn with_port(typed: &str) -> String {
     let port = typed
         .rsplit_once(':')
         .map(|(host, port)| (host, port.parse::<u16>()));
     match port {
         Some((host, Ok(_))) if !host.contains(':') || host.ends_with(']') => typed.to_owned(),
-        // An IPv6 address by itself.
+        // A bare IPv6 address.
         Some((host, _)) if host.contains(':') && !typed.starts_with('[') => {
             format!("[{typed}]:{PORT}")
         }
@@ -121,7 +121,7 @@ pub(crate) fn with_port(typed: &str) -> String {
     }
 }
 
-/// Waits until the ends have reached each other.
+/// Waits until both ends are connected.
 pub(crate) fn prepared(
     traffic: &mut Traffic,
     interrupt: &Interrupt,
@@ -136,7 +136,7 @@ pub(crate) fn prepared(
     }
 }
 
-/// What was seen of this machine while there was traffic.
+/// Observation of this machine during the traffic.
 struct Watched {
     session: Option<(Session, TrafficLedger, Box<Header>)>,
     sampled: Option<SampleReport>,
@@ -146,7 +146,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Starts what watches, lets the traffic go, and waits for its end; tells a terminal, where one is to be told.
+    /// Starts observing, lets the traffic run and waits for its end. Messages go to `terminal` if
+    /// it is given.
     fn of(
         traffic: &mut Traffic,
         ends: &[Prepared],
@@ -163,17 +164,21 @@ impl Watched {
         };
         let why = session
             .as_ref()
-            .and_then(|it| it.started().no_tracer.clone());
+            .and_then(|session| session.started().no_tracer.clone());
         if let (Some(why), Some(terminal)) = (&why, terminal) {
             terminal.complain(&format_args!(
-                "no accounts, only the threads' own clocks: {why}"
+                "no accounts, only the CPU clocks of the two threads: {why}"
             ));
         }
-        let tid = |end| ends.iter().find(|it| it.end == end).map(|it| it.tid);
+        let tid = |end| {
+            ends.iter()
+                .find(|prepared| prepared.end == end)
+                .map(|prepared| prepared.tid)
+        };
         let mut ledger = TrafficLedger::new(tid(End::Sender), tid(End::Receiver));
-        let length = ends.first().map_or(Nanos::ZERO, |it| it.spec.length);
+        let length = ends.first().map_or(Nanos::ZERO, |end| end.spec.length);
         let mut sampler = terminal.filter(|_| typed.soak).and_then(beside::sampler);
-        let bar = terminal.map(|it| it.progress(Extent::Time(length), "Sending"));
+        let bar = terminal.map(|terminal| terminal.progress(Extent::Time(length), "Sending"));
         let bar = bar.unwrap_or_else(Bar::hidden);
         let before = shown(&Proc::default());
         traffic.go();
@@ -199,7 +204,7 @@ impl Watched {
         let after = shown(&Proc::default());
         let no_books = typed
             .untraced
-            .then(|| "nothing was traced, as asked for (--untraced)".to_owned());
+            .then(|| "tracing was disabled (--untraced)".to_owned());
         Ok(Self {
             session: session
                 .zip(header)
@@ -211,33 +216,46 @@ impl Watched {
         })
     }
 
-    /// All of it as one statement.
+    /// The statement about the traffic and the observation.
     fn statement(self, outcome: Outcome, ends: &[Prepared], link: Option<Link>) -> NetStatement {
-        let here: Vec<End> = ends.iter().map(|it| it.end).collect();
-        let spec = ends.first().map(|it| it.spec);
+        let here: Vec<End> = ends.iter().map(|end| end.end).collect();
+        let spec = ends.first().map(|end| end.spec);
         let peer = ends
             .first()
-            .map_or_else(String::new, |it| it.peer.to_string());
+            .map_or_else(String::new, |end| end.peer.to_string());
         let mut reports: Vec<EndReport> = Vec::from([outcome.report]);
         reports.extend(outcome.other);
-        let of = |end| reports.iter().find(|it| it.end == end).cloned();
-        let (sender, receiver) = (of(End::Sender), of(End::Receiver));
-        let own: Vec<&EndReport> = reports.iter().filter(|it| here.contains(&it.end)).collect();
-        let begin = own.iter().map(|it| it.begin).min().unwrap_or_default();
-        let end = own.iter().map(|it| it.last).max().unwrap_or_default();
+        let report_of = |end| reports.iter().find(|report| report.end == end).cloned();
+        let (sender, receiver) = (report_of(End::Sender), report_of(End::Receiver));
+        let own: Vec<&EndReport> = reports
+            .iter()
+            .filter(|report| here.contains(&report.end))
+            .collect();
+        let begin = own
+            .iter()
+            .map(|report| report.begin)
+            .min()
+            .unwrap_or_default();
+        let end = own
+            .iter()
+            .map(|report| report.last)
+            .max()
+            .unwrap_or_default();
         let user = |end| {
             own.iter()
-                .find(|it| it.end == end)
-                .map_or(Nanos::ZERO, |it| it.user)
+                .find(|report| report.end == end)
+                .map_or(Nanos::ZERO, |report| report.user)
         };
         let users = (user(End::Sender), user(End::Receiver));
         let header = self.session.as_ref().map(|(_, _, header)| &**header);
-        let soaked = header.and_then(|it| beside::soaked(it, (begin, end)));
+        let soaked = header.and_then(|header| beside::soaked(header, (begin, end)));
         let sampled = self
             .sampled
             .zip(header)
             .and_then(|(report, header)| beside::sampled(&report, ends, header, (begin, end)));
-        let books = self.session.map(|it| books(it, (begin, end), users));
+        let books = self
+            .session
+            .map(|watched| books(watched, (begin, end), users));
         let (books, why) = match books {
             Some(Ok(books)) => (Some(books), None),
             Some(Err(why)) => (None, self.no_books.or(Some(why.to_owned()))),
@@ -246,7 +264,7 @@ impl Watched {
         NetStatement {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             host: Proc::default().machine().host,
-            spec: spec.expect("traffic that went has an end here"),
+            spec: spec.expect("one end of the traffic is on this machine"),
             link: link.unwrap_or(Link::Network { peer }),
             sender,
             receiver,
@@ -272,7 +290,7 @@ fn books(
     ledger.finish(session.sources(), &header, window, users)
 }
 
-/// How the machine is watched: every span, and nothing on the CPUs that was not asked for.
+/// Traces every span, and runs no probe unless the user asked for it.
 fn plan(typed: &NetWatchArguments) -> Plan {
     Plan {
         probe: if typed.soak {
@@ -284,7 +302,7 @@ fn plan(typed: &NetWatchArguments) -> Plan {
     }
 }
 
-/// Feeds the session's rows to the books until the traffic, and then the session, is over.
+/// Feeds the session's rows to the ledger until the traffic, and then the session, has ended.
 fn drive(
     session: &mut Session,
     traffic: &Traffic,
@@ -313,7 +331,7 @@ fn drive(
     }
 }
 
-/// Ends the traffic where Ctrl-C asks for it, and shows how far it is.
+/// Ends the traffic on Ctrl-C, and updates the progress bar.
 pub(crate) fn look(traffic: &Traffic, interrupt: &Interrupt, bar: &Bar) {
     if interrupt.signal().is_some() {
         traffic.stop();
@@ -323,18 +341,19 @@ pub(crate) fn look(traffic: &Traffic, interrupt: &Interrupt, bar: &Bar) {
     }
 }
 
-/// What `/proc/stat` has counted of all CPUs together.
+/// CPU times of `/proc/stat`, summed over all CPUs.
 fn shown(proc: &Proc) -> ShownTimes {
     let times = proc.times_of_cpus();
-    let sum = |of: fn(&ticktax_model::machine::CpuTimes) -> Nanos| times.values().map(of).sum();
+    let sum =
+        |field: fn(&ticktax_model::machine::CpuTimes) -> Nanos| times.values().map(field).sum();
     let mut shown = ShownTimes {
         elapsed: Nanos::ZERO,
-        user: sum(|it| it.user + it.nice),
-        system: sum(|it| it.system),
-        irq: sum(|it| it.irq),
-        softirq: sum(|it| it.softirq),
-        idle: sum(|it| it.idle + it.iowait),
-        steal: sum(|it| it.steal),
+        user: sum(|times| times.user + times.nice),
+        system: sum(|times| times.system),
+        irq: sum(|times| times.irq),
+        softirq: sum(|times| times.softirq),
+        idle: sum(|times| times.idle + times.iowait),
+        steal: sum(|times| times.steal),
     };
     let parts = [
         shown.user,
@@ -365,8 +384,8 @@ mod tests {
     use super::with_port;
 
     #[test]
-    fn the_usual_port_is_added_where_none_was_typed() {
-        for (typed, meant) in [
+    fn the_default_port_is_added_to_addresses_without_one() {
+        for (typed, expected) in [
             ("server", "server:7117"),
             ("server:80", "server:80"),
             ("192.0.2.7", "192.0.2.7:7117"),
@@ -377,7 +396,7 @@ mod tests {
             ("server:http", "server:http"),
             ("server:99999", "server:99999"),
         ] {
-            assert_eq!(with_port(typed), meant);
+            assert_eq!(with_port(typed), expected);
         }
     }
 }

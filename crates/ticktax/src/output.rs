@@ -1,4 +1,4 @@
-//! What a verb leaves behind: its document on the screen or in a file, and files of its rows.
+//! Output of a verb: its document, printed or written to a file, and files of its rows.
 
 use std::path::Path;
 
@@ -10,47 +10,48 @@ use crate::arguments::FileArguments;
 use crate::failure::Failure;
 use crate::terminal::{Terminal, require_writable};
 
-/// Begins the files that were asked for, before anything is watched: one that cannot be made should
-/// not cost a minute's wait.
+/// Creates the requested files before anything runs, so that an unwritable path does not waste a
+/// measurement.
 pub(crate) fn begin(files: &FileArguments, output: Option<&Path>) -> Result<RowFiles, Failure> {
-    let mut begun = RowFiles::default();
+    let mut created = RowFiles::default();
     for (format, path) in files.iter() {
-        begun.add(*format, path)?;
+        created.add(*format, path)?;
     }
     if let Some(output) = output {
         require_writable(output)?;
     }
-    Ok(begun)
+    Ok(created)
 }
 
-/// Begins the page for a browser, where one was asked for, before anything is run.
+/// Creates the requested HTML page before anything runs.
 pub(crate) fn begin_page(path: Option<&Path>) -> Result<Option<HtmlFile>, Failure> {
     Ok(path.map(HtmlFile::create).transpose()?)
 }
 
-/// Prints a document below what is said of its page for a browser, where there is one.
+/// Prints a document, after a note about its HTML page if there is one.
 pub(crate) fn put(
     document: &Document,
     page: Option<HtmlFile>,
     (format, output): (Format, Option<&Path>),
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let written = page.map_or(Ok(()), |page| tell(page.finish(document), terminal));
+    let written = page.map_or(Ok(()), |page| report_file(page.finish(document), terminal));
     terminal.put(document, format, output).and(written)
 }
 
-/// Prints a document below what is said of its page for a browser.
+/// Prints a document, after a note about its HTML page.
 pub(crate) fn put_page(
     page: Result<Finished, RowFileError>,
     (document, format): (&Document, Format),
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let written = tell(page, terminal);
+    let written = report_file(page, terminal);
     terminal.put(document, format, None).and(written)
 }
 
-/// Finishes the files, and prints the document below what is said of them: a first screen fills a terminal, and what
-/// came after it would scroll its verdict away. A file that cannot be written is no reason to lose the page as well.
+/// Finishes the files and then prints the document, because the first screen fills a terminal and
+/// later notes would scroll its verdict away. The document is printed even if a file cannot be
+/// written.
 pub(crate) fn finish(
     ended: &RowsEnded<'_>,
     files: RowFiles,
@@ -59,13 +60,16 @@ pub(crate) fn finish(
 ) -> Result<(), Failure> {
     let mut written = Ok(());
     for finished in files.finish(ended) {
-        written = written.and(tell(finished, terminal));
+        written = written.and(report_file(finished, terminal));
     }
     terminal.put(ended.document, format, output).and(written)
 }
 
-/// Says what became of a file.
-fn tell(finished: Result<Finished, RowFileError>, terminal: &Terminal) -> Result<(), Failure> {
+/// Prints the note and the warning about a finished file.
+fn report_file(
+    finished: Result<Finished, RowFileError>,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     let finished = finished?;
     if let Some(warning) = finished.warning {
         terminal.complain(&warning);

@@ -1,4 +1,5 @@
-//! `ticktax pace`: a paced loop of its own, another program's, or many side by side; or datagrams at a pace.
+//! `ticktax pace`: runs a paced loop, watches another program's loop, compares variants, or sends
+//! paced datagrams.
 
 mod compare;
 mod own;
@@ -14,13 +15,12 @@ use crate::failure::Failure;
 use crate::output;
 use crate::terminal::Terminal;
 
-/// How long a loop is run or watched, without other wishes.
+/// Default length.
 const LENGTH: Nanos = Nanos::from_secs(10);
 
-/// How often figures are shown on a terminal.
+/// Interval between updates of the live figures.
 const LIVE: Nanos = Nanos::from_secs(1);
 
-/// Runs the verb.
 pub(crate) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     if typed.packets.udp {
         return packets::run(typed, terminal);

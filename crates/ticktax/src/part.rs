@@ -1,4 +1,4 @@
-//! What is read of a saved recording: all of it or a part, about the machine or about a subject.
+//! Selection from a saved recording: a part of its time, and whose time to report.
 
 use ticktax_analysis::{Cut, CutError, Follow, FollowError, Followed, Subject};
 use ticktax_model::recording::{Header, Row};
@@ -7,15 +7,14 @@ use ticktax_store::recording::RecordingReader;
 
 use crate::failure::Failure;
 
-/// What is asked for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// From one time after the recording's begin to another.
+    /// Start and end, relative to the start of the recording.
     pub(crate) part: Option<(Option<Nanos>, Option<Nanos>)>,
     pub(crate) subject: Option<Subject>,
 }
 
-/// A recording, ready to be replayed as it was asked for.
+/// A recording with its selection applied.
 pub(crate) struct Selected<'a> {
     recording: &'a mut RecordingReader,
     followed: Option<Followed>,
@@ -23,7 +22,7 @@ pub(crate) struct Selected<'a> {
 }
 
 impl Selection {
-    /// Finds the part and the subject in a recording. For a subject the rows are read once here.
+    /// Applies the selection. A subject takes one pass over the rows.
     pub(crate) fn of(self, recording: &mut RecordingReader) -> Result<Selected<'_>, Failure> {
         let followed = self.subject.map(|subject| follow(recording, subject));
         let followed = followed.transpose()?;
@@ -41,21 +40,21 @@ impl Selection {
 }
 
 fn follow(recording: &mut RecordingReader, subject: Subject) -> Result<Followed, Failure> {
-    let refuse = |error: FollowError| Failure::Arguments(error.to_string());
-    let mut follow = Follow::new(recording.header(), subject).map_err(refuse)?;
+    let refused = |error: FollowError| Failure::Arguments(error.to_string());
+    let mut follow = Follow::new(recording.header(), subject).map_err(refused)?;
     let sources = recording.replay(&mut |sources, row| follow.row(sources, row))?;
-    follow.finish(recording.header(), &sources).map_err(refuse)
+    follow.finish(recording.header(), &sources).map_err(refused)
 }
 
 impl Selected<'_> {
-    /// Header of the whole recording, about the subject if there is one.
+    /// Header of the recording, about the subject if there is one.
     pub(crate) fn header(&self) -> &Header {
         let followed = self.followed.as_ref();
         followed.map_or(self.recording.header(), Followed::header)
     }
 
-    /// Passes the rows to `each`. Returns the table of their sources, and the header of the part or
-    /// the whole.
+    /// Passes the selected rows to `each`. Returns their source table and the header of the
+    /// selection.
     pub(crate) fn replay(
         self,
         each: &mut dyn FnMut(&SourceTable, &Row),
@@ -65,7 +64,7 @@ impl Selected<'_> {
             followed,
             mut cut,
         } = self;
-        let mut of_part = |sources: &SourceTable, row: &Row| match &mut cut {
+        let mut pass_part = |sources: &SourceTable, row: &Row| match &mut cut {
             None => each(sources, row),
             Some(cut) => {
                 if let Some(row) = cut.row(sources, row) {
@@ -75,11 +74,11 @@ impl Selected<'_> {
         };
         let (sources, header) = match followed {
             None => {
-                let sources = recording.replay(&mut of_part)?;
+                let sources = recording.replay(&mut pass_part)?;
                 (sources, recording.header().clone())
             }
             Some(followed) => {
-                recording.replay(&mut |_, row| followed.row(row, &mut of_part))?;
+                recording.replay(&mut |_, row| followed.row(row, &mut pass_part))?;
                 followed.into_parts()
             }
         };
@@ -91,11 +90,10 @@ impl Selected<'_> {
     }
 }
 
-/// The recording has no such part.
 fn no_part(error: CutError) -> Failure {
     Failure::Arguments(match error {
         CutError::Empty { from, to } if from > to => {
-            format!("--from {from} --to {to}: the part would end before it begins")
+            format!("--from {from} --to {to}: the part ends before it begins; swap the two")
         }
         CutError::Empty { .. }
         | CutError::Beyond { .. }

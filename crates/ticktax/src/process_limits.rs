@@ -1,5 +1,5 @@
-//! The limits that this process was started with (`ulimit`), prepared for before any verb begins:
-//! each ends in one line and exit code 1, never in a signal.
+//! Limits set by `ulimit`, handled before any verb starts. Exceeding one ends the process with a
+//! one-line error and exit code 1, never with a signal.
 //!
 //! | limit | without this module |
 //! |---|---|
@@ -21,28 +21,27 @@ use crate::arguments::Verb;
 use crate::failure::Failure;
 use crate::interrupt;
 
-/// Address space that every verb may need on top of the loaded program: files read at once, and
-/// what an analysis keeps.
+/// Address space that every verb may need beyond the loaded program, for files and analyses.
 const FOR_ANALYSIS: u64 = 64 << 20;
-/// Address space for each CPU: a thread's stack, and its share of the tracer's ring.
+/// Address space per CPU: a thread's stack, and a share of the tracer's ring.
 const FOR_EACH_CPU: u64 = 8 << 20;
-/// Stack that the main thread maps at once when address space is limited.
+/// Stack that the main thread maps in advance if address space is limited.
 const STACK: usize = 1 << 20;
-/// The smallest limit of a stack with which every verb works.
+/// The smallest stack limit that all verbs work with.
 const SMALLEST_STACK: u64 = 1 << 20;
-/// Exit code after an abort. The reason is on standard error already.
+/// Exit code after an abort, whose reason is already on standard error.
 const ABORTED: i32 = 1;
 
-/// Makes an abort exit with code 1. A failed allocation prints its size and aborts; without this,
-/// a shell reports a crash.
+/// Makes an abort exit with code 1. A failed allocation prints its size and aborts. Without this
+/// handler, a shell reports a crash.
 pub(crate) fn exit_on_abort() {
     let always = Arc::new(AtomicBool::new(true));
-    // Without the handler an abort ends the process all the same.
+    // Without the handler, an abort still ends the process.
     let _ = flag::register_conditional_shutdown(SIGABRT, ABORTED, always);
 }
 
-/// Checks the main thread's stack, before the arguments are read: that takes a good part of it. The
-/// limit is not raised, because programs that ticktax starts would inherit it.
+/// Checks the main thread's stack before the arguments are parsed, which needs much of it. The
+/// limit is not raised, because child processes would inherit it.
 ///
 /// # Errors
 /// The limit is below 1 MiB.
@@ -56,20 +55,19 @@ pub(crate) fn require_stack() -> Result<(), Failure> {
     }
 }
 
-/// Prepares this process for its limits.
 ///
 /// # Errors
 /// The address space is too small for the verb.
 pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
-    // These become, or start, programs that inherit this process's limits.
+    // These verbs become or start programs that inherit the limits of this process.
     if matches!(verb, Verb::TryStart(_) | Verb::LabGuest) {
         return Ok(());
     }
-    let refused = |error: std::io::Error| Failure::Signals(error.kind().to_string());
-    // A write past the limit then fails with EFBIG. The handler does nothing, and goes away when a
-    // child runs its program; a signal that is ignored would stay ignored there.
+    let failed = |error: std::io::Error| Failure::Signals(error.kind().to_string());
+    // With a handler, a write beyond the limit fails with EFBIG. The handler does nothing, and a
+    // child's program starts without it, whereas it would inherit an ignored signal.
     if !interrupt::is_ignored(SIGXFSZ) {
-        flag::register(SIGXFSZ, Arc::default()).map_err(refused)?;
+        flag::register(SIGXFSZ, Arc::default()).map_err(failed)?;
     }
     if !matches!(verb, Verb::Lab { .. } | Verb::LabReplay(_)) {
         open_files::raise();
@@ -80,8 +78,8 @@ pub(crate) fn prepare(verb: &Verb) -> Result<(), Failure> {
     }
 }
 
-/// Address space that a verb needs on top of the loaded program. `None` for small verbs: `undo`,
-/// for example, is never refused.
+/// Address space that a verb needs beyond the loaded program. `None` for small verbs such as
+/// `undo`, which always start.
 fn needed_address_space(verb: &Verb) -> Option<u64> {
     match verb {
         Verb::Agent(_)
@@ -101,7 +99,6 @@ fn needed_address_space(verb: &Verb) -> Option<u64> {
     }
 }
 
-/// Fails if this process cannot map `more` bytes.
 fn require_address_space(more: u64) -> Result<(), Failure> {
     let limit = match getrlimit(Resource::RLIMIT_AS) {
         Ok((limit, _)) if limit != RLIM_INFINITY => limit,
@@ -115,7 +112,6 @@ fn require_address_space(more: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Address space that this process has mapped, in bytes.
 fn mapped() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
@@ -123,8 +119,8 @@ fn mapped() -> u64 {
     kibibytes.unwrap_or(0) << 10
 }
 
-/// Has the kernel map the main thread's stack while there is address space left: a stack that
-/// cannot grow ends the process with SIGSEGV.
+/// Maps the main thread's stack while address space is left. A stack that cannot grow would end the
+/// process with SIGSEGV.
 #[inline(never)]
 #[expect(
     clippy::large_stack_arrays,
@@ -139,7 +135,7 @@ mod tests {
     use super::mapped;
 
     #[test]
-    fn the_address_space_in_use_is_known() {
+    fn the_mapped_address_space_can_be_read() {
         assert!(mapped() > 1 << 20, "{}", mapped());
     }
 }

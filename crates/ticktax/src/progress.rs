@@ -1,4 +1,4 @@
-//! How far something has come, shown on a terminal.
+//! Progress bars and spinners on a terminal.
 
 use std::time::Duration;
 
@@ -6,28 +6,29 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ticktax_model::Nanos;
 use ticktax_report::clean_page;
 
-/// Columns of a bar, where there is room,
+/// Maximum width of the bar, in columns.
 const BAR: usize = 30;
-/// and fewer than these tell nothing.
+/// Narrower bars are left out.
 const SHORTEST: usize = 5;
 
-/// How much there is to do.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Extent {
-    /// So long.
+    /// A duration.
     Time(Nanos),
-    /// So many points, of which some are finished.
+    /// A number of points; `done` are already finished.
     Points { all: u64, done: u64 },
-    /// So many runs.
+    /// A number of runs.
     Runs(u64),
-    /// There is no telling.
+    /// Unknown in advance.
     Unknown,
 }
 
 impl Extent {
-    /// The line on a screen of so many columns, of which a message takes some: the bar gives way to the numbers.
+    /// Template for a line of `width` columns with a message of `message` columns. On a narrow
+    /// screen, the numbers take precedence over the bar.
     fn template(self, width: usize, message: usize) -> String {
-        // Times are told in one unit, as `12s`.
+        // Elapsed times have one unit, such as `12s`.
         let taken = match self {
             Self::Time(length) => message + length.to_string().len() + " [] 59s of ".len(),
             Self::Points { all, .. } | Self::Runs(all) => {
@@ -59,16 +60,16 @@ impl Extent {
     }
 }
 
-/// A bar or a spinner, and what is said before it; nothing where none can be shown.
+/// A progress bar or spinner with a message. Hidden if standard error is not a terminal.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// How often the bar wants to be told.
+    /// Suggested interval between updates.
     pub(crate) const INTERVAL: Nanos = Nanos::from_millis(250);
 
-    /// On standard error, of so many columns.
+    /// Shows progress on standard error, within `width` columns.
     pub(crate) fn shown(extent: Extent, what: &str, width: usize) -> Self {
-        // Four times a second: drawing is work, too.
+        // Redraw at most four times a second, because drawing costs CPU time.
         let target = ProgressDrawTarget::stderr_with_hz(4);
         let bar = ProgressBar::with_draw_target(extent.length(), target);
         let what = clean_page(what);
@@ -88,37 +89,33 @@ impl Progress {
         Self(bar)
     }
 
-    /// Nowhere.
     pub(crate) fn hidden() -> Self {
         Self(ProgressBar::hidden())
     }
 
-    /// Shows that `elapsed` has passed.
     pub(crate) fn at(&self, elapsed: Nanos) {
         self.0.set_position(millis(elapsed));
     }
 
-    /// Shows that `done` points are finished.
     pub(crate) fn reach(&self, done: u64) {
         self.0.set_position(done);
     }
 
-    /// Whether it is on a screen.
     pub(crate) fn is_shown(&self) -> bool {
         !self.0.is_hidden()
     }
 
-    /// Says something in front of the bar, in place of what was said there before.
+    /// Replaces the message in front of the bar.
     pub(crate) fn tell(&self, line: &str) {
         self.0.set_message(clean_page(line));
     }
 
-    /// Says something above the bar.
+    /// Prints a line above the bar.
     pub(crate) fn say(&self, line: &str) {
         self.0.println(clean_page(line));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn done(&self) {
         self.0.finish_and_clear();
     }
@@ -135,14 +132,14 @@ mod tests {
     use super::Extent;
 
     #[test]
-    fn the_bar_gives_way_where_the_screen_is_narrow() {
+    fn a_narrow_screen_shortens_and_then_drops_the_bar() {
         let time = Extent::Time(Nanos::from_secs(20));
         let what = "Watching CPUs 0-1";
-        let of = |width| time.template(width, what.len());
-        assert_eq!(of(80), "{msg} [{bar:30}] {elapsed} of 20.0 s");
-        assert_eq!(of(40), "{msg} [{bar:5}] {elapsed} of 20.0 s");
-        assert_eq!(of(36), "{msg} {elapsed} of 20.0 s");
-        assert_eq!(of(30), "{msg}");
+        let template = |width| time.template(width, what.len());
+        assert_eq!(template(80), "{msg} [{bar:30}] {elapsed} of 20.0 s");
+        assert_eq!(template(40), "{msg} [{bar:5}] {elapsed} of 20.0 s");
+        assert_eq!(template(36), "{msg} {elapsed} of 20.0 s");
+        assert_eq!(template(30), "{msg}");
         let points = Extent::Points { all: 120, done: 7 };
         let at_40 = points.template(40, 0);
         assert_eq!(at_40, "{pos} of {len} points {elapsed}, {eta} to go");

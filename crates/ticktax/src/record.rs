@@ -1,4 +1,4 @@
-//! `ticktax record`: watches without end, and keeps the seconds around what lasted too long.
+//! `ticktax record`: watches until it is stopped, and keeps the seconds around each long delay.
 
 mod asks;
 mod frames;
@@ -28,7 +28,7 @@ use crate::interrupt::Interrupt;
 use crate::state::StateFolder;
 use crate::terminal::Terminal;
 
-/// The recorder is looked at so often where nothing happens. What happens wakes it.
+/// Longest wait for an event. Events and signals wake the recorder earlier.
 const IDLE: Duration = Duration::from_hours(1);
 
 pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -37,7 +37,7 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
         None => StateFolder::Incidents.path("--dir")?,
     };
     let interrupt = Interrupt::listen()?;
-    let mut keeper = Keeper::open(&folder, typed.budget.budget(), typed.journal, terminal)?;
+    let mut keeper = Keeper::open(&folder, typed.budget.budget(), typed.log, terminal)?;
     let plan = typed.ring.applied_to(RecorderPlan {
         cpus: typed.cpus.clone(),
         triggers: typed.triggers.clone(),
@@ -54,53 +54,53 @@ pub(crate) fn run(typed: &RecordArguments, terminal: &Terminal) -> Result<ExitCo
             until,
             with_programs: true,
         };
-        let nobody = &mut |_: Step<'_>, _: &Recorder, _: &Keeper| {};
+        let ignore = &mut |_: Step<'_>, _: &Recorder, _: &Keeper| {};
         Ok(drive(
             &mut recorder,
             (&asks, &ends),
             (&mut keeper, terminal),
-            nobody,
+            ignore,
         ))
     });
-    // Whatever ended it, the index says when.
+    // Close the index also after an error, so that it holds the end time.
     let incidents = keeper.count();
     let lost = keeper.close(terminal);
     let (elapsed, status) = recorded?;
     terminal.remark(&summary(incidents, elapsed, &status));
-    for it in &lost {
-        terminal.remark(&format!("Not kept: {}.", not_kept_line(it)));
+    for not_kept in &lost {
+        terminal.remark(&format!("Not kept: {}.", not_kept_line(not_kept)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What ends a recorder.
+/// Conditions that end a recorder.
 pub(crate) struct Ends<'a> {
-    /// A signal asks for it.
+    /// A signal.
     pub(crate) interrupt: &'a Interrupt,
-    /// It is so late, on `CLOCK_MONOTONIC`.
+    /// A time of `CLOCK_MONOTONIC`.
     pub(crate) until: Option<Nanos>,
-    /// Where nothing is watched but frames of processes, these have ended.
+    /// The end of all watched programs, if only frames of programs are watched.
     pub(crate) with_programs: bool,
 }
 
 impl Ends<'_> {
-    fn are_there(&self, recorder: &Recorder) -> bool {
+    fn are_met(&self, recorder: &Recorder) -> bool {
         self.interrupt.signal().is_some()
-            || self.until.is_some_and(|it| clock::now() >= it)
+            || self.until.is_some_and(|until| clock::now() >= until)
             || (self.with_programs && recorder.has_nobody_left())
     }
 }
 
-/// What a caller is told of while a recorder is driven.
+/// Progress of a driven recorder, passed to the caller.
 pub(crate) enum Step<'a> {
-    /// A window of sums is over.
+    /// A window of sums has ended.
     Sums(&'a SumsWindow),
-    /// Incidents were told of. Those are complete of which it is known what became of their recording.
+    /// Incidents whose recordings have been saved or dropped.
     Kept(&'a [IncidentEntry]),
 }
 
-/// Drives a recorder until a signal or the time ends it, and has its windows explained and kept. Returns for how long that was,
-/// and what the recorder came to.
+/// Runs a recorder until one of `ends` is met, and keeps and explains its windows. Returns the
+/// elapsed time and the recorder's final status.
 pub(crate) fn drive(
     recorder: &mut Recorder,
     (asks, ends): (&Asks, &Ends<'_>),
@@ -108,9 +108,9 @@ pub(crate) fn drive(
     on_step: &mut dyn FnMut(Step<'_>, &Recorder, &Keeper),
 ) -> (Nanos, RecorderStatus) {
     let begin = clock::now();
-    // Loading took some, too.
+    // Loading the tracer also cost CPU time; leave it out.
     let used_before = recorder.status().cpu;
-    let mut learnt = Learnt::new(recorder.percentiles());
+    let mut thresholds = Thresholds::new(recorder.percentiles());
     let mut frames = Frames::new();
     loop {
         let left = ends
@@ -123,11 +123,11 @@ pub(crate) fn drive(
         match recorder.next_event(left) {
             RecorderEvent::Started(started) => {
                 keeper.began(started.begin, terminal);
-                terminal.remark(&begun(started, keeper));
-                for line in probed(started) {
+                terminal.remark(&start_line(started, keeper));
+                for line in probe_lines(started) {
                     terminal.remark(&line);
                 }
-                learnt.tell(&[], terminal);
+                thresholds.tell(&[], terminal);
             }
             RecorderEvent::Idle => {}
             RecorderEvent::Sums(window) => sums = Some(window),
@@ -145,10 +145,10 @@ pub(crate) fn drive(
         if let Some(seen) = seen {
             recorder.set_rhythm(&seen, &frames::find(&seen));
         }
-        frames.tell(recorder, terminal);
+        frames.report(recorder, terminal);
         if let Some(sums) = sums {
-            learnt.tell(&recorder.percentiles(), terminal);
-            // So what was suppressed is in the index soon, and not at the end alone.
+            thresholds.tell(&recorder.percentiles(), terminal);
+            // Suppressed triggers reach the index now rather than only at the end.
             keeper.suppressed(recorder.status().suppressed, terminal);
             on_step(Step::Sums(&sums), recorder, keeper);
         }
@@ -161,30 +161,29 @@ pub(crate) fn drive(
             recorder.trigger(ask.kind, &ask.words);
         }
         keeper.lose_marks(asks.refused(), terminal);
-        if ends.are_there(recorder) {
+        if ends.are_met(recorder) {
             keeper.ends();
             recorder.stop();
         }
     }
 }
 
-/// What is watched, and where it is kept.
-fn begun(started: &RecorderStarted, keeper: &Keeper) -> String {
+fn start_line(started: &RecorderStarted, keeper: &Keeper) -> String {
     format!(
-        "Recording {} into {}; Ctrl-C ends it.",
+        "Recording {} into {}; press Ctrl-C to stop.",
         started.cpus.named(),
         keeper.folder().display()
     )
 }
 
-/// What looks for gaps, and what that costs.
-fn probed(started: &RecorderStarted) -> Vec<String> {
+/// Messages about the gap probes and their cost.
+fn probe_lines(started: &RecorderStarted) -> Vec<String> {
     if started.probed.is_empty() {
         return Vec::new();
     }
-    let what = match started.probe {
-        GapProbe::Sleep => "wakes 1000 times a second",
-        GapProbe::Spin => "spins whenever no other program runs, so that no CPU idles",
+    let cost = match started.probe {
+        GapProbe::Sleep => "wakes up 1000 times a second",
+        GapProbe::Spin => "spins whenever no other program runs, so its CPU never idles",
     };
     let each = if started.probed.len() == 1 {
         ""
@@ -193,63 +192,62 @@ fn probed(started: &RecorderStarted) -> Vec<String> {
     };
     let cpus = started.probed.named();
     let mut lines = vec![format!(
-        "A probe on {each}{cpus} looks for gaps: it {what}."
+        "A probe on {each}{cpus} looks for gaps. It {cost}."
     )];
     lines.extend(started.probe_refused.as_ref().map(|grant| {
-        format!("The probe runs as {grant}: its gaps hold the time of other programs, too.")
+        format!("The probe runs as {grant}, so its gaps include time of other programs.")
     }));
     lines
 }
 
-/// Thresholds that are percentiles, as they were last told of.
-struct Learnt {
-    /// Those that are not known yet.
+/// Percentile thresholds, announced when they become known.
+struct Thresholds {
     unknown: Vec<PercentileStatus>,
-    told: bool,
+    has_announced_unknown: bool,
 }
 
-impl Learnt {
+impl Thresholds {
     fn new(unknown: Vec<PercentileStatus>) -> Self {
         Self {
             unknown,
-            told: false,
+            has_announced_unknown: false,
         }
     }
 
-    /// Says at the begin which are not known, and later which have become known.
+    /// First announces the unknown thresholds, later those that have become known.
     fn tell(&mut self, now: &[PercentileStatus], terminal: &Terminal) {
-        if !self.told {
-            self.told = true;
-            for it in &self.unknown {
+        if !self.has_announced_unknown {
+            self.has_announced_unknown = true;
+            for status in &self.unknown {
                 terminal.remark(&format!(
-                    "{} does not trigger yet: it takes {} of them to know its percentile.",
-                    it.trigger, it.enough
+                    "{} does not trigger yet: its percentile needs {} of them.",
+                    status.trigger, status.enough
                 ));
             }
         }
-        for it in now {
+        for status in now {
             let place = self
                 .unknown
                 .iter()
-                .position(|old| old.trigger == it.trigger);
-            if let (Some(place), Some(limit)) = (place, it.limit) {
+                .position(|old| old.trigger == status.trigger);
+            if let (Some(place), Some(limit)) = (place, status.limit) {
                 self.unknown.remove(place);
                 terminal.remark(&format!(
-                    "{} triggers from {limit} on now, by {} of the last hour.",
-                    it.trigger, it.seen
+                    "{} now triggers above {limit}, from {} in the last hour.",
+                    status.trigger, status.seen
                 ));
             }
         }
     }
 }
 
-/// How it went.
 fn summary(incidents: u64, elapsed: Nanos, status: &RecorderStatus) -> String {
     let plural = if incidents == 1 { "" } else { "s" };
     let share = status.cpu.share_of(elapsed) * 100.0;
     let mib = status.memory_bytes >> 20;
     format!(
-        "{incidents} incident{plural} in {elapsed}; {} events, {share:.2} % of a CPU and {mib} MiB to watch them.",
+        "{incidents} incident{plural} in {elapsed}; {} events, which cost {share:.2} % of a CPU \
+         and {mib} MiB.",
         status.events
     )
 }

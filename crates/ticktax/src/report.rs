@@ -1,4 +1,4 @@
-//! `ticktax report`: what was printed of a recording, again from its file.
+//! `ticktax report`: prints the document of a saved recording.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,23 +39,22 @@ pub(crate) fn run(typed: &ReportArguments, terminal: &Terminal) -> Result<ExitCo
     )
 }
 
-/// How to show what is in a recording.
+/// How to show a recording.
 pub(crate) struct Showing<'a> {
-    /// Where all time went, rather than what became of the frames that it was made for.
+    /// Show all CPU time, even if the recording was made for a loop's frames.
     pub(crate) audit: bool,
-    /// How many such machines a host is to have.
+    /// Number of such machines on a host to extrapolate to.
     pub(crate) fleet_of: Option<u32>,
     pub(crate) format: Format,
-    /// In place of standard output.
+    /// Output file instead of standard output.
     pub(crate) output: Option<&'a Path>,
-    /// Where to write its rows as well.
+    /// Further files to write its rows to.
     pub(crate) files: &'a FileArguments,
     pub(crate) selection: Selection,
-    /// Threads that a search for beats may use.
+    /// Number of threads for the search for periodic activity.
     pub(crate) threads: usize,
 }
 
-/// Prints the document of a recording.
 pub(crate) fn show(
     mut recording: RecordingReader,
     mut showing: Showing<'_>,
@@ -91,7 +90,7 @@ pub(crate) fn show(
     })
 }
 
-/// What makes the document that is asked for.
+/// Creates the analysis for the requested document.
 fn analysis(header: &Header, showing: &Showing<'_>, terminal: &Terminal) -> RecordingAnalysis {
     if !showing.audit && showing.fleet_of.is_none() {
         return RecordingAnalysis::new(header);
@@ -103,7 +102,7 @@ fn analysis(header: &Header, showing: &Showing<'_>, terminal: &Terminal) -> Reco
             "--fleet-of"
         };
         terminal.complain(&format!(
-            "{option}: this recording holds a loop's frames, and no spans"
+            "{option} is ignored: this recording holds a loop's frames, but no spans"
         ));
         return RecordingAnalysis::new(header);
     }

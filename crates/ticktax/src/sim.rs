@@ -1,4 +1,4 @@
-//! `ticktax sim`: what a recorded machine, or a scenario, would do under other settings.
+//! `ticktax sim`: predicts what a recorded machine or a scenario would do under other settings.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,12 +16,11 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::{self, Terminal};
 
-/// The longest run that needs no `--for`. Each second is simulated dozens of times.
+/// The longest run allowed without `--for`. Each second is simulated dozens of times.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
 
-/// Runs the verb.
 pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
-    // Before anything is run: a file that cannot be made should not cost a minute's wait.
+    // Check the output first, so that an unwritable path does not waste a long run.
     if let Some(output) = &typed.output {
         terminal::require_writable(output)?;
     }
@@ -41,14 +40,14 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     let length = plan.length.unwrap_or(loaded.length);
     if plan.length.is_none() && length > LONGEST {
         return Err(Failure::Arguments(format!(
-            "{} lasts {length}: if that is right, choose the length of each simulated run with --for",
+            "{} lasts {length}, which takes long to simulate: choose a length per run with --for",
             loaded.file
         )));
     }
     let progress = terminal.progress(Extent::Time(length), "Predicting");
     let predicted = plan.predict(loaded, &mut |done, all| {
         let share = done as f64 / all.max(1) as f64;
-        #[expect(clippy::cast_possible_truncation, reason = "a part of a time")]
+        #[expect(clippy::cast_possible_truncation, reason = "a fraction of a duration")]
         progress.at(Nanos((length.0 as f64 * share) as i64));
     });
     progress.done();
@@ -66,7 +65,6 @@ pub(crate) fn run(typed: &SimArguments, terminal: &Terminal) -> Result<ExitCode,
     })
 }
 
-/// What was typed, as a plan.
 fn plan(typed: &SimArguments) -> Result<Plan, Failure> {
     let (variants, vary) = typed.varied()?;
     let rates: Vec<f64> = variants.rates.iter().map(|rate| rate.get()).collect();
@@ -80,7 +78,7 @@ fn plan(typed: &SimArguments) -> Result<Plan, Failure> {
     })
 }
 
-/// Runs the last setting once more, into a file.
+/// Runs the last setting once more and saves its rows.
 fn save(
     (setup, task): (ticktax_sim::Setup, Option<ticktax_sim::TaskId>),
     mut file: RecordingWriter,
@@ -91,24 +89,25 @@ fn save(
         .map_err(|error| Failure::Prediction(error.to_string()))?;
     file.finish(&header)?;
     terminal.remark(&format!(
-        "Saved as {0}; `ticktax report {0}` prints what the model did.",
+        "Saved as {0}; print what the model did with `ticktax report {0}`.",
         path.display()
     ));
     Ok(())
 }
 
-/// A file that no work is taken from.
 fn not_loaded(error: LoadError) -> Failure {
     match error {
         LoadError::Recording(error) => error.into(),
-        LoadError::Asked => Failure::Arguments(format!("--asked is for recordings: {error}")),
+        LoadError::Asked => {
+            Failure::Arguments(format!("--asked applies only to recordings: {error}"))
+        }
         LoadError::NoWorkload { .. } | LoadError::Scenario(_) => {
             Failure::Prediction(error.to_string())
         }
     }
 }
 
-/// What was refused: what was typed, or what the file holds.
+/// Distinguishes errors in the arguments from errors in the file.
 fn refused(error: &WhatIfError) -> Failure {
     match error {
         WhatIfError::Axis(_) | WhatIfError::Point(_) | WhatIfError::Pacing(_) => {

@@ -1,5 +1,5 @@
-//! Unix sockets whose files are made, given away and removed relative to a folder's handle, never
-//! through a link.
+//! Unix sockets whose files are created, given away and removed relative to a folder's handle,
+//! never through a symbolic link.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,8 +15,7 @@ use nix::sys::stat::{
 use nix::unistd::{User, fchownat};
 use ticktax_store::disk::Folder;
 
-/// The file of a Unix socket. Dropping it removes the file, unless somebody else has put another
-/// one there.
+/// The file of a Unix socket. Dropping it removes the file, unless another file has taken its name.
 pub(crate) struct SocketFile {
     folder: Folder,
     name: Box<OsStr>,
@@ -25,11 +24,11 @@ pub(crate) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds a new socket to a file in the folder, which has exactly this mode from the moment it
-    /// is there or, under a strict umask, a stricter one first.
+    /// Binds a new socket to a file in the folder. The file has exactly this mode from the start;
+    /// under a strict umask, it first has a stricter one.
     ///
     /// # Errors
-    /// Those of the system; `AddrInUse` if anything has the name.
+    /// I/O errors; `AddrInUse` if the name is taken.
     pub(crate) fn bind(
         folder: Folder,
         name: &OsStr,
@@ -38,8 +37,8 @@ impl SocketFile {
     ) -> io::Result<(OwnedFd, Self)> {
         let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
         let mode = Mode::from_bits_truncate(mode);
-        // Linux gives the file the mode of the socket, less the umask. The umask belongs to all
-        // threads.
+        // Linux gives the file the mode of the socket minus the umask. The umask belongs to all
+        // threads, so it cannot be changed here.
         fchmod(&socket, mode)?;
         let address = UnixAddr::new(&through_handle(&folder, name))?;
         bind(socket.as_raw_fd(), &address)?;
@@ -58,7 +57,7 @@ impl SocketFile {
     /// Gives the file to a user.
     ///
     /// # Errors
-    /// Those of the system; `AlreadyExists` if another file has its name by now.
+    /// I/O errors; `AlreadyExists` if another file has taken the name.
     pub(crate) fn give(&self, user: &User) -> io::Result<()> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let handle = openat(&self.folder, &*self.name, flags, Mode::empty())?;
@@ -78,22 +77,21 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let facts = socket_facts(&self.folder, &self.name);
         if facts.is_some_and(|facts| self.is_same(&facts)) {
-            // If it cannot be removed, the next one that listens there does it.
+            // If it cannot be removed, the next process that listens there removes it.
             let _ = self.folder.remove(&self.name);
         }
     }
 }
 
-/// Folder and name of a socket's file.
 ///
 /// # Errors
-/// The path has no name, or those of opening its folder.
+/// The path has no file name.
 pub(crate) fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     Ok((path.parent().unwrap_or(Path::new("")), name))
 }
 
-/// Removes a socket of this name, and nothing else.
+/// Removes a socket of this name. Other files stay.
 pub(crate) fn remove(folder: &Folder, name: &OsStr) {
     if socket_facts(folder, name).is_some() {
         // If it cannot be removed, binding reports it.
@@ -101,7 +99,7 @@ pub(crate) fn remove(folder: &Folder, name: &OsStr) {
     }
 }
 
-/// Removes a stream socket that nobody listens on.
+/// Removes a stream socket without a listener.
 pub(crate) fn remove_stale(folder: &Folder, name: &OsStr) {
     let connects = || {
         let socket = socket(
@@ -118,15 +116,15 @@ pub(crate) fn remove_stale(folder: &Folder, name: &OsStr) {
     }
 }
 
-/// Facts of a socket's file; `None` if nothing, or something else, has the name.
+/// Metadata of a socket's file, or `None` if no socket has the name.
 fn socket_facts(folder: &Folder, name: &OsStr) -> Option<FileStat> {
     let facts = fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
     let kind = SFlag::from_bits_truncate(facts.st_mode & SFlag::S_IFMT.bits());
     (kind == SFlag::S_IFSOCK).then_some(facts)
 }
 
-/// A path of the file that leads through the folder's handle, since no call binds relative to one.
-/// Its length is within the 107 bytes of a socket's path, however deep the folder is.
+/// A path to the file through the folder's handle, because no system call binds relative to a
+/// folder. It always fits the 107 bytes of a socket's path, however deep the folder is.
 fn through_handle(folder: &Folder, name: &OsStr) -> PathBuf {
     Path::new("/proc/self/fd")
         .join(folder.as_fd().as_raw_fd().to_string())
@@ -152,8 +150,8 @@ mod tests {
     fn a_socket_has_its_mode_whatever_the_umask() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join(NAME);
-        // The usual umask leaves 0755 of a plain bind, and takes the group's right to write from
-        // 0660.
+        // With the usual umask, a plain bind gives 0755, and the umask clears the group's write
+        // permission from 0660.
         for wanted in [0o600, 0o660, 0o666] {
             let (_socket, file) = bound(place.path(), wanted).unwrap();
             let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -166,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_of_its_name_is_neither_followed_nor_removed() {
+    fn a_symbolic_link_of_its_name_is_neither_followed_nor_removed() {
         let place = tempfile::tempdir().unwrap();
         let victim = place.path().join("victim");
         drop(UnixListener::bind(&victim).unwrap());
@@ -178,7 +176,7 @@ mod tests {
         assert!(path.is_symlink() && victim.exists());
         let refused = bound(place.path(), 0o600).err().unwrap();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        // Somebody exchanges it while it is bound.
+        // Another process swaps the file while the socket is bound.
         fs::remove_file(&path).unwrap();
         let (_socket, file) = bound(place.path(), 0o600).unwrap();
         fs::remove_file(&path).unwrap();
@@ -202,7 +200,7 @@ mod tests {
         remove(&folder, OsStr::new(NAME));
         assert!(path.exists());
         fs::remove_file(&path).unwrap();
-        // A socket that a killed process left goes, and one that somebody listens on stays.
+        // A socket that a killed process left is removed. One with a listener stays.
         let listener = UnixListener::bind(&path).unwrap();
         remove_stale(&folder, OsStr::new(NAME));
         assert!(path.exists());

@@ -1,13 +1,13 @@
-//! Folders in which ticktax keeps files after it ends.
+//! Folders for files that outlive a run.
 //!
-//! Each has its own owner and its own parent, so that no run has to trust a folder that another
-//! user can write to:
+//! Each has a separate owner and parent, so no run has to trust a folder that another user can
+//! write to. Paths are below `/var/lib` for root, and below `~/.local/state` for other users:
 //!
-//! | folder | root | an ordinary user | owner |
-//! |---|---|---|---|
-//! | settings to restore | `/var/lib/ticktax/knobs` | `~/.local/state/ticktax/knobs` | who runs `try` |
-//! | recorder's incidents | `/var/lib/ticktax/incidents` | `~/.local/state/ticktax/incidents` | who runs `record` |
-//! | agent's incidents | `/var/lib/ticktax-agent/incidents` | `~/.local/state/ticktax-agent/incidents` | the agent's user |
+//! | contents | path | owner |
+//! |---|---|---|
+//! | settings to restore | `ticktax/knobs` | user of `try` |
+//! | recorder's incidents | `ticktax/incidents` | user of `record` |
+//! | agent's incidents | `ticktax-agent/incidents` | the agent's user |
 
 use std::path::PathBuf;
 
@@ -15,13 +15,12 @@ use nix::unistd::geteuid;
 
 use crate::failure::Failure;
 
-/// Name of the journal of changed settings, in the folder of [`StateFolder::Knobs`].
+/// File name of the journal of changed settings, in [`StateFolder::Knobs`].
 const KNOB_JOURNAL: &str = "knobs.journal";
 
-/// A folder of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StateFolder {
-    /// Settings that were changed and are to be restored.
+    /// Settings to restore.
     Knobs,
     /// Incidents of `ticktax record`.
     Incidents,
@@ -30,7 +29,7 @@ pub(crate) enum StateFolder {
 }
 
 impl StateFolder {
-    /// Its path below the folder that keeps state.
+    /// Path below the state folder.
     const fn below_state(self) -> &'static str {
         match self {
             Self::Knobs => "ticktax/knobs",
@@ -39,30 +38,31 @@ impl StateFolder {
         }
     }
 
-    /// Where it lies by default. `option` is the option that names another place.
+    /// The default path. `option` is the option that overrides it, for the error message.
     ///
     /// # Errors
-    /// An ordinary user has no home.
+    /// An ordinary user has no home directory.
     pub(crate) fn path(self, option: &str) -> Result<PathBuf, Failure> {
         if geteuid().is_root() {
             return Ok(PathBuf::from("/var/lib").join(self.below_state()));
         }
-        let set = |name: &str| {
+        let absolute = |name: &str| {
             let value = std::env::var_os(name).map(PathBuf::from);
             value.filter(|path| path.is_absolute())
         };
-        let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+        let state =
+            absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
         let state = state.ok_or_else(|| {
-            Failure::Arguments(format!("HOME is not set: name the place with {option}"))
+            Failure::Arguments(format!("HOME is not set: choose a path with {option}"))
         })?;
         Ok(state.join(self.below_state()))
     }
 }
 
-/// The journal of changed settings, where no other was named.
+/// Path of the journal of changed settings: the one named, or the default.
 ///
 /// # Errors
-/// As [`StateFolder::path`].
+/// Those of [`StateFolder::path`].
 pub(crate) fn knob_journal(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     match named {
         Some(path) => Ok(path.clone()),

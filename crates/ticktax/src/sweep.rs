@@ -1,4 +1,4 @@
-//! `ticktax sweep`: a scenario at every point of a grid.
+//! `ticktax sweep`: simulates a scenario at every point of a grid.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
-/// Runs what is not finished, writes the results, and says what came of it.
+/// Runs the missing points, writes the results and prints a summary.
 pub(crate) fn run(typed: &SweepArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
     let plan = plan(typed)?;
@@ -52,7 +52,7 @@ fn plan(typed: &SweepArguments) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// Runs the points; the code to end with, where it was interrupted.
+/// Runs the points. Returns an exit code if the sweep was interrupted.
 fn points(
     sweep: &mut Sweep,
     typed: &SweepArguments,
@@ -69,7 +69,7 @@ fn points(
         },
         "",
     );
-    // A point that breaks the model is told with the others; its backtrace is not printed.
+    // A point that breaks the model is listed with the results; its backtrace is not printed.
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let ended = sweep.run(jobs, &mut |progress| {
@@ -86,8 +86,8 @@ fn points(
         }
         Ended::Stopped(progress) => {
             terminal.remark(&format!(
-                "ticktax: stopped with {} of {points} points finished; they are kept in \
-                 {}.journal, and the same command goes on from there",
+                "ticktax: stopped after {} of {points} points, which are kept in {}.journal; run \
+                 the same command again to resume",
                 progress.done,
                 typed.results.display()
             ));

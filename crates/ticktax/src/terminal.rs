@@ -1,4 +1,4 @@
-//! The terminal: whether there is one, how wide it is, and writing to it.
+//! The terminal: detection, width, colours and writing to it.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -17,10 +17,10 @@ use crate::arguments::{PageArguments, ViewArguments};
 use crate::failure::Failure;
 use crate::progress::{Extent, Progress};
 
-/// The warning about a recording whose changes nothing would notice.
+/// Warning about a recording without checksums, in which changes would go unnoticed.
 pub(crate) const UNVERIFIED: &str = "the recording is not verified: it has no checksums";
 
-/// Where output goes.
+/// The output streams and their style.
 #[derive(Clone, Copy)]
 pub(crate) struct Terminal {
     style: TextStyle,
@@ -29,10 +29,10 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Looks at standard output and error. Colours need a terminal, and no `NO_COLOR`
-    /// (<https://no-color.org>) or `TERM=dumb`.
+    /// Inspects standard output and standard error. Colours need a terminal, and are disabled by
+    /// `NO_COLOR` (<https://no-color.org>) and `TERM=dumb`.
     ///
-    /// Pages are as wide as `COLUMNS` says, else as the terminal, else 80 columns.
+    /// The page width is `COLUMNS` if set, else the terminal's width, else 80 columns.
     pub(crate) fn detect() -> Self {
         let output_is_tty = io::stdout().is_terminal();
         let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -56,7 +56,7 @@ impl Terminal {
         }
     }
 
-    /// The same, for pages that show what was asked for.
+    /// Applies page options.
     pub(crate) fn viewing(&self, typed: &PageArguments) -> Self {
         Self {
             style: TextStyle {
@@ -68,14 +68,14 @@ impl Terminal {
         }
     }
 
-    /// The same, for pages of statements.
+    /// Applies page and grouping options.
     pub(crate) fn grouping(&self, typed: &ViewArguments) -> Self {
         let mut this = self.viewing(&typed.page);
         this.style.grouping = typed.grouping();
         this
     }
 
-    /// The same, for pages about this machine as it has run since, or about another.
+    /// Marks pages as being about this machine since its boot, or about another machine or boot.
     pub(crate) fn about(&self, is_here: bool) -> Self {
         Self {
             style: TextStyle {
@@ -116,12 +116,11 @@ impl Terminal {
         write_output(file, text.as_bytes()).map_err(|error| cannot_write(file, &error))
     }
 
-    /// How a page is to look here.
     pub(crate) fn style(&self) -> TextStyle {
         self.style
     }
 
-    /// How what is shown on standard error is to look: it may be another terminal than standard output, or the only one.
+    /// Style of output on standard error, which may be a different terminal than standard output.
     pub(crate) fn watched_style(&self) -> TextStyle {
         let measured = terminal_size::terminal_size_of(io::stderr());
         let measured = measured.map(|(width, _)| usize::from(width.0));
@@ -131,13 +130,12 @@ impl Terminal {
         }
     }
 
-    /// Whether progress can be shown: standard error is a terminal.
     pub(crate) fn is_watched(&self) -> bool {
         self.error_is_tty
     }
 
-    /// Writes to standard output, with a line end at the end. A reader that has gone away (`| head`)
-    /// has had what it wanted.
+    /// Writes to standard output, with a final line break. A reader that has gone away (`| head`)
+    /// is no error.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
@@ -159,13 +157,13 @@ impl Terminal {
         }
     }
 
-    /// Says on standard error why something was not done. The words may come from a file or the
-    /// kernel.
+    /// Prints a problem to standard error. The text may contain words from a file or the kernel, so
+    /// it is escaped.
     pub(crate) fn complain(&self, why: &dyn std::fmt::Display) {
         self.remark(&format!("ticktax: {why}"));
     }
 
-    /// Warns of a recording without checksums, for every section and format.
+    /// Warns about a recording without checksums, for every section and format.
     pub(crate) fn warn_unverified(&self, header: &Header) {
         let limitations = &header.coverage.limitations;
         if limitations.contains(&Limitation::NotVerified) {
@@ -173,20 +171,20 @@ impl Terminal {
         }
     }
 
-    /// Says something in one line on standard error. A failure to write it is ignored.
+    /// Prints a line to standard error, ignoring failures.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn remark(&self, text: &str) {
         drop(writeln!(io::stderr(), "{}", clean(text)));
     }
 
-    /// Prints an error of the arguments on standard error: several lines, with colours, which
-    /// repeat arguments.
+    /// Prints an error about the arguments to standard error. It has several lines and colours, and
+    /// quotes arguments.
     #[expect(clippy::unused_self, reason = "output goes through the terminal")]
     pub(crate) fn usage(&self, text: &str) {
         let mut text = text.to_owned();
         for argument in std::env::args_os().skip(1) {
             let argument = argument.to_string_lossy();
-            // The error has no control characters of the argument but its line breaks.
+            // clap has removed the argument's control characters except line breaks.
             for line in argument.split('\n').skip(1) {
                 let shown = line.split(char::is_control).next().unwrap_or_default();
                 text = text.replace(&format!("\n{shown}"), &format!("\u{fffd}{shown}"));
@@ -195,7 +193,7 @@ impl Terminal {
         drop(writeln!(io::stderr(), "{}", clean_page(&text)));
     }
 
-    /// How far something has come, on a terminal; nothing in a pipe.
+    /// Shows progress if standard error is a terminal.
     pub(crate) fn progress(&self, extent: Extent, what: impl Into<String>) -> Progress {
         if self.error_is_tty {
             Progress::shown(extent, &what.into(), self.watched_style().width)
@@ -205,32 +203,31 @@ impl Terminal {
     }
 }
 
-/// Shows a text in the reader's `$PAGER`. Returns false if the variable is empty, or
-/// the pager does not start.
+/// Shows a text in `$PAGER`. Returns false if the variable is empty or the pager does not start.
 fn page(text: &str) -> bool {
     let pager = std::env::var_os("PAGER").unwrap_or_default();
     let Some(mut command) = pager_command(&pager, is_root()) else {
         return false;
     };
     command.stdin(Stdio::piped());
-    // As git does: colours pass, and a text that fits on one screen is left there.
+    // Like git: keep colours, and do not page a text that fits one screen.
     if std::env::var_os("LESS").is_none() {
         command.env("LESS", "FRX");
     }
     let Ok(mut child) = with_limit_from_start(|| command.spawn()) else {
         return false;
     };
-    // A reader may leave before the end.
+    // The reader may quit the pager early.
     if let Some(mut input) = child.stdin.take() {
         drop(input.write_all(text.as_bytes()));
     }
-    // What a shell answers that has not found the pager.
+    // The exit code of a shell that does not find the pager.
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
 
-/// The command in `$PAGER`. Other users' shells read it. Root's is a program and its arguments
-/// without a shell, found in the fixed PATH of helpers or by an absolute path, and `less` then
-/// starts no other programs (`LESSSECURE`).
+/// The command in `$PAGER`. For ordinary users, a shell interprets it. For root, it is a program
+/// with arguments, found in the fixed PATH of helpers or by an absolute path, and `less` cannot
+/// start other programs (`LESSSECURE`).
 fn pager_command(pager: &OsStr, is_root: bool) -> Option<Command> {
     if !is_root {
         let mut command = helper("sh");
@@ -247,26 +244,27 @@ fn pager_command(pager: &OsStr, is_root: bool) -> Option<Command> {
     Some(command)
 }
 
-/// A page about such documents lacks the section.
 fn no_section(section: Section, kind: DocumentKind) -> Failure {
-    let there: Vec<&str> = Section::of(kind).iter().map(|it| it.name()).collect();
-    let there = match &*there {
-        [] => "it has none".to_owned(),
-        there => format!("choose from {}", there.join(", ")),
+    let available: Vec<&str> = Section::of(kind)
+        .iter()
+        .map(|section| section.name())
+        .collect();
+    let available = match &*available {
+        [] => "it has no sections".to_owned(),
+        available => format!("choose {}", available.join(", ")),
     };
     Failure::Arguments(format!(
-        "--section {}: a page of {} has no such section; {there}",
+        "--section {}: the page of {} has no such section; {available}",
         section.name(),
         kind.about().replace('`', ""),
     ))
 }
 
-/// Fails if `file` cannot be written, before a long run.
+/// Checks that `file` can be written, before a long run.
 pub(crate) fn require_writable(file: &Path) -> Result<(), Failure> {
     check_output(file).map_err(|error| cannot_write(file, &error))
 }
 
-/// The failure to write `file`.
 pub(crate) fn cannot_write(file: &Path, error: &io::Error) -> Failure {
     Failure::Output(format!("to {}: {}", file.display(), creation_words(error)))
 }
@@ -278,7 +276,7 @@ mod tests {
     use super::pager_command;
 
     #[test]
-    fn roots_pager_is_a_program_without_a_shell() {
+    fn for_root_the_pager_runs_without_a_shell() {
         let command = pager_command(OsStr::new("less -R +G"), true).unwrap();
         assert_eq!(command.get_program(), "less");
         assert!(command.get_args().eq(["-R", "+G"]));
@@ -295,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn other_users_pagers_are_read_by_their_shell() {
+    fn for_other_users_a_shell_interprets_the_pager() {
         let command = pager_command(OsStr::new("less -R | cat"), false).unwrap();
         assert_eq!(command.get_program(), "sh");
         assert!(command.get_args().eq(["-c", "less -R | cat"]));

@@ -1,4 +1,4 @@
-//! `ticktax try`: two settings or more by turns, and whether they differ.
+//! `ticktax try`: an A/B test that alternates between settings and judges the difference.
 
 use std::collections::hash_map::RandomState;
 use std::env;
@@ -35,7 +35,7 @@ use crate::progress::{Extent, Progress};
 use crate::state;
 use crate::terminal::{Terminal, require_writable};
 
-/// How long a process is watched for each run, without other wishes.
+/// Default length of a run that watches a process.
 const EACH: Nanos = Nanos::from_secs(5);
 
 pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
@@ -47,13 +47,13 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
         checked.map_err(|error| Failure::Arguments(error.to_string()))?;
     }
     let predicted = typed.predicted.as_deref().map(|file| {
-        let told = read_prediction(file).map_err(|error| not_foretold(file, &error))?;
-        Ok::<_, Failure>((file, told))
+        let prediction = read_prediction(file).map_err(|error| not_foretold(file, &error))?;
+        Ok::<_, Failure>((file, prediction))
     });
     let predicted = predicted.transpose()?;
-    let names: Vec<&str> = metrics.iter().map(|it| &*it.id).collect();
-    let foretold = predicted.as_ref().map(|(file, told)| {
-        let rows = Foretold::new(told, prepared.arms(), &names);
+    let names: Vec<&str> = metrics.iter().map(|metric| &*metric.id).collect();
+    let foretold = predicted.as_ref().map(|(file, prediction)| {
+        let rows = Foretold::new(prediction, prepared.arms(), &names);
         rows.map_err(|error| not_foretold(file, &error))
     });
     let foretold = foretold.transpose()?;
@@ -67,7 +67,7 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
     let bar = terminal.progress(Extent::Runs(prepared.runs()), String::new());
     let by = format!("ticktax try (PID {})", std::process::id());
     let (mut runner, undone) = prepared.begin(place(typed, &journal, &by)?)?;
-    tell(&undone, terminal);
+    report_undo(&undone, terminal);
     let ended = drive(&mut runner, &interrupt, &bar, terminal);
     bar.done();
     let trial = runner.trial();
@@ -75,7 +75,7 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
     let signal = match ended {
         Ok(signal) => signal,
         Err(error) => {
-            tell_incomplete(&undone, terminal);
+            report_incomplete(&undone, terminal);
             return Err(error.into());
         }
     };
@@ -86,7 +86,7 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
     let complete = undone.is_complete();
     statement.restored = undone.settings;
     let mut answers = statement.fail_if.iter();
-    let fails = answers.any(|it| it.outcome == Outcome::Holds);
+    let fails = answers.any(|answer| answer.outcome == Outcome::Holds);
     let terminal = terminal.viewing(&typed.page);
     let output = (typed.format, typed.output.as_deref());
     output::put(&statement.into(), html, output, &terminal)?;
@@ -99,17 +99,18 @@ pub(crate) fn run(typed: &TrialArguments, terminal: &Terminal) -> Result<ExitCod
 }
 
 fn not_foretold(file: &Path, error: &ForetoldError) -> Failure {
-    Failure::Arguments(format!("--predicted {}: {error}", file.display()))
+    Failure::Arguments(format!(
+        "cannot use --predicted {}: {error}",
+        file.display()
+    ))
 }
 
-/// What must not be.
 fn conditions(typed: &TrialArguments) -> Result<Vec<FailIf>, Failure> {
     let parsed = typed.fail_if.iter().map(|text| FailIf::parse(text));
     let parsed: Result<_, _> = parsed.collect();
     parsed.map_err(|error| Failure::Arguments(error.to_string()))
 }
 
-/// What the arguments mean.
 fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
     let assignments: Result<Vec<Assignment>, TryError> = typed
         .settings
@@ -129,9 +130,9 @@ fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
         (metrics, _) => metrics.to_vec(),
     };
     let mut seen = Vec::new();
-    metrics.retain(|it| {
-        let is_new = !seen.contains(it);
-        seen.push(*it);
+    metrics.retain(|metric| {
+        let is_new = !seen.contains(metric);
+        seen.push(*metric);
         is_new
     });
     Ok(TrialPlan {
@@ -158,17 +159,17 @@ fn plan(typed: &TrialArguments) -> Result<TrialPlan, Failure> {
     })
 }
 
-/// A seed that is short enough to be typed again.
+/// A random seed that is short enough to type.
 pub(crate) fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 32
 }
 
-/// How a trial begins: this program is its own watchdog, and what becomes the command.
+/// Surroundings of a trial. This program also serves as its watchdog and becomes its command.
 fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<Place<'a>, Failure> {
     let own = env::current_exe();
     let own = own.map_err(|error| TryError::Start {
         command: "ticktax".to_owned(),
-        why: format!("its own file is not known: {}", error.kind()),
+        why: format!("its executable was not found: {}", error.kind()),
     })?;
     let mut watchdog = Command::new(&own);
     watchdog.arg(TRY_WATCHDOG).arg(journal);
@@ -189,19 +190,19 @@ fn place<'a>(typed: &TrialArguments, journal: &'a Path, by: &'a str) -> Result<P
     })
 }
 
-/// Makes all runs; the signal that ended them early, if one did.
+/// Performs all runs. Returns the signal if one ended them early.
 fn drive(
     runner: &mut Runner,
     interrupt: &Interrupt,
     bar: &Progress,
     terminal: &Terminal,
 ) -> Result<Option<i32>, TryError> {
-    let mut told = false;
+    let mut has_announced = false;
     loop {
         match runner.step(&|| interrupt.signal())? {
-            Stepped::Next(RunPurpose::Measured) if !told => {
-                told = true;
-                tell_ahead(&runner.trial(), bar, terminal);
+            Stepped::Next(RunPurpose::Measured) if !has_announced => {
+                has_announced = true;
+                announce_resolution(&runner.trial(), bar, terminal);
             }
             Stepped::Next(_) => {}
             Stepped::Over => return Ok(None),
@@ -211,12 +212,13 @@ fn drive(
     }
 }
 
-/// Says what the blocks will be able to tell. Whoever asked for no runs that would tell that knows it is unknown.
-fn tell_ahead(trial: &Trial, bar: &Progress, terminal: &Terminal) {
+/// Announces which differences the blocks can resolve, if the user asked for runs that measure the
+/// noise.
+fn announce_resolution(trial: &Trial, bar: &Progress, terminal: &Terminal) {
     if trial.design.noise_runs == 0 {
         return;
     }
-    for line in ahead(trial) {
+    for line in resolution_lines(trial) {
         if bar.is_shown() {
             bar.say(&line);
         } else {
@@ -225,8 +227,8 @@ fn tell_ahead(trial: &Trial, bar: &Progress, terminal: &Terminal) {
     }
 }
 
-/// What the blocks will be able to tell, by the noise of the machine.
-fn ahead(trial: &Trial) -> Vec<String> {
+/// The resolution of each metric, from the machine's noise.
+fn resolution_lines(trial: &Trial) -> Vec<String> {
     let others = trial.arms.len().saturating_sub(1);
     let comparisons = others * trial.metrics.len();
     let metrics = trial.metrics.iter().enumerate();
@@ -239,13 +241,13 @@ fn ahead(trial: &Trial) -> Vec<String> {
             let blocks = trial.design.blocks;
             match detectable(&values, blocks, comparisons) {
                 Some(_) if blocks < fewest_blocks(comparisons) => format!(
-                    "{}: {blocks} blocks are too few to tell anything apart; name {} at least",
+                    "{}: {blocks} blocks cannot resolve any difference: use --blocks {} or more",
                     metric.id,
                     fewest_blocks(comparisons)
                 ),
-                Some(found) => noise(&metric.id, metric.unit, found, blocks),
+                Some(found) => resolution_line(&metric.id, metric.unit, found, blocks),
                 None => format!(
-                    "{}: the machine's own noise is not known; it takes 6 runs (--noise-runs)",
+                    "{}: the machine's noise is unknown: use --noise-runs 6 or more",
                     metric.id
                 ),
             }
@@ -253,7 +255,7 @@ fn ahead(trial: &Trial) -> Vec<String> {
         .collect()
 }
 
-fn noise(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> String {
+fn resolution_line(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> String {
     let size = |value: f64| match (found.scale, unit) {
         (Scale::Relative, _) => format!("{:.2} %", 100.0 * value),
         (Scale::Absolute, Unit::Share) => format!("{:.2} pt", 100.0 * value),
@@ -265,19 +267,17 @@ fn noise(metric: &str, unit: Unit, found: Detectable, blocks: u64) -> String {
         (Scale::Absolute, _) => format!("{value:.3}"),
     };
     let Some(effect) = found.effect else {
-        return format!(
-            "{metric}: A beside A is the same each time, so what blocks can tell is not known"
-        );
+        return format!("{metric}: A is identical in all noise runs, so the resolution is unknown");
     };
     format!(
-        "{metric}: A beside A differs by {} a block; {blocks} blocks can tell {} apart",
+        "{metric}: A differs from itself by {} per block; {blocks} blocks resolve {}",
         size(found.noise),
         size(effect)
     )
 }
 
-/// Prints what a killed run left, if it left anything: settings, or a damaged journal.
-fn tell(undone: &UndoStatement, terminal: &Terminal) {
+/// Prints what a killed run left behind, if anything: changed settings or a damaged journal.
+fn report_undo(undone: &UndoStatement, terminal: &Terminal) {
     let is_cut = undone.damaged_copy.is_some();
     if !undone.settings.is_empty() || !undone.is_certain() || is_cut {
         let page = render(&undone.clone().into(), Format::default(), &terminal.style());
@@ -285,25 +285,26 @@ fn tell(undone: &UndoStatement, terminal: &Terminal) {
     }
 }
 
-/// Says what is not put back.
-fn tell_incomplete(undone: &UndoStatement, terminal: &Terminal) {
+fn report_incomplete(undone: &UndoStatement, terminal: &Terminal) {
     if !undone.is_complete() {
-        tell(undone, terminal);
+        report_undo(undone, terminal);
     }
 }
 
-/// Waits until everything is set that the command is to run under, and becomes the command.
+/// Waits until the settings of the trial are in place, and then becomes the command.
 pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     let Some((program, arguments)) = typed.command.split_first() else {
-        return Err(Failure::Arguments("name a command".to_owned()));
+        return Err(Failure::Arguments(
+            "no command: write one after --".to_owned(),
+        ));
     };
-    let told = || -> io::Result<()> {
+    let wait_for_parent = || -> io::Result<()> {
         let mut parent = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         parent.write_all(&[1])?;
         parent.read_exact(&mut [0])
     };
-    if told().is_err() {
-        // Whoever started it has ended, or given up.
+    if wait_for_parent().is_err() {
+        // The parent has ended or given up.
         return Ok(ExitCode::FAILURE);
     }
     if let Some(limit) = typed.open_files {
@@ -319,29 +320,30 @@ pub(crate) fn start(typed: &StartArguments) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Waits for the end of the run that started it, and puts back what that left.
+/// Runs as the watchdog: waits for the end of the run that started it, and restores what that run
+/// left changed.
 pub(crate) fn stand_by(
     typed: &WatchdogArguments,
     terminal: &Terminal,
 ) -> Result<ExitCode, Failure> {
-    // From here on no signal of the run's terminal or group reaches it.
-    let apart = nix::unistd::setsid().map_err(|errno| io::Error::from(errno).kind());
-    let ready = apart.and_then(|_| {
-        // No file system is kept from being unmounted.
+    // Leave the session, so that signals of the run's terminal or process group do not arrive here.
+    let detached = nix::unistd::setsid().map_err(|errno| io::Error::from(errno).kind());
+    let ready = detached.and_then(|_| {
+        // Keep no file system from being unmounted.
         let _ = env::set_current_dir("/");
         let mut output = io::stdout();
-        let told = output.write_all(b"\n").and_then(|()| output.flush());
-        told.map_err(|error| error.kind())
+        let written = output.write_all(b"\n").and_then(|()| output.flush());
+        written.map_err(|error| error.kind())
     });
     ready.map_err(|kind| KnobError::Watchdog {
         why: kind.to_string(),
     })?;
     match ticktax_knobs::stand_by(io::stdin(), &System::default(), &typed.journal) {
-        // Another run has it, and has put everything back as it began.
+        // Another run holds the journal, and restored everything when it started.
         Err(KnobError::Busy { .. }) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(error.into()),
         Ok(undone) => {
-            tell(&undone, terminal);
+            report_undo(&undone, terminal);
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -1,11 +1,12 @@
-//! The wall clock, which may be set at any time. What is measured goes by `ticktax_probes::clock`, which is not.
+//! The wall clock, which may be set at any time. Measurements use the monotonic clock of
+//! `ticktax_probes::clock`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ticktax_model::Nanos;
 use ticktax_probes::clock;
 
-/// The time now, in ms since 1970.
+/// Milliseconds since 1970.
 pub(crate) fn unix_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |time| {
@@ -13,7 +14,8 @@ pub(crate) fn unix_ms() -> i64 {
     })
 }
 
-/// What it would have shown, had it not been set since, at a time of `CLOCK_MONOTONIC`, in ms since 1970.
+/// Wall-clock time of a `CLOCK_MONOTONIC` time, in milliseconds since 1970. Assumes that the clock
+/// was not set since.
 pub(crate) fn unix_ms_at(at: Nanos) -> i64 {
     let ago = clock::now() - at;
     unix_ms().saturating_sub(ago.0 / 1_000_000)

@@ -1,7 +1,7 @@
-//! The queries of `docs/data.md`, run on a recording by the programs that they are for.
+//! Runs the queries of `docs/data.md` on a recording, with the programs that they are written for.
 //!
-//! They need the Python packages `duckdb`, `pandas` and `pyarrow`; where these are not installed, the
-//! tests are reported as ignored, by name.
+//! They need the Python packages `duckdb`, `pandas` and `pyarrow`. Tests whose packages are missing
+//! are reported as ignored.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod common;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// What runs one query of a file, and prints how many rows it gave.
+/// Runs one query from a file and prints the number of rows.
 const SQL: &str = "
 import duckdb, sys
 rows = duckdb.sql(open(sys.argv[1]).read()).fetchall()
@@ -51,7 +51,7 @@ print(len(scope['result']))
 print(scope['result'])
 ";
 
-/// Runs every block of a language of the page by `runner`; each must give at least one row.
+/// Runs every code block of a language on the page; each must return at least one row.
 fn run(language: &str, runner: &str) -> Result<(), Failed> {
     let queries = blocks(language);
     assert_eq!(queries.len(), 5, "{language}");
@@ -65,20 +65,23 @@ fn run(language: &str, runner: &str) -> Result<(), Failed> {
             .args(["run.py", "query"])
             .current_dir(at)
             .output()?;
-        let said = text(&output.stdout);
-        let rows = said.lines().next().and_then(|it| it.parse::<u64>().ok());
+        let printed = text(&output.stdout);
+        let rows = printed
+            .lines()
+            .next()
+            .and_then(|count| count.parse::<u64>().ok());
         if rows.is_none_or(|rows| rows < 1) {
-            return Err(format!("{query}\n{said}{}", text(&output.stderr)).into());
+            return Err(format!("{query}\n{printed}{}", text(&output.stderr)).into());
         }
         if query.contains("AS seconds") {
-            // One CPU, 30 s: what the books say of it.
-            assert!(said.contains("(0, 30.0)"), "{said}");
+            // One CPU for 30 s.
+            assert!(printed.contains("(0, 30.0)"), "{printed}");
         }
     }
     Ok(())
 }
 
-/// A recording of the model, as `lag.parquet`.
+/// A simulated recording, as `lag.parquet`.
 fn record(folder: &Path) -> Result<(), Failed> {
     let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let (scenario, recording) = (path("game.toml"), path("lag.parquet"));
@@ -90,7 +93,6 @@ fn record(folder: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The fenced blocks of a language.
 fn blocks(language: &str) -> Vec<String> {
     let fence = format!("```{language}");
     let mut lines = PAGE.lines();

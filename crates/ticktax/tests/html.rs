@@ -1,8 +1,8 @@
-//! `--html`: a page of every document that can be had without root, and what Chromium makes of them.
+//! `--html`: writes a page for every document that does not need root, and opens the pages in
+//! Chromium.
 //!
-//! What opens pages is Node with the packages of `tests/browser` (`npm ci` there, by `package.json` and
-//! `package-lock.json`) and a Chromium; where these are not
-//! installed, the tests named `browser::…` are reported as ignored.
+//! The browser tests need Chromium and Node with the packages of `tests/browser` (`npm ci` there).
+//! Without them, tests named `browser::…` are reported as ignored.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod common;
@@ -26,16 +26,16 @@ use ticktax_store::recording::RecordingWriter;
 use common::traffic::receiver;
 use common::{GAME, complaint, simulate, text, ticktax};
 
-/// What opens pages.
+/// The script that opens pages.
 const CHECK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/check.mjs");
 
 fn main() -> ExitCode {
     let found = Command::new("node").args([CHECK, "available"]).output();
-    let is_there = found.is_ok_and(|output| output.status.success());
-    // They take minutes.
+    let is_available = found.is_ok_and(|output| output.status.success());
+    // The browser tests take minutes.
     let left_out = left_out("browser");
     let in_browser = |trial: Trial| {
-        let why = if is_there {
+        let why = if is_available {
             left_out.clone()
         } else {
             Some("needs Chromium".to_owned())
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     ] {
         let made = Arc::clone(&made);
         trials.push(in_browser(Trial::test(name, move || {
-            checked(check, &made.get_or_init(Pages::new).files)
+            run_check(check, &made.get_or_init(Pages::new).files)
         })));
     }
     let large = Trial::test("browser::a_timeline_may_have_a_million_spans", large);
@@ -74,7 +74,7 @@ fn trial(name: &str, run: fn()) -> Trial {
     })
 }
 
-/// A folder with what verbs are asked about.
+/// A folder with the input files of all verbs.
 struct Things {
     folder: tempfile::TempDir,
     incidents: tempfile::TempDir,
@@ -97,8 +97,8 @@ impl Things {
         self.folder.path().join(name)
     }
 
-    /// Command lines by the name of the document that each prints.
-    fn asked(&self) -> Vec<(&'static str, Vec<String>)> {
+    /// The command lines, with the document that each prints.
+    fn commands(&self) -> Vec<(&'static str, Vec<String>)> {
         let line = |name, line: &str| {
             let word = |word: &str| match word.strip_prefix('@') {
                 Some("incidents") => self.incidents.path().to_string_lossy().into_owned(),
@@ -150,25 +150,27 @@ impl Things {
         ]
     }
 
-    /// The pages of all of them, by the name of their document.
+    /// Creates the pages of all documents.
     fn pages(&self) -> Vec<(&'static str, PathBuf)> {
-        let made = self.asked().into_iter().enumerate();
-        let made = made.map(|(place, (name, arguments))| {
+        let pages = self.commands().into_iter().enumerate();
+        let pages = pages.map(|(place, (name, arguments))| {
             let page = self.path(&format!("{place}-{name}.html"));
             let html = ["--html", page.to_str().unwrap()];
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let output = ticktax(&[&*arguments, &html].concat());
-            let said = text(&output.stderr);
+            let errors = text(&output.stderr);
             assert!(
-                said.contains("open it in a browser"),
-                "{arguments:?}: {said}"
+                errors.contains("open it in a browser"),
+                "{arguments:?}: {errors}"
             );
             (name, page)
         });
-        made.chain(self.traffic()).chain(self.by_hand()).collect()
+        pages
+            .chain(self.traffic())
+            .chain(self.without_verbs())
+            .collect()
     }
 
-    /// Pages of both ends of traffic.
     fn traffic(&self) -> Vec<(&'static str, PathBuf)> {
         let pages = ["received.html", "sent.html"].map(|name| self.path(name));
         let [received, sent] = pages.each_ref().map(|page| page.to_str().unwrap());
@@ -190,13 +192,13 @@ impl Things {
     }
 
     /// Pages of documents whose verbs need root or guests.
-    fn by_hand(&self) -> Vec<(&'static str, PathBuf)> {
+    fn without_verbs(&self) -> Vec<(&'static str, PathBuf)> {
         let slots: Vec<(u64, u64, usize)> = (0..8)
             .flat_map(|block| {
                 [0, 1, 1, 0]
                     .into_iter()
                     .enumerate()
-                    .map(move |it| (block, it))
+                    .map(move |slot| (block, slot))
             })
             .map(|(block, (place, arm))| (block, place as u64, arm))
             .collect();
@@ -223,7 +225,7 @@ impl Things {
     }
 }
 
-/// A loop on two kernels beside the model of each.
+/// A loop on two kernels, compared with the model of each.
 const LOOPS: &str = r#"{
     "verb": "pace --rate 35", "clock": {"kind": "host"},
     "tolerance": {"rate_share": 0.01, "wait_period_share": 0.01, "sampled_share": 0.005},
@@ -242,7 +244,7 @@ const LOOPS: &str = r#"{
     "published": [{"hz": 200, "rate_hz": 29.0, "shown_share": 0.005}]
 }"#;
 
-/// What kernels did of a case, in the unit of the publication and in another.
+/// Results of a case on kernels, in the unit of the publication and in another.
 const ON_KERNELS: &str = r#"{
     "head": {"name": "frames", "title": "Frames", "source": "a page", "mechanism": "rounding"},
     "release": "6.1.0", "clock": {"kind": "instructions", "each_ns": 4},
@@ -259,7 +261,7 @@ const ON_KERNELS: &str = r#"{
     "remarks": []
 }"#;
 
-/// A kernel that was compiled, and one that the cache had.
+/// One kernel that was compiled, and one from the cache.
 const BUILT: &str = r#"{
     "source": "<b>linux-source", "config": "rt.config",
     "kernels": [
@@ -270,7 +272,7 @@ const BUILT: &str = r#"{
     ]
 }"#;
 
-/// A recording of programs whose names would be more than names.
+/// A recording of programs whose names contain markup and control characters.
 fn hostile(recording: &Path) {
     let names = [
         "<script>window.hostile = 1</script>".to_owned(),
@@ -298,7 +300,7 @@ fn hostile(recording: &Path) {
     writer.finish(&header).unwrap();
 }
 
-/// The document that a page holds.
+/// The document embedded in a page.
 fn data(page: &str) -> Value {
     let mark = "id=\"ticktax-document\">";
     let (_, rest) = page.split_once(mark).unwrap();
@@ -352,7 +354,7 @@ fn what_fails_leaves_no_page() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// The pages of all documents, for as long as a test looks at them.
+/// The pages of all documents, kept while a test uses them.
 struct Pages {
     files: Vec<PathBuf>,
     _things: Things,
@@ -369,22 +371,22 @@ impl Pages {
     }
 }
 
-/// Has pages checked in one browser.
-fn checked(check: &str, pages: &[PathBuf]) -> Result<(), Failed> {
+/// Runs a check on pages in one browser.
+fn run_check(check: &str, pages: &[PathBuf]) -> Result<(), Failed> {
     let output = Command::new("node")
         .args([CHECK, check])
         .args(pages)
         .output()?;
-    let said = text(&output.stdout) + &text(&output.stderr);
-    if output.status.success() && said.is_empty() {
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    if output.status.success() && printed.is_empty() {
         Ok(())
     } else {
-        Err(said.into())
+        Err(printed.into())
     }
 }
 
-/// Threads and interrupts of two CPUs, a million spans of them. Their lengths vary as those of a
-/// real recording do: a file of equal ones is so small that a page exceeds its memory budget.
+/// Threads and interrupts of two CPUs with a million spans. The lengths vary as in a real
+/// recording. With equal lengths, the file is so small that its page exceeds the memory budget.
 fn large() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (recording, page) = (
@@ -398,7 +400,7 @@ fn large() -> Result<(), Failed> {
         .map(|pid| sources.intern(process(Owner::Program, &format!("server{pid}"), pid)))
         .collect();
     let rounds: i64 = 250_000;
-    // Knuth's linear congruential generator, its upper bits.
+    // The upper bits of Knuth's linear congruential generator.
     let mut state = 1_u64;
     let mut next = || {
         state = state
@@ -427,5 +429,5 @@ fn large() -> Result<(), Failed> {
     if length > 15_000_000 {
         return Err(format!("{length} bytes").into());
     }
-    checked("large", &[page])
+    run_check("large", &[page])
 }

@@ -1,7 +1,6 @@
-//! `--perfetto`, as Perfetto's own descriptor reads what it writes.
+//! `--perfetto`: reads the written trace with Perfetto's own descriptor.
 //!
-//! The descriptor is in the Python package `perfetto`; where that is not installed, the test is
-//! reported as ignored, by name.
+//! The descriptor is in the Python package `perfetto`. Without it, the test is reported as ignored.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod common;
@@ -18,13 +17,13 @@ use common::{GAME, text, ticktax};
 fn main() -> ExitCode {
     let import = "import perfetto.protos.perfetto.trace.perfetto_trace_pb2";
     let found = Command::new("python3").args(["-c", import]).output();
-    let is_there = found.is_ok_and(|output| output.status.success());
+    let is_available = found.is_ok_and(|output| output.status.success());
     let name = "python::a_trace_is_what_perfettos_descriptor_says";
     let trial = Trial::test(name, || {
         a_trace_is_what_perfettos_descriptor_says();
         Ok(())
     });
-    let trials = vec![trial.with_ignored_flag(!is_there)];
+    let trials = vec![trial.with_ignored_flag(!is_available)];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 

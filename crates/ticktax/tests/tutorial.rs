@@ -1,7 +1,7 @@
-//! `docs/tutorial.md`, as a reader follows it: every block is run, and what it prints must name the
-//! culprit.
+//! Runs `docs/tutorial.md` as a reader would: runs every block, and checks that the output names
+//! the culprit.
 //!
-//! It traces the kernel and needs two CPUs; where it may not, it is reported as ignored, by name.
+//! It traces the kernel and needs two CPUs; otherwise it is reported as ignored.
 
 use std::env;
 use std::fs;
@@ -16,8 +16,8 @@ fn main() -> ExitCode {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let traced = nix::unistd::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists();
     let tools = ["chrt", "taskset", "pgrep"];
-    let there = |tool: &&str| Command::new(tool).arg("--version").output().is_ok();
-    let can = traced && cpus > 1 && tools.iter().all(there);
+    let is_installed = |tool: &&str| Command::new(tool).arg("--version").output().is_ok();
+    let can = traced && cpus > 1 && tools.iter().all(is_installed);
     let trial = Trial::test(
         "root::the_tutorial_names_the_culprit_and_proves_it",
         tutorial,
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 fn tutorial() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let at = folder.path();
-    // What it starts ends with its shell.
+    // Everything started by the script ends with its shell.
     let script = format!(
         "trap 'kill $(jobs -p) 2>/dev/null' EXIT\nset -e\n{}",
         blocks()
@@ -54,7 +54,7 @@ fn tutorial() -> Result<(), Failed> {
     }
     let read = |file: &str| fs::read_to_string(at.join(file));
     for (file, words) in [
-        ("lag.txt", &["WHO MADE IT WAIT", "backupd"][..]),
+        ("lag.txt", &["WAITED BEHIND", "backupd"][..]),
         ("beats.txt", &["backupd"]),
         ("time.txt", &["backupd"]),
         ("proof.txt", &["waited, per second", "calm.parquet"]),
@@ -66,13 +66,14 @@ fn tutorial() -> Result<(), Failed> {
             }
         }
     }
-    // It no longer runs where the server does.
+    // The culprit no longer runs on the server's CPU.
     let calm = read("calm.txt")?;
     let blamed = calm.lines().find(|line| line.starts_with("  backupd"));
     if let Some(line) = blamed {
         return Err(format!("still blamed after it was moved: {line}\n{calm}").into());
     }
-    // Where others keep every CPU busy, the server waits for them as well, and they come first on the page.
+    // If others keep every CPU busy, the server also waits for them, and they come first on the
+    // page.
     if others_run()? {
         return Ok(());
     }
@@ -83,11 +84,11 @@ fn tutorial() -> Result<(), Failed> {
     let proof = read("proof.txt")?;
     match interval(&proof) {
         Some((_, high)) if high < 0.0 => Ok(()),
-        told => Err(format!("it waited no less, {told:?}:\n{proof}").into()),
+        other => Err(format!("it waited no less, {other:?}:\n{proof}").into()),
     }
 }
 
-/// The ends of the 95 % interval of what it waited, per second, in percentage points.
+/// Bounds of the 95 % interval of the change in waiting per second, in percentage points.
 fn interval(proof: &str) -> Option<(f64, f64)> {
     let mut lines = proof.lines();
     let line = lines.find(|line| line.contains("waited, per second"))?;
@@ -97,7 +98,7 @@ fn interval(proof: &str) -> Option<(f64, f64)> {
     Some((low, high))
 }
 
-/// Whether about as many threads wanted to run, of late, as there are CPUs.
+/// Whether about as many threads as CPUs wanted to run recently.
 fn others_run() -> Result<bool, Failed> {
     let load = fs::read_to_string("/proc/loadavg")?;
     let load: f64 = load.split_whitespace().next().unwrap_or_default().parse()?;
@@ -105,7 +106,6 @@ fn others_run() -> Result<bool, Failed> {
     Ok(load > 0.75 * cpus as f64)
 }
 
-/// The commands of the page, in its order.
 fn blocks() -> String {
     let mut lines = PAGE.lines();
     let mut commands = String::new();

@@ -395,7 +395,7 @@ fn changes_to_settings_that_must_stay_are_detected() {
     );
     let is =
         |session: &mut Session, knob, left| session.require_unchanged(knob, &Target::Machine, left);
-    // This works whether or not the session changed the setting.
+    // Changes are detected whether or not the session itself has changed the setting.
     set(&mut session, "vm.swappiness", &Target::Machine, "10").unwrap();
     is(&mut session, swappiness, "10").unwrap();
     is(&mut session, interval, "1").unwrap();

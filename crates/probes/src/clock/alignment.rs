@@ -111,10 +111,10 @@ impl Alignment {
     /// Estimates the maximum error of [`Alignment::to_monotonic`] between the first and the last
     /// anchor.
     ///
-    /// It is the sum of half the widest bracket (the anchors' own error), 1 ns for rounding, and
-    /// the largest distance of an anchor from the line between its neighbours (changes of the
-    /// clock's rate between anchors). It is an estimate: if the clock jumps and jumps back between
-    /// two anchors, nobody notices.
+    /// Adds up half the widest bracket (the anchors' own error), 1 ns for rounding, and the largest
+    /// distance of an anchor from the line between its neighbours (changes of the clock's rate
+    /// between anchors). This is only an estimate: it misses a clock that jumps and jumps back
+    /// between two anchors.
     pub fn uncertainty(&self) -> Nanos {
         let interior = self
             .anchors

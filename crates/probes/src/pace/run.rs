@@ -39,7 +39,7 @@ impl Next {
 pub(super) enum Verdict {
     /// The owner asked it to stop.
     Stopped,
-    /// It reached the end time.
+    /// The end time was reached.
     Over,
     /// `emit` did not accept more frames.
     Refused,

@@ -12,10 +12,10 @@ use ticktax_model::Nanos;
 
 use crate::clock::thread_cpu_time;
 
-/// Iterations between checks of the clock. They take 1 to 3 µs, which is how much work can overrun.
+/// Iterations between checks of the clock: 1 to 3 µs, by which work can overrun.
 const ITERATIONS: u32 = 2_000;
-/// Same, for work that must not overrun by that much. Then reading the clock may take as long as
-/// the iterations.
+/// Iterations between checks of the clock for work that must not overrun by that much. Reading the
+/// clock then takes about as long as the iterations.
 const FEW_ITERATIONS: u32 = 50;
 
 /// Work that takes a fixed amount of CPU time.

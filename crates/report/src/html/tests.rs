@@ -156,8 +156,8 @@ fn tables_have_captions_headings_and_units() {
     for expected in [
         "<th scope=\"col\">share</th>",
         "<th scope=\"row\" class=\"in1\">game (4121)</th><td>3.00 s</td><td>7.5 %</td>",
-        "<caption>TOP CPU TIME</caption>",
-        "<h2 id=\"section-2-title\">Where the CPU time went</h2>",
+        "<caption>CPU TIME</caption>",
+        "<h2 id=\"section-2-title\">CPU time by account</h2>",
         ">time (ns)</th>",
         "<dt>Kernel</dt>",
     ] {

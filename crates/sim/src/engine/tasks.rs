@@ -294,7 +294,7 @@ impl Engine<'_> {
         next
     }
 
-    /// Executes the [`Step::Every`](crate::Step) at index `place`: works if a new period has
+    /// Executes the [`Step::Every`] at index `place`: works if a new period has
     /// started since it last worked.
     fn every(&mut self, task: TaskId, place: usize, period: Nanos, work: &Law) -> Next {
         let now = self.now;

@@ -1,5 +1,4 @@
-//! One connection: it reads a request and writes an answer, as far as that is possible without
-//! waiting.
+//! A connection to the metrics server. It reads a request and writes an answer without blocking.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,17 +11,15 @@ use ticktax_probes::clock::now;
 
 use super::http::{Hosts, MOST_BYTES, PageFormat, Request};
 
-/// Time in which a request has to arrive. A scraper sends it at once.
+/// Time limit for a request to arrive. Scrapers send it at once.
 const TO_READ: Nanos = Nanos::from_secs(2);
 
-/// Time in which an answer has to be read.
+/// Time limit for the answer to be read.
 const TO_WRITE: Nanos = Nanos::from_secs(5);
 
-/// A stream of either sort.
+/// A TCP or Unix stream.
 pub(super) enum Stream {
-    /// Over TCP.
     Tcp(TcpStream),
-    /// Over a Unix socket.
     Unix(UnixStream),
 }
 
@@ -65,28 +62,27 @@ impl AsFd for Stream {
     }
 }
 
-/// Stage of a connection, with its data so far.
+/// Stage of a connection, with its data.
 enum Stage {
-    /// It waits for the rest of a request that began with these bytes.
+    /// Waiting for the rest of a request that starts with these bytes.
     Asking(Vec<u8>),
-    /// It waits for room for the rest of an answer.
+    /// Waiting until the rest of the answer can be written.
     Answering { answer: Vec<u8>, written: usize },
 }
 
-/// State of a connection after it went as far as it could.
+/// State of a connection that cannot advance further without blocking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It waits for the other side.
+    /// Waiting for the other side.
     Waits,
-    /// It was answered, or the other side went away.
+    /// Answered, or closed by the other side.
     Done,
 }
 
-/// A connection and its stage.
 pub(super) struct Connection {
     stream: Stream,
     stage: Stage,
-    /// When it gives up its place.
+    /// When the connection times out.
     until: Nanos,
 }
 
@@ -94,7 +90,7 @@ impl Connection {
     /// Takes a stream that was just accepted.
     ///
     /// # Errors
-    /// Those of the system.
+    /// I/O errors.
     pub(super) fn new(stream: Stream) -> io::Result<Self> {
         stream.set_nonblocking()?;
         Ok(Self {
@@ -104,7 +100,7 @@ impl Connection {
         })
     }
 
-    /// When it gives up its place.
+    /// When the connection times out.
     pub(super) fn until(&self) -> Nanos {
         self.until
     }
@@ -114,7 +110,7 @@ impl Connection {
         matches!(self.stage, Stage::Answering { .. })
     }
 
-    /// Events that let it go on.
+    /// Events that allow progress.
     pub(super) fn events(&self) -> PollFlags {
         match self.stage {
             Stage::Asking(_) => PollFlags::POLLIN,
@@ -122,7 +118,7 @@ impl Connection {
         }
     }
 
-    /// Reads and writes as much as possible; `page` makes the metrics.
+    /// Reads and writes as much as possible. `page` creates the metrics.
     pub(super) fn advance(
         &mut self,
         hosts: Hosts,
@@ -130,7 +126,7 @@ impl Connection {
     ) -> Progress {
         match self.try_advance(hosts, page) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Progress::Waits,
-            // It was answered, or the other side went away.
+            // Answered, or closed by the other side.
             _ => Progress::Done,
         }
     }

@@ -1,4 +1,4 @@
-//! What an agent counts, whoever hands it the rows: shown to scrapers, and written as facts.
+//! Totals of the agent, from any source of rows: served to scrapers and written as facts.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -21,19 +21,18 @@ use crate::failure::{Failure, UNBALANCED};
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// What scrapers are shown: whole, and replaced whole.
+/// The current totals for scrapers. They are replaced as a whole.
 pub(super) type Shown = Arc<Mutex<Arc<Totals>>>;
 
-/// What is counted, and where it goes.
 pub(super) struct Agent {
     machine: Machine,
     limitations: usize,
     began_unix_ms: i64,
     accumulator: Accumulator,
     facts: Option<FactsFolder>,
-    /// What the facts say of this machine.
+    /// Facts about this machine.
     host: Option<HostFact>,
-    /// Whether the last file of facts could not be written, which was said.
+    /// Whether the last failure to write facts has been reported.
     complained: bool,
     counted: Counted,
     steal_before: BTreeMap<u32, Nanos>,
@@ -43,7 +42,7 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// On this machine, of which so many things cannot be seen.
+    /// Counts on this machine; `limitations` is the number of its limitations.
     pub(super) fn new(machine: &Machine, limitations: usize, shown: Shown) -> Self {
         let proc = Proc::default();
         let mut agent = Self {
@@ -64,7 +63,7 @@ impl Agent {
         agent
     }
 
-    /// Has facts written into a folder from now on; sums come once in `every`.
+    /// Starts writing facts to a folder. Sums arrive once per `every`.
     pub(super) fn write_facts(&mut self, mut facts: FactsFolder, every: Nanos) {
         let host = HostFact {
             time_unix_ms: self.began_unix_ms,
@@ -83,7 +82,7 @@ impl Agent {
         self.show();
     }
 
-    /// What is configured and not in effect, by the settings of this machine alone.
+    /// Settings that are configured but not in effect.
     fn findings(&self) -> Vec<Fact> {
         let mut header = Header::new(World::Live, Level::Kernel, env!("CARGO_PKG_VERSION"));
         header.machine = self.machine.clone();
@@ -93,7 +92,7 @@ impl Agent {
             .collect()
     }
 
-    /// Notes it among the facts where the machine is not what it was.
+    /// Records a change of the machine's facts.
     fn look_at_host(&mut self) {
         let (Some(facts), Some(host)) = (&mut self.facts, &mut self.host) else {
             return;
@@ -111,34 +110,36 @@ impl Agent {
         }
     }
 
-    /// Puts rows of tables without windows among the facts, where these are written.
+    /// Adds rows to the tables that have no windows, if facts are written.
     pub(super) fn note(&mut self, rows: impl IntoIterator<Item = Fact>) {
         if let Some(facts) = &mut self.facts {
             facts.add(rows);
         }
     }
 
-    /// Whether facts are written.
     pub(super) fn writes_facts(&self) -> bool {
         self.facts.is_some()
     }
 
-    /// Takes a row of the tracer's; `sources` are those that it names.
+    /// Takes a row of the tracer; `sources` is its source table.
     pub(super) fn take(&mut self, sources: &SourceTable, row: &Row) {
         self.accumulator.row(sources, row);
     }
 
-    /// Has rows from now on be of a new table of sources.
+    /// Expects rows with a new source table from now on.
     pub(super) fn forget_sources(&mut self) {
         self.accumulator.forget_sources();
     }
 
-    /// All rows up to `at` have come, and this was counted by then: closes the windows that are over.
+    /// Closes the windows that ended by `at`. All rows before `at` have arrived.
     pub(super) fn summed(&mut self, at: Nanos, counted: Option<Counted>) -> Vec<Window> {
         if let Some(counted) = counted {
             self.counted = counted;
         }
-        let closed = self.accumulator.windows().map(|it| it.advance(moment(at)));
+        let closed = self
+            .accumulator
+            .windows()
+            .map(|windows| windows.advance(moment(at)));
         let closed = closed.unwrap_or_default();
         if has(&closed, WindowLength::TenMinutes) {
             self.look_at_host();
@@ -146,12 +147,12 @@ impl Agent {
         closed
     }
 
-    /// A flight recorder runs beside the sums, and has caught this by now.
+    /// Sets the totals of a flight recorder that runs along with the sums.
     pub(super) fn caught(&mut self, incidents: IncidentTotals) {
         self.incidents = Some(incidents);
     }
 
-    /// Takes windows that are over. That a file cannot be written is said once, and once that it could.
+    /// Writes closed windows. Reports the first failure, and the first success after it.
     pub(super) fn keep_facts(&mut self, windows: &[Window], terminal: &Terminal) {
         let Some(facts) = &mut self.facts else {
             return;
@@ -159,24 +160,29 @@ impl Agent {
         let files = facts.count().files;
         let taken = facts.take(windows);
         let wrote = facts.count().files > files;
-        self.tell(taken, wrote, terminal);
+        self.report_written(taken, wrote, terminal);
     }
 
-    fn tell(&mut self, written: Result<(), FactsError>, wrote: bool, terminal: &Terminal) {
+    fn report_written(
+        &mut self,
+        written: Result<(), FactsError>,
+        wrote: bool,
+        terminal: &Terminal,
+    ) {
         match written {
             Err(error) if !self.complained => {
-                terminal.complain(&format_args!("{error}; its rows are tried again"));
+                terminal.complain(&format_args!("{error}; will retry"));
                 self.complained = true;
             }
             Ok(()) if wrote && self.complained => {
-                terminal.complain(&"facts files can be written again");
+                terminal.complain(&"facts are being written again");
                 self.complained = false;
             }
             _ => {}
         }
     }
 
-    /// Shows scrapers what is counted by now.
+    /// Publishes the current totals.
     pub(super) fn show(&mut self) {
         let proc = Proc::default();
         let steal = proc.steal().into_iter().map(|(cpu, time)| {
@@ -220,7 +226,7 @@ impl Agent {
         }
     }
 
-    /// Writes what is left, and says whether the books balance.
+    /// Writes the remaining facts, and checks that the accounts balance.
     pub(super) fn finish(
         mut self,
         (books, lost): (&[Books], &[Loss]),
@@ -228,7 +234,10 @@ impl Agent {
     ) -> Result<ExitCode, Failure> {
         let end = books.iter().map(|books| books.end).max();
         let end = moment(end.unwrap_or_else(now));
-        let closed = self.accumulator.windows().map(|it| it.finish(end));
+        let closed = self
+            .accumulator
+            .windows()
+            .map(|windows| windows.finish(end));
         let written = match &mut self.facts {
             Some(facts) => facts
                 .take(&closed.unwrap_or_default())
@@ -243,23 +252,26 @@ impl Agent {
                 .iter()
                 .map(|(cpu, off)| format!("CPU {cpu} by {off}"))
                 .collect();
-            terminal.complain(&format_args!("the books are off: {}", off.join(", ")));
+            terminal.complain(&format_args!(
+                "the accounts do not balance: {}",
+                off.join(", ")
+            ));
             return Ok(ExitCode::from(UNBALANCED));
         }
         written.map_err(|error| Failure::Agent(error.to_string()))?;
         terminal.remark(&format!(
-            "ticktax agent: watched {watched}, the books balance"
+            "ticktax agent: watched {watched}, the accounts balance"
         ));
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Whether one of this length is among the windows.
+/// Whether one of the windows has this length.
 pub(super) fn has(windows: &[Window], length: WindowLength) -> bool {
     windows.iter().any(|window| window.kind == length)
 }
 
-/// This moment of the clock that never jumps, on the wall clock.
+/// A time of the monotonic clock, with its wall-clock time.
 fn moment(at: Nanos) -> Moment {
     Moment {
         at,

@@ -1,4 +1,4 @@
-//! Where metrics are served: a listening socket, and the thread that serves its connections.
+//! The metrics endpoint: a listening socket and the thread that serves its connections.
 
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
@@ -18,10 +18,10 @@ use crate::arguments::Listen;
 use crate::failure::Failure;
 use crate::socket::{self, SocketFile};
 
-/// The thread's stack: the pages that it makes are on the heap.
+/// Stack of the thread. The pages that it serves are on the heap.
 const STACK: usize = 128 << 10;
 
-/// Connections that wait to be accepted.
+/// Maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 128;
 
 /// A socket that accepts connections.
@@ -55,18 +55,18 @@ impl AsFd for Listener {
     }
 }
 
-/// A listener and its place.
+/// A listener and its address.
 pub(super) struct Endpoint {
     listener: Listener,
-    /// The place, for people.
+    /// The address, for messages.
     shown: String,
     file: Option<SocketFile>,
 }
 
 impl Endpoint {
-    /// Listens as `--listen` asks for; `None` if that is nowhere. While root has yet to become the
-    /// agent's user, the file of a Unix socket has to be in a folder that only root can change, and
-    /// is given to that user.
+    /// Listens as `--listen` requests; `None` for `none`. If root has yet to become the agent's
+    /// user, the file of a Unix socket must be in a folder that only root can change. Root gives
+    /// the file to that user.
     pub(super) fn bind(place: &Listen, user: &User) -> Result<Option<Self>, Failure> {
         let bound = match place {
             Listen::None => return Ok(None),
@@ -81,12 +81,15 @@ impl Endpoint {
             Listen::Unix(path) => bind_file(path, user),
         };
         bound.map(Some).map_err(|error| {
-            Failure::Agent(format!("cannot listen on {place}: {}", in_words(&error)))
+            Failure::Agent(format!(
+                "cannot listen on {place}: {}",
+                bind_error_words(&error)
+            ))
         })
     }
 
-    /// Whether the agent's user binds the socket after root's rights are gone: its folder belongs
-    /// to that user, who could exchange the file while root gives it away.
+    /// Whether the agent's user binds the socket after root's rights are gone. This is required if
+    /// that user owns the folder, because the user could swap the file while root gives it away.
     pub(super) fn is_for_user(place: &Listen, user: &User) -> bool {
         let Listen::Unix(path) = place else {
             return false;
@@ -99,14 +102,13 @@ impl Endpoint {
         owner.is_ok_and(|owner| owner == user.uid.as_raw())
     }
 
-    /// Its place, for people.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// Serves what `page` makes on another thread as long as the process lives. Dropping the file
-    /// that is returned removes it. Programs that can open a Unix socket choose their `Host`
-    /// header: it is not checked there.
+    /// Serves the result of `page` on another thread until the process ends. Dropping the returned
+    /// file removes it. `Host` headers are not checked on a Unix socket, because its clients choose
+    /// theirs freely.
     pub(super) fn serve(
         self,
         hosts: Hosts,
@@ -123,12 +125,14 @@ impl Endpoint {
         let thread = thread::Builder::new().name("metrics".to_owned());
         let started = thread.stack_size(STACK).spawn(move || server.run());
         started.map(|_| self.file).map_err(|_| {
-            Failure::Agent("cannot start a thread: raise the limit of processes (ulimit -u)".into())
+            Failure::Agent(
+                "cannot start a thread: raise the limit of processes (`ulimit -u`)".into(),
+            )
         })
     }
 }
 
-/// Listens on a Unix socket that its user and group may connect to.
+/// Listens on a Unix socket that its user and group can connect to.
 fn bind_file(path: &Path, user: &User) -> io::Result<Endpoint> {
     let (folder, name) = socket::split(path)?;
     let folder = match user.user_to_become() {
@@ -148,18 +152,18 @@ fn bind_file(path: &Path, user: &User) -> io::Result<Endpoint> {
     })
 }
 
-fn in_words(error: &io::Error) -> String {
+fn bind_error_words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::AddrInUse => {
-            "something listens there already, or a file is in the way; stop it, move the file, or \
-             choose another place with --listen"
+            "something already listens there, or a file is in the way; stop it, move the file, \
+             or choose another address with --listen"
                 .to_owned()
         }
         ErrorKind::AddrNotAvailable => {
-            "this machine does not have that address; choose one of `ip address`".to_owned()
+            "this machine does not have that address; choose one that `ip address` lists".to_owned()
         }
         ErrorKind::PermissionDenied if error.get_ref().is_none() => {
-            "it is not allowed; choose a port from 1024 on, or a folder of your own".to_owned()
+            "permission denied; choose port 1024 or higher, or a folder of your own".to_owned()
         }
         _ => error_words(error),
     }
@@ -183,7 +187,7 @@ mod tests {
         Endpoint::bind(listen, &user).map(Option::unwrap)
     }
 
-    /// An endpoint that serves a page of a megabyte.
+    /// An endpoint that serves a page of 1 MiB.
     fn endpoint() -> SocketAddr {
         let endpoint = bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let Listener::Tcp(listener) = &endpoint.listener else {
@@ -202,17 +206,17 @@ mod tests {
         stream
     }
 
-    /// The answer to these bytes; nothing if the connection is closed without an answer.
+    /// The answer to these bytes, empty if the connection is closed without one.
     fn ask(address: SocketAddr, request: &[u8]) -> String {
         let mut stream = connect(address);
-        // The other side may have had enough before all of it was sent.
+        // The server may close the connection before everything is sent.
         drop(stream.write_all(request));
         let mut answer = Vec::new();
         drop(stream.read_to_end(&mut answer));
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// Connections that have sent this and do nothing more.
+    /// Connections that send these bytes and then do nothing.
     fn hanging(address: SocketAddr, count: usize, sent: &[u8]) -> Vec<TcpStream> {
         let hang = |_| {
             let mut stream = connect(address);
@@ -223,9 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn a_scrape_is_answered_at_once_however_many_connections_hang() {
+    fn hanging_connections_do_not_delay_a_scrape() {
         let address = endpoint();
-        // They send nothing, half a request, or do not read their answers.
+        // They send nothing, send half a request, or do not read the answer.
         let hanging: Vec<Vec<TcpStream>> = [b"".as_slice(), b"GET /met", REQUEST]
             .into_iter()
             .map(|sent| hanging(address, 2 * MOST_ASKING, sent))
@@ -241,12 +245,12 @@ mod tests {
         let address = endpoint();
         let mut silent = connect(address);
         let mut answer = Vec::new();
-        // Its end comes before the minute of patience is over.
+        // It is closed before the read timeout of a minute.
         assert_eq!(silent.read_to_end(&mut answer).unwrap(), 0);
     }
 
     #[test]
-    fn the_oldest_connection_gives_up_its_place_first() {
+    fn the_oldest_connection_is_dropped_first() {
         let address = endpoint();
         let mut silent = hanging(address, MOST_ASKING + MOST_ANSWERING, b"");
         let mut oldest = silent.remove(0);
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_web_page_whose_name_was_rebound_to_loopback_reads_nothing() {
+    fn dns_rebinding_does_not_expose_the_metrics() {
         let address = endpoint();
         let rebound = b"GET /metrics HTTP/1.1\r\nHost: rebound.example:9559\r\n\r\n";
         let answer = ask(address, rebound);
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_answered_or_closed_and_does_no_harm() {
+    fn garbage_is_answered_or_the_connection_closed() {
         let address = endpoint();
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         let mut next = || {
@@ -274,10 +278,10 @@ mod tests {
             state ^= state << 17;
             state
         };
-        for turn in 0..200 {
+        for round in 0..200 {
             let length = usize::try_from(next() % 300).unwrap();
             let mut bytes: Vec<u8> = (0..length).map(|_| next().to_le_bytes()[0]).collect();
-            match turn % 3 {
+            match round % 3 {
                 0 => {}
                 1 => bytes
                     .splice(0..0, *b"GET /metrics HTTP/1.1\r\n")
@@ -296,18 +300,18 @@ mod tests {
     fn a_unix_socket_is_private_and_a_stale_one_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        // A killed agent leaves one.
+        // Left by a killed agent.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let listen = Listen::Unix(path.clone());
         let endpoint = bind(&listen).unwrap();
         let second = bind(&listen).err().unwrap().to_string();
-        assert!(second.contains("listens there already"), "{second}");
+        assert!(second.contains("already listens there"), "{second}");
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o660);
         let file = endpoint.serve(Hosts::Loopback, |_| b"page".to_vec());
         let file = file.unwrap().expect("a file");
-        // Any `Host` is served here.
+        // Any `Host` is accepted here.
         let mut stream = UnixStream::connect(&path).unwrap();
         let request = b"GET /metrics HTTP/1.1\r\nHost: any\r\n\r\n";
         stream.write_all(request).unwrap();

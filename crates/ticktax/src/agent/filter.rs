@@ -1,10 +1,10 @@
-//! A filter of system calls (seccomp) for the agent once everything is attached.
+//! A system call filter (seccomp) for the agent after all programs are attached.
 //!
-//! It is a second line: the agent has no rights by then, and these calls are of use only to
-//! somebody who has taken it over. A list of calls that are refused stays right when a C library
-//! starts to use another one, as a list of calls that are allowed does not.
+//! It is a second line of defence. The agent has no rights by then, so these calls would only help
+//! an attacker who has taken it over. A list of forbidden calls stays correct when the C library
+//! starts to use another call; a list of allowed calls would not.
 //!
-//! Kernels from 5.11 on remember which calls a filter always allows, so those cost next to nothing.
+//! Kernels since 5.11 remember which calls a filter always allows, so those cost almost nothing.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const REFUSED: [i64; 48] = [
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_pidfd_getfd,
-    // Other users. `capset` is not here: threads of probes give up their capabilities with it.
+    // Other users. `capset` is missing because probe threads drop their capabilities with it.
     libc::SYS_setuid,
     libc::SYS_setgid,
     libc::SYS_setreuid,
@@ -47,7 +47,7 @@ const REFUSED: [i64; 48] = [
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_open_by_handle_at,
-    // The kernel itself, and the parts of it that attacks have often used.
+    // The kernel, and parts of it that attacks have often used.
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -69,8 +69,7 @@ const REFUSED: [i64; 48] = [
     libc::SYS_personality,
 ];
 
-/// Commands of `bpf` that stay: they read and write maps that are open, and read counters of
-/// programs.
+/// Allowed `bpf` commands: they read and write open maps, and read program counters.
 const BPF_COMMANDS: [u64; 10] = [
     1,  // BPF_MAP_LOOKUP_ELEM
     2,  // BPF_MAP_UPDATE_ELEM
@@ -84,15 +83,14 @@ const BPF_COMMANDS: [u64; 10] = [
     27, // BPF_MAP_DELETE_BATCH
 ];
 
-/// Refuses the calls to all threads for good. It is not an error if the kernel lacks
-/// seccomp or a sandbox forbids it.
+/// Installs the filter permanently in all threads. Kernels without seccomp, and sandboxes that
+/// forbid it, are not an error.
 pub(super) fn install() {
     if let Ok(program) = program() {
         let _ = apply_filter_all_threads(&program);
     }
 }
 
-/// The filter for this architecture.
 fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for number in REFUSED.into_iter().chain(x32_numbers()) {
@@ -104,14 +102,14 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     };
     let is_other: Result<_, _> = BPF_COMMANDS.into_iter().map(is_other).collect();
     rules.insert(libc::SYS_bpf, vec![SeccompRule::new(is_other?)?]);
-    // The kernel keeps the lower bits of an error alone.
+    // The kernel keeps only the low bits of an error.
     let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
     SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
 }
 
-/// Numbers of the same calls in the x32 ABI of x86-64: those of the list with a bit set, and 36
-/// that only x32 has.
+/// The same calls in the x32 ABI of x86-64: the numbers above with a flag bit, and 36 that only x32
+/// has.
 fn x32_numbers() -> impl Iterator<Item = i64> {
     const BIT: i64 = 1 << 30;
     let numbers = REFUSED.into_iter().chain([libc::SYS_bpf]).chain(512..548);
@@ -129,8 +127,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refused_calls_fail_and_others_go_on() {
-        // A filter of one thread, so that other tests run as before.
+    fn forbidden_calls_fail_and_others_work() {
+        // Filter one thread only, so that other tests are not affected.
         let filtered = thread::spawn(|| {
             seccompiler::apply_filter(&program().unwrap()).unwrap();
             let started = Command::new("/bin/true").status();

@@ -1,17 +1,17 @@
-//! As much of HTTP/1.1 as scrapers need: a request's head is read, one answer is written, the
-//! connection is closed.
+//! The part of HTTP/1.1 that scrapers need: read the head of a request, write one answer, close the
+//! connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use httparse::{EMPTY_HEADER, Status};
 
-/// The most bytes of a request: a scraper sends some hundreds.
+/// Maximum size of a request in bytes. A scraper sends a few hundred.
 pub(super) const MOST_BYTES: usize = 8 << 10;
 
-/// The most headers of a request.
+/// Maximum number of headers.
 const MOST_HEADERS: usize = 64;
 
-/// How metrics are written.
+/// Format of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageFormat {
     /// OpenMetrics text.
@@ -21,31 +21,37 @@ pub(super) enum PageFormat {
 }
 
 impl PageFormat {
-    /// What it is called.
+    /// MIME type.
     const fn name(self) -> &'static str {
         match self {
             Self::Text => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Protobuf => {
-                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
+                 encoding=delimited"
             }
         }
     }
 
-    /// Format for an `Accept` header: protocol buffers if they weigh at least as much as any text.
+    /// Chooses the format for an `Accept` header: protocol buffers if their weight is at least that
+    /// of any text format.
     fn accepted(header: &str) -> Self {
         let (mut protobuf, mut text) = (0.0, 0.0);
         for range in header.split(',') {
             let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
-            let of = |name: &str| {
-                let mut pairs = parameters.split(';').filter_map(|it| it.split_once('='));
+            let parameter = |name: &str| {
+                let mut pairs = parameters
+                    .split(';')
+                    .filter_map(|pair| pair.split_once('='));
                 pairs.find_map(|(key, value)| (key.trim() == name).then(|| value.trim()))
             };
-            let weight = of("q").map_or(Some(1.0), |it| it.parse::<f64>().ok());
-            let weight = weight.filter(|it| (0.0..=1.0).contains(it)).unwrap_or(0.0);
+            let weight = parameter("q").map_or(Some(1.0), |weight| weight.parse::<f64>().ok());
+            let weight = weight
+                .filter(|weight| (0.0..=1.0).contains(weight))
+                .unwrap_or(0.0);
             match kind.trim() {
                 "application/vnd.google.protobuf"
-                    if of("proto") == Some("io.prometheus.client.MetricFamily")
-                        && of("encoding") == Some("delimited") =>
+                    if parameter("proto") == Some("io.prometheus.client.MetricFamily")
+                        && parameter("encoding") == Some("delimited") =>
                 {
                     protobuf = weight.max(protobuf);
                 }
@@ -63,16 +69,15 @@ impl PageFormat {
     }
 }
 
-/// Which `Host` headers are answered.
+/// Which `Host` headers are accepted.
 ///
-/// A web page can have its own name resolve to 127.0.0.1 (DNS rebinding). The browser of somebody
-/// who visits the page then lets it read what is served here, but sends the page's name as the
-/// `Host`.
+/// A web page can let its own name resolve to 127.0.0.1 (DNS rebinding). The visitor's browser then
+/// lets the page read what is served here, but sends the page's name as `Host`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hosts {
-    /// All: the names of an address that other machines can reach are not known.
+    /// Any, because the names of a public address are unknown.
     Any,
-    /// `localhost` and loopback addresses, with any port: a tunnel has another.
+    /// `localhost` and loopback addresses, with any port, because a tunnel may use another port.
     Loopback,
 }
 
@@ -91,7 +96,7 @@ impl Hosts {
     }
 }
 
-/// Whether a `Host` header names this machine's loopback device.
+/// Whether a `Host` header names the loopback device.
 fn is_loopback(host: &[u8]) -> bool {
     let Ok(host) = str::from_utf8(host) else {
         return false;
@@ -119,56 +124,55 @@ fn is_loopback_address(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// The metrics; without a body where only the head of an answer is wanted.
+    /// The metrics.
     Metrics {
-        /// Whether it is.
+        /// Whether only the head of the answer is wanted.
         head: bool,
-        /// As whoever asks takes them.
+        /// The format that the client accepts.
         format: PageFormat,
     },
-    /// Where the metrics are.
+    /// The page that points to the metrics.
     Root,
-    /// Something that is not there.
+    /// An unknown path.
     Unknown,
-    /// Something that cannot be done.
+    /// An unsupported method.
     OtherMethod,
-    /// Something of another host.
+    /// A forbidden `Host`.
     OtherHost,
-    /// Something without one host.
+    /// No `Host`, or several.
     Hostless,
-    /// Nothing that makes sense.
-    Senseless,
-    /// More than anybody needs to say.
+    /// Not HTTP.
+    Malformed,
     TooLong,
 }
 
 impl Request {
-    /// What these first bytes of a connection ask for; `None` where more have to come.
+    /// Parses the first bytes of a connection; `None` if more are needed.
     pub(super) fn parse(bytes: &[u8], hosts: Hosts) -> Option<Self> {
         let mut headers = [EMPTY_HEADER; MOST_HEADERS];
         let mut request = httparse::Request::new(&mut headers);
         match request.parse(bytes) {
             Ok(Status::Complete(_)) => {
                 let refusal = hosts.refusal(&request);
-                Some(refusal.unwrap_or_else(|| Self::of(&request)))
+                Some(refusal.unwrap_or_else(|| Self::from_parsed(&request)))
             }
             Ok(Status::Partial) if bytes.len() < MOST_BYTES => None,
             Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => Some(Self::TooLong),
-            Err(_) => Some(Self::Senseless),
+            Err(_) => Some(Self::Malformed),
         }
     }
 
-    fn of(request: &httparse::Request<'_, '_>) -> Self {
+    fn from_parsed(request: &httparse::Request<'_, '_>) -> Self {
         let path = request.path.unwrap_or_default();
         let path = path.split_once('?').map_or(path, |(path, _)| path);
         match (request.method.unwrap_or_default(), path) {
             (method @ ("GET" | "HEAD"), "/metrics") => {
                 let headers = request.headers.iter();
-                let mut accepts = headers.filter(|it| it.name.eq_ignore_ascii_case("accept"));
-                let accepts = accepts.find_map(|it| std::str::from_utf8(it.value).ok());
+                let mut accepts =
+                    headers.filter(|header| header.name.eq_ignore_ascii_case("accept"));
+                let accepts = accepts.find_map(|header| std::str::from_utf8(header.value).ok());
                 Self::Metrics {
                     head: method == "HEAD",
                     format: accepts.map_or(PageFormat::Text, PageFormat::accepted),
@@ -180,7 +184,7 @@ impl Request {
         }
     }
 
-    /// The whole answer; `page` makes the metrics.
+    /// The complete answer. `page` creates the metrics.
     pub(super) fn answer(self, page: impl FnOnce(PageFormat) -> Vec<u8>) -> Vec<u8> {
         let text = |status, text: &str| {
             response(status, "text/plain; charset=utf-8", text.as_bytes(), false)
@@ -191,20 +195,24 @@ impl Request {
             }
             Self::Root => text("200 OK", "ticktax agent: the metrics are at /metrics\n"),
             Self::Unknown => text("404 Not Found", "the metrics are at /metrics\n"),
-            Self::OtherMethod => text("405 Method Not Allowed", "only GET and HEAD\n"),
+            Self::OtherMethod => text("405 Method Not Allowed", "use GET or HEAD\n"),
             Self::OtherHost => text(
                 "421 Misdirected Request",
-                "only localhost and loopback addresses are served: scrape one of them, or start the agent with \
-                 --listen-anywhere\n",
+                "only localhost and loopback addresses are served: scrape one of them, or start \
+                 the agent with --listen-anywhere\n",
             ),
             Self::Hostless => text("400 Bad Request", "send one Host header\n"),
-            Self::Senseless => text("400 Bad Request", "this is not HTTP\n"),
-            Self::TooLong => text("431 Request Header Fields Too Large", "too long\n"),
+            Self::Malformed => text("400 Bad Request", "not an HTTP request\n"),
+            Self::TooLong => text(
+                "431 Request Header Fields Too Large",
+                "the request is too long\n",
+            ),
         }
     }
 }
 
-/// An answer; `head` leaves out its body. `Vary` tells caches that the format depends on `Accept`.
+/// An answer, without its body if `head` is set. `Vary` tells caches that the format depends on
+/// `Accept`.
 fn response(status: &str, kind: &str, body: &[u8], head: bool) -> Vec<u8> {
     let length = body.len();
     let mut answer = format!(
@@ -227,25 +235,25 @@ mod tests {
     }
 
     #[test]
-    fn a_scraper_gets_metrics_and_others_a_word() {
-        let of = |text: &str| parse(text.as_bytes());
+    fn requests_are_recognized() {
+        let parsed = |text: &str| parse(text.as_bytes());
         let metrics = Some(Request::Metrics {
             head: false,
             format: PageFormat::Text,
         });
-        assert_eq!(of("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), metrics);
-        assert_eq!(of("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), metrics);
-        assert_eq!(of("GET / HTTP/1.1\r\n\r\n"), Some(Request::Root));
-        assert_eq!(of("GET /x HTTP/1.1\r\n\r\n"), Some(Request::Unknown));
+        assert_eq!(parsed("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), metrics);
+        assert_eq!(parsed("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), metrics);
+        assert_eq!(parsed("GET / HTTP/1.1\r\n\r\n"), Some(Request::Root));
+        assert_eq!(parsed("GET /x HTTP/1.1\r\n\r\n"), Some(Request::Unknown));
         let post = "POST /metrics HTTP/1.1\r\n\r\n";
-        assert_eq!(of(post), Some(Request::OtherMethod));
-        assert_eq!(of("GET /metrics HTT"), None);
-        assert_eq!(of("\u{1}\u{2}\r\n\r\n"), Some(Request::Senseless));
+        assert_eq!(parsed(post), Some(Request::OtherMethod));
+        assert_eq!(parsed("GET /metrics HTT"), None);
+        assert_eq!(parsed("\u{1}\u{2}\r\n\r\n"), Some(Request::Malformed));
     }
 
     #[test]
-    fn a_host_that_is_not_this_machines_loopback_is_refused() {
-        let asked = |headers: &str| {
+    fn only_loopback_hosts_are_accepted() {
+        let parsed = |headers: &str| {
             let request = format!("GET /metrics HTTP/1.1\r\n{headers}\r\n");
             Request::parse(request.as_bytes(), Hosts::Loopback)
         };
@@ -261,7 +269,7 @@ mod tests {
             "[::1]",
             "[::ffff:127.0.0.1]:9559",
         ] {
-            assert_eq!(asked(&format!("host:  {host} \r\n")), served, "{host}");
+            assert_eq!(parsed(&format!("host:  {host} \r\n")), served, "{host}");
         }
         for host in [
             "",
@@ -278,23 +286,23 @@ mod tests {
             "::1",
             "user@localhost",
         ] {
-            let answer = asked(&format!("Host: {host}\r\n"));
+            let answer = parsed(&format!("Host: {host}\r\n"));
             assert_eq!(answer, Some(Request::OtherHost), "{host}");
         }
-        assert_eq!(asked(""), Some(Request::Hostless));
+        assert_eq!(parsed(""), Some(Request::Hostless));
         let two = "Host: localhost\r\nHost: rebound.example\r\n";
-        assert_eq!(asked(two), Some(Request::Hostless));
-        // Neither the front page nor an error of another host.
+        assert_eq!(parsed(two), Some(Request::Hostless));
+        // No front page and no error page for other hosts either.
         let front = b"GET / HTTP/1.1\r\nHost: rebound.example\r\n\r\n";
         let refused = Request::parse(front, Hosts::Loopback);
         assert_eq!(refused, Some(Request::OtherHost));
-        // HTTP/1.0 has no such header.
+        // HTTP/1.0 does not require the header.
         let old = b"GET /metrics HTTP/1.0\r\n\r\n";
         assert_eq!(Request::parse(old, Hosts::Loopback), served);
     }
 
     #[test]
-    fn what_does_not_end_is_too_long() {
+    fn endless_requests_are_too_long() {
         let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(MOST_BYTES));
         assert_eq!(parse(long.as_bytes()), Some(Request::TooLong));
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65));
@@ -302,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_alone_has_the_length_of_all() {
+    fn a_head_request_gets_the_length_of_the_full_answer() {
         let answer = |head| {
             let format = PageFormat::Text;
             let answer = Request::Metrics { head, format }.answer(|_| b"12345".to_vec());
@@ -316,21 +324,23 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_protocol_buffers_as_gladly_as_text_gets_them() {
-        let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    fn protocol_buffers_are_served_if_weighted_at_least_like_text() {
+        let protobuf = "application/vnd.google.protobuf;\
+            proto=io.prometheus.client.MetricFamily;encoding=delimited";
         for (accepts, format) in [
             ("", PageFormat::Text),
             ("*/*", PageFormat::Text),
-            // Prometheus 2.42 with native histograms, and without.
+            // Prometheus 2.42 with and without native histograms.
             (
                 &*format!("{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1"),
                 PageFormat::Protobuf,
             ),
             (
-                "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,\
+                 */*;q=0.1",
                 PageFormat::Text,
             ),
-            // Prometheus 3, by what its configuration wants first.
+            // Prometheus 3, depending on its preferred format.
             (
                 &*format!("{protobuf};q=0.6,application/openmetrics-text;q=0.5,*/*;q=0.2"),
                 PageFormat::Protobuf,
@@ -343,17 +353,17 @@ mod tests {
             (&*format!("{protobuf};q=often"), PageFormat::Text),
             ("application/vnd.google.protobuf", PageFormat::Text),
         ] {
-            let asked = format!("GET /metrics HTTP/1.1\r\naccept: {accepts}\r\n\r\n");
+            let request = format!("GET /metrics HTTP/1.1\r\naccept: {accepts}\r\n\r\n");
             let head = false;
-            let meant = Some(Request::Metrics { head, format });
-            assert_eq!(parse(asked.as_bytes()), meant, "{accepts}");
+            let expected = Some(Request::Metrics { head, format });
+            assert_eq!(parse(request.as_bytes()), expected, "{accepts}");
         }
     }
 
-    /// Requests that make sense, and what a careless or malicious client makes of them: bytes
-    /// changed, left out, sent twice. Always the same ones.
+    /// Feeds mutations of a valid request: bytes changed, removed or repeated. The mutations are
+    /// the same in every run.
     #[test]
-    fn no_request_makes_it_panic_or_read_without_end() {
+    fn no_request_causes_a_panic_or_an_endless_read() {
         let seed = b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9559\r\nAccept: \
                      application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
                      encoding=delimited;q=0.6,text/plain;q=0.5,*/*;q=0.1\r\n\r\n";

@@ -1,4 +1,4 @@
-//! The rights that an agent has: what attaching needs, and none afterwards.
+//! The agent's rights: what attaching needs, and none afterwards.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -13,40 +13,40 @@ use ticktax_store::disk::{Folder, error_words};
 
 use crate::failure::Failure;
 
-/// The users that root becomes when none is named, the first that there is.
+/// The users that root becomes by default: the first one that exists.
 const USERS: [&str; 2] = ["ticktax", "nobody"];
 
-/// Files from now on may be read by their group and by nobody else, and written by their owner.
+/// Makes new files readable by their group and writable only by their owner.
 pub(super) fn keep_files_private() {
     umask(Mode::from_bits_truncate(0o027));
 }
 
-/// Empties the bounding set of this thread and of those that it starts: no program that they could
-/// run has a capability. It needs `CAP_SETPCAP`; an agent without it has `no_new_privs` alone.
+/// Empties the bounding set of this thread and its children, so that no program they start can gain
+/// a capability. This needs `CAP_SETPCAP`; without it, only `no_new_privs` protects.
 pub(super) fn empty_bounding_set() {
     let _ = caps::clear(None, CapSet::Bounding);
 }
 
-/// Whom the agent becomes.
+/// The user that the agent becomes.
 pub(super) struct User {
-    /// `None`: it stays who it is.
+    /// `None` if it keeps its user.
     becomes: Option<unistd::User>,
 }
 
 impl User {
-    /// The user of this name, or who it is by itself.
+    /// The named user, or the default.
     pub(super) fn chosen(name: Option<&str>) -> Result<Self, Failure> {
         let find = |name: &str| unistd::User::from_name(name).ok().flatten();
         let becomes = match name {
             Some(name) => {
                 let user = find(name).ok_or_else(|| {
                     Failure::Arguments(format!(
-                        "no user is called `{name}`: name one of `getent passwd`, or make one"
+                        "unknown user `{name}`: choose one that `getent passwd` lists, or create it"
                     ))
                 })?;
                 if !geteuid().is_root() && user.uid != geteuid() {
                     return Err(Failure::Arguments(format!(
-                        "only root can become `{name}`: leave out --user, or start it as root"
+                        "only root can become `{name}`: leave out --user, or run as root"
                     )));
                 }
                 Some(user)
@@ -57,15 +57,15 @@ impl User {
         Ok(Self { becomes })
     }
 
-    /// Makes a folder that the user will own, if root has to. Nothing is given away but a new
-    /// folder: its missing parents stay root's.
+    /// Creates a folder for the user, if root has to. Only a new folder is given away; its missing
+    /// parents stay with root.
     ///
-    /// The user makes it later, without root's rights, if it lies below a folder of this user's.
-    /// Root acts only if nobody else can exchange an entry on the way, and only through handles.
+    /// If the user owns the folder above, the user creates it later without root's rights. Root
+    /// acts only if nobody else can swap an entry on the way, and only through handles.
     pub(super) fn make_folder(&self, path: &Path, mode: u32) -> Result<(), Failure> {
         let failed = |error: &io::Error| {
             let why = error_words(error);
-            Failure::Agent(format!("cannot make {}: {why}", path.display()))
+            Failure::Agent(format!("cannot create {}: {why}", path.display()))
         };
         let nearest = Nearest::find(path).map_err(|error| failed(&error))?;
         let owner = nearest.folder.owner().map_err(|error| failed(&error))?;
@@ -81,7 +81,7 @@ impl User {
         }
     }
 
-    /// Refuses a path of another user's, which the agent could not write to.
+    /// Rejects a folder of another user, which the agent could not write to.
     fn check_owner(&self, path: &Path, owner: u32) -> Result<(), Failure> {
         let owner = Uid::from_raw(owner);
         if owner == self.number() {
@@ -90,35 +90,36 @@ impl User {
         let (owner, user) = (user_name(owner), user_name(self.number()));
         let path = path.display();
         Err(Failure::Agent(format!(
-            "{path} belongs to {owner}, but the agent runs as {user}: name another folder, or remove it"
+            "{path} belongs to {owner}, but the agent runs as {user}: choose another folder or \
+             remove it"
         )))
     }
 
-    /// Number of the user that it runs as once everything is attached.
+    /// Number of the user after the change.
     fn number(&self) -> Uid {
         self.becomes.as_ref().map_or_else(geteuid, |user| user.uid)
     }
 
-    /// The user to become; `None` if that changes nothing.
+    /// The user to become, or `None` if nothing changes.
     pub(super) fn user_to_become(&self) -> Option<&unistd::User> {
         let becomes = self.becomes.as_ref();
         becomes.filter(|user| user.uid != geteuid())
     }
 
-    /// Becomes this user in all threads, and clears the capabilities of this one. Threads of probes
-    /// clear their own.
+    /// Becomes this user in all threads, and drops the capabilities of this thread. Probe threads
+    /// drop theirs themselves.
     pub(super) fn become_it(&self) -> Result<(), Failure> {
         let failed = |what: &str| {
             Failure::Agent(format!(
-                "cannot give up {what}, and does not go on with it: name another --user, or start it as an \
-                 ordinary user with the three capabilities"
+                "cannot give up {what}, so the agent stops: choose another --user, or start it as \
+                 an ordinary user with the three capabilities"
             ))
         };
         if let Some(user) = self.user_to_become() {
             let became = setgroups(&[user.gid])
                 .and_then(|()| setresgid(user.gid, user.gid, user.gid))
                 .and_then(|()| setresuid(user.uid, user.uid, user.uid));
-            became.map_err(|_| failed("root"))?;
+            became.map_err(|_| failed("root's rights"))?;
         }
         for set in [
             CapSet::Ambient,
@@ -132,10 +133,10 @@ impl User {
         if !left.is_ok_and(|left| left.is_empty()) {
             return Err(failed("its capabilities"));
         }
-        set_no_new_privs().map_err(|_| failed("the right to gain others"))
+        set_no_new_privs().map_err(|_| failed("the right to gain privileges"))
     }
 
-    /// What to say where something cannot be written.
+    /// Adds the user to an error about a file.
     pub(super) fn failure(&self, error: &dyn Display) -> Failure {
         Failure::Agent(match &self.becomes {
             Some(user) => format!("{error} (as user {})", user.name),
@@ -144,10 +145,9 @@ impl User {
     }
 }
 
-/// The part of a path that exists.
 struct Nearest {
     folder: Folder,
-    /// Names of the folders that are missing below it, the outermost first.
+    /// Names of the missing folders below it, outermost first.
     missing: Vec<OsString>,
 }
 
@@ -172,7 +172,7 @@ impl Nearest {
     }
 }
 
-/// Makes the folder `last` for a user, and its missing `parents` for root, in a `place` that only
+/// Creates the folder `last` for a user, and its missing `parents` for root, in a `place` that only
 /// root can change.
 fn make_for(
     user: &unistd::User,
@@ -190,7 +190,6 @@ fn make_for(
     Ok(fchmod(&given, Mode::from_bits_truncate(mode))?)
 }
 
-/// Name of a user for messages.
 fn user_name(number: Uid) -> String {
     match unistd::User::from_uid(number) {
         Ok(Some(user)) => user.name,

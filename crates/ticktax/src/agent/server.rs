@@ -1,8 +1,8 @@
-//! Serves all connections on one thread, so that none of them can hold up another.
+//! Serves all connections on one thread, so that none can delay another.
 //!
-//! A connection that sends nothing costs a descriptor until its time is over, or until its place is
-//! needed. When all places are taken, the oldest one gives up its own: a scraper sends its request
-//! at once, so it is read before many newer connections can arrive.
+//! An idle connection costs a file descriptor until it times out or its slot is needed. If all
+//! slots are taken, the oldest connection is dropped. A scraper sends its request at once, so it is
+//! read before many newer connections can arrive.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -19,19 +19,19 @@ use super::connection::{Connection, Progress};
 use super::endpoint::Listener;
 use super::http::{Hosts, PageFormat};
 
-/// Most connections whose request has not arrived.
+/// Maximum number of connections whose request has not arrived.
 pub(super) const MOST_ASKING: usize = 64;
 
-/// Most connections that have not read their answer. Each holds a page.
+/// Maximum number of connections that have not read their answer. Each holds a page.
 pub(super) const MOST_ANSWERING: usize = 8;
 
-/// Most connections accepted before those at hand are looked at again.
+/// Maximum number of connections accepted in one round.
 const MOST_AT_ONCE: usize = MOST_ASKING / 4;
 
-/// Pause after a failure that would otherwise repeat at once.
+/// Pause after a failure that would otherwise repeat immediately.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A listener and its connections, the oldest first.
+/// A listener and its connections, oldest first.
 pub(super) struct Server<P> {
     listener: Listener,
     hosts: Hosts,
@@ -42,7 +42,7 @@ pub(super) struct Server<P> {
 
 impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
     /// # Errors
-    /// Those of the system.
+    /// I/O errors.
     pub(super) fn new(listener: Listener, hosts: Hosts, page: P) -> io::Result<Self> {
         listener.set_nonblocking()?;
         Ok(Self {
@@ -54,7 +54,6 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         })
     }
 
-    /// Serves as long as the process lives.
     pub(super) fn run(mut self) {
         loop {
             let (has_new, ready) = self.wait();
@@ -69,12 +68,14 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         self.answering.iter().chain(&self.asking)
     }
 
-    /// Waits until something happens. Returns whether a connection can be accepted, and which of
-    /// those at hand can go on.
+    /// Waits for an event. Returns whether a connection can be accepted, and which of the existing
+    /// connections can advance.
     fn wait(&self) -> (bool, Vec<bool>) {
         let mut descriptors = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
         let connections = self.connections();
-        descriptors.extend(connections.map(|each| PollFd::new(each.as_fd(), each.events())));
+        descriptors.extend(
+            connections.map(|connection| PollFd::new(connection.as_fd(), connection.events())),
+        );
         match poll(&mut descriptors, self.timeout()) {
             Ok(_) => {}
             Err(nix::errno::Errno::EINTR) => return (false, Vec::new()),
@@ -83,23 +84,25 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
                 return (false, Vec::new());
             }
         }
-        let mut ready = descriptors.iter().map(|each| each.any().unwrap_or(true));
+        let mut ready = descriptors
+            .iter()
+            .map(|descriptor| descriptor.any().unwrap_or(true));
         let has_new = ready.next().unwrap_or(false);
         (has_new, ready.collect())
     }
 
-    /// Time until the next connection gives up its place.
+    /// Time until the next connection times out.
     fn timeout(&self) -> PollTimeout {
         let Some(next) = self.connections().map(Connection::until).min() else {
             return PollTimeout::NONE;
         };
-        // Rounded up: it is over when `poll` returns.
+        // Rounded up, so that the timeout has passed when `poll` returns.
         let left = (next - now()).max(Nanos(0)).0 / 1_000_000 + 1;
         PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
     }
 
-    /// Lets connections go on that can, in the order of [`Server::connections`], and removes those
-    /// that are done or whose time is over.
+    /// Advances the ready connections, in the order of [`Server::connections`], and removes those
+    /// that are done or timed out.
     fn advance(&mut self, ready: &[bool]) {
         let mut ready = ready.iter().copied();
         let (hosts, page) = (self.hosts, &self.page);
@@ -123,7 +126,6 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
         }
     }
 
-    /// Accepts connections that have arrived.
     fn accept(&mut self) {
         for _ in 0..MOST_AT_ONCE {
             match self.listener.accept().and_then(Connection::new) {
@@ -136,7 +138,7 @@ impl<P: Fn(PageFormat) -> Vec<u8>> Server<P> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // No descriptor is left.
+                // No file descriptor is left.
                 Err(_) if self.asking.pop_front().is_some() => {}
                 Err(_) => {
                     thread::sleep(PAUSE);

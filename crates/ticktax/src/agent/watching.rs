@@ -1,5 +1,5 @@
-//! Where an agent's rows come from: a session of sums or, where triggers are given, a flight recorder, which keeps
-//! the same sums and beside them what happened around each trigger.
+//! Source of the agent's rows: a session of sums or, with triggers, a flight recorder, which keeps
+//! the same sums and the events around each trigger.
 
 use std::path::{Path, PathBuf};
 
@@ -24,18 +24,18 @@ use crate::state::StateFolder;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// From so many sources on, all are forgotten: every thread is one, and threads come and go.
+/// The source table is cleared at this size. Every thread is a source, and threads come and go.
 const MOST_SOURCES: usize = 20_000;
 
-/// Where incidents go.
+/// Where and how incidents are kept.
 pub(super) struct Keeping {
     folder: PathBuf,
     budget: Budget,
-    journal: bool,
+    log: bool,
 }
 
 impl Keeping {
-    /// What was asked for; `None` where no trigger was given.
+    /// The settings from the arguments; `None` without triggers.
     pub(super) fn of(typed: &AgentArguments) -> Result<Option<Self>, Failure> {
         if typed.triggers.is_empty() {
             return Ok(None);
@@ -47,26 +47,24 @@ impl Keeping {
         Ok(Some(Self {
             folder,
             budget: typed.budget.budget(),
-            journal: typed.journal,
+            log: typed.log,
         }))
     }
 
-    /// The folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// The tracer at work, with all rights still.
+/// The running tracer, before rights are dropped.
 pub(super) enum Watcher {
-    /// Sums alone.
+    /// Sums only.
     Sums(Box<Session>),
-    /// Sums, and a ring of everything that is read around triggers.
+    /// Sums, and a ring with all events, read around triggers.
     Flight(Box<Recorder>, Keeping),
 }
 
 impl Watcher {
-    /// Starts what was asked for.
     pub(super) fn start(
         plan: Plan,
         keeping: Option<Keeping>,
@@ -75,7 +73,7 @@ impl Watcher {
         let Some(keeping) = keeping else {
             return Ok(Self::Sums(Box::new(Session::start(plan)?)));
         };
-        // Larger rings would take the rights that are given up.
+        // Rings cannot grow later, because that needs rights that are dropped.
         let recorder = Recorder::start(typed.ring.applied_to(RecorderPlan {
             triggers: typed.triggers.clone(),
             window: typed.every.0,
@@ -85,7 +83,6 @@ impl Watcher {
         Ok(Self::Flight(Box::new(recorder), keeping))
     }
 
-    /// The machine.
     pub(super) fn machine(&self) -> &Machine {
         match self {
             Self::Sums(session) => &session.started().machine,
@@ -93,7 +90,7 @@ impl Watcher {
         }
     }
 
-    /// How many things cannot be seen on it.
+    /// Number of limitations on this machine.
     pub(super) fn limitations(&self) -> usize {
         match self {
             Self::Sums(session) => session.started().limitations.len(),
@@ -101,7 +98,7 @@ impl Watcher {
         }
     }
 
-    /// Gets ready to keep incidents, by the rights that the agent has from now on.
+    /// Opens the folder of incidents with the rights that the agent keeps.
     pub(super) fn ready(self, terminal: &Terminal) -> Result<Ready, Failure> {
         Ok(match self {
             Self::Sums(session) => Ready::Sums(session),
@@ -109,9 +106,9 @@ impl Watcher {
                 let Keeping {
                     folder,
                     budget,
-                    journal,
+                    log,
                 } = keeping;
-                let keeper = Keeper::open(&folder, budget, journal, terminal)?;
+                let keeper = Keeper::open(&folder, budget, log, terminal)?;
                 let asks = Asks::listen(&folder, recorder.waker())?;
                 Ready::Flight(recorder, Box::new(keeper), asks)
             }
@@ -119,17 +116,17 @@ impl Watcher {
     }
 }
 
-/// The same without rights, and with whatever it writes open.
+/// The running tracer after rights are dropped, with all output files open.
 pub(super) enum Ready {
-    /// Sums alone.
+    /// Sums only.
     Sums(Box<Session>),
-    /// With a recorder's folder, and whoever asks it to keep a moment.
+    /// Sums and a recorder, with its folder and its mark socket.
     Flight(Box<Recorder>, Box<Keeper>, Asks),
 }
 
 impl Agent {
-    /// Drives what watches until it ends, for `length` where that is given; a session knows its own. Returns the time
-    /// on each CPU that was watched, and what was lost of it.
+    /// Runs until a signal, or for `length` if given; a session knows its own length. Returns the
+    /// accounts and losses of each CPU.
     pub(super) fn watch(
         &mut self,
         ready: Ready,
@@ -156,7 +153,7 @@ impl Agent {
         terminal: &Terminal,
     ) -> (Vec<Books>, Vec<Loss>) {
         loop {
-            // Until when the sums are that have come.
+            // End of the latest sums.
             let mut summed = None;
             match session.next_event() {
                 Event::Started(_) | Event::Progress(_) => {}
@@ -202,7 +199,7 @@ impl Agent {
             self.caught(totals(recorder, keeper));
             match step {
                 Step::Sums(sums) => {
-                    // Each window names sources of its own.
+                    // Each window has a separate source table.
                     self.forget_sources();
                     for row in &sums.rows {
                         self.take(&sums.sources, row);
@@ -234,20 +231,21 @@ impl Agent {
     }
 }
 
-/// The periods that incidents keep to, searched for every hour and at the end, where there are new incidents.
+/// Periods among the incidents. They are searched every hour and at the end, if there are new
+/// incidents.
 #[derive(Default)]
 struct Beats {
-    /// How many incidents there were when they were searched last.
+    /// Number of incidents at the last search.
     searched: u64,
 }
 
 impl Beats {
-    /// Notes them among the facts, where there are new incidents.
+    /// Adds the periods to the facts, if there are new incidents.
     fn look(&mut self, agent: &mut Agent, keeper: &Keeper) {
         if !agent.writes_facts() || keeper.count() == self.searched {
             return;
         }
-        // An index that cannot be read now is read the next time.
+        // If the index cannot be read now, the next search reads it.
         let Ok((index, _)) = read_incidents(keeper.folder()) else {
             return;
         };
@@ -263,16 +261,16 @@ impl Beats {
     }
 }
 
-/// What a recorder caught, and how far its ring reaches back.
+/// Incident totals, and how far back the ring reaches.
 fn totals(recorder: &Recorder, keeper: &Keeper) -> IncidentTotals {
-    // A ring that has not come round yet holds everything.
+    // A ring that has not wrapped yet holds everything.
     let since_begin = now() - recorder.started().begin;
     IncidentTotals {
         reach: recorder.status().reach.unwrap_or(since_begin),
         limits: recorder
             .percentiles()
             .into_iter()
-            .filter_map(|it| Some((it.trigger.to_string(), it.limit?)))
+            .filter_map(|status| Some((status.trigger.to_string(), status.limit?)))
             .collect(),
         ..keeper.totals()
     }

@@ -1,4 +1,4 @@
-//! What an agent was asked to do.
+//! Arguments of `ticktax agent`.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,77 +15,94 @@ use super::{Length, one_of};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  sudo ticktax agent                                    metrics on http://127.0.0.1:9559/metrics
+  sudo ticktax agent                      serve metrics on http://127.0.0.1:9559/metrics
   sudo ticktax agent --user ticktax --facts /var/lib/ticktax-agent/facts
-                                                        and facts of every minute as Parquet files
-  sudo ticktax agent --listen unix:/run/ticktax.sock    behind a proxy of your own
+                                          also write facts of every minute as Parquet files
+  sudo ticktax agent --listen unix:/run/ticktax.sock
+                                          serve behind your own proxy
   sudo ticktax agent --listen none --facts facts --for 1h
+                                          write facts for an hour, serve nothing
   sudo ticktax agent --trigger 'wait>5ms' --trigger 'stretch>5ms'
-                                                        and the seconds around each, as `record` keeps them
+                                          also keep the seconds around each, as `record` does
 
-Once everything is attached it gives up all rights: as root it becomes --user. contrib/ has a systemd
-unit, alert rules and a dashboard; docs/agent.md says what the metrics and the files hold.";
+Once all programs are attached, the agent gives up its rights: as root it becomes --user.
+contrib/ has a systemd unit, alert rules and a dashboard. docs/agent.md describes the metrics
+and the files.";
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentArguments {
-    /// How long, such as 1h or 7d [default: until it is told to stop]
+    /// Run for this long, such as 1h or 7d [default: until stopped]
     #[arg(
         long = "for",
-        visible_alias = "duration",
+        alias = "duration",
         value_name = "TIME",
         allow_hyphen_values = true
     )]
     pub(crate) length: Option<Length>,
 
-    /// How often sums are taken from the kernel, 1s to 1m: metrics are so old at most
+    /// Read the kernel's counters this often, 1s to 1m
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(crate) every: Every,
 
-    /// Where metrics are served: ADDRESS:PORT, unix:PATH, or none
+    /// Serve metrics at ADDRESS:PORT or unix:PATH, or `none`
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:9559")]
     pub(crate) listen: Listen,
 
-    /// Let --listen name an address that other machines can reach, and serve any `Host`, such as a
-    /// proxy's
-    #[arg(long)]
+    /// Allow --listen to be reachable from other machines
+    ///
+    /// Requests with any `Host` are then served, such as a proxy's.
+    #[arg(long, hide_short_help = true)]
     pub(crate) listen_anywhere: bool,
 
-    /// Write facts of every minute, ten minutes and hour into this folder, as Parquet files
+    /// Write facts of every minute, ten minutes and hour to this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) facts: Option<PathBuf>,
 
-    /// Also write each histogram as two lists, for programs that cannot read its bytes
-    #[arg(long, requires = "facts")]
+    /// Also write histograms as two lists, for programs that cannot read their bytes
+    #[arg(long, requires = "facts", hide_short_help = true)]
     pub(crate) facts_lists: bool,
 
-    /// Most days of facts that are kept; the oldest are removed
-    #[arg(long, value_name = "N", default_value = "30", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Keep at most this many days of facts; the oldest are deleted
+    #[arg(long, value_name = "N", default_value = "30", hide_short_help = true,
+          value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) facts_days: u16,
 
-    /// Most MiB of facts that are kept; the oldest are removed
-    #[arg(long, value_name = "N", default_value = "1024", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Keep at most this many MiB of facts; the oldest are deleted
+    #[arg(long, value_name = "N", default_value = "1024", hide_short_help = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) facts_mib: u32,
 
-    /// Also keep the seconds around what lasts too long, such as wait>5ms, as `ticktax record` does; may be given
-    /// several times
+    /// Keep the seconds around each such delay, such as wait>5ms; repeatable
+    ///
+    /// Triggers are those of `ticktax record`.
     #[arg(long = "trigger", value_name = "TRIGGER")]
     pub(crate) triggers: Vec<TriggerSpec>,
 
-    /// The folder of the incidents [default: /var/lib/ticktax-agent/incidents of root, else
+    /// Keep incidents in this folder
+    ///
+    /// [default: /var/lib/ticktax-agent/incidents as root, otherwise
     /// ~/.local/state/ticktax-agent/incidents]
-    #[arg(long, value_name = "FOLDER", requires = "triggers")]
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        requires = "triggers",
+        hide_short_help = true
+    )]
     pub(crate) incidents: Option<PathBuf>,
 
-    /// What looks for gaps, where a trigger is about them
-    #[arg(long, default_value = "sleep", requires = "triggers", value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
+    /// Choose the probe for `gap` triggers
+    #[arg(long, default_value = "sleep", requires = "triggers", hide_short_help = true,
+          value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
     pub(crate) probe: GapProbe,
 
-    /// Also write each incident to the journal with fields of its own, or to syslog where there is no journal
-    #[arg(long, requires = "triggers")]
-    pub(crate) journal: bool,
+    /// Log each incident to the systemd journal, or to syslog without one
+    #[arg(long, requires = "triggers", hide_short_help = true)]
+    pub(crate) log: bool,
 
-    /// Which user to become once everything is attached [default: as root `ticktax` where there is such a
-    /// user, else `nobody`; otherwise who started it]
+    /// Become this user once all programs are attached
+    ///
+    /// [default: as root `ticktax` if that user exists, otherwise `nobody`; other users stay
+    /// themselves]
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
 
@@ -96,7 +113,7 @@ pub(crate) struct AgentArguments {
     pub(crate) budget: BudgetArguments,
 }
 
-/// From one look at the kernel's sums to the next.
+/// Interval between two reads of the kernel's counters: 1 s to 1 min.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Every(pub(crate) Nanos);
 
@@ -106,20 +123,19 @@ impl FromStr for Every {
     fn from_str(text: &str) -> Result<Self, String> {
         let Length(every) = text.parse()?;
         if !(Nanos::from_secs(1)..=Nanos::from_secs(60)).contains(&every) {
-            return Err(format!("`{text}` is not from 1s to 1m"));
+            return Err(format!("invalid interval `{text}`: choose 1s to 1m"));
         }
         Ok(Self(every))
     }
 }
 
-/// Where metrics are served.
+/// Address of the metrics server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
-    /// Nowhere.
+    /// No server.
     None,
-    /// On an address and a port; port 0 is any that is free.
+    /// A TCP address; port 0 picks a free one.
     Tcp(SocketAddr),
-    /// On a Unix socket.
     Unix(PathBuf),
 }
 
@@ -140,7 +156,8 @@ impl FromStr for Listen {
         }
         text.parse().map(Self::Tcp).map_err(|_| {
             format!(
-                "invalid address `{text}`: write 127.0.0.1:9559, [::1]:9559, unix:/run/ticktax.sock or none"
+                "invalid address `{text}`: write 127.0.0.1:9559, [::1]:9559, \
+                 unix:/run/ticktax.sock or none"
             )
         })
     }
@@ -163,7 +180,7 @@ mod tests {
     use super::{Every, Listen};
 
     #[test]
-    fn sums_are_taken_every_second_to_every_minute() {
+    fn intervals_are_one_second_to_one_minute() {
         let every: Every = "2s".parse().unwrap();
         assert_eq!(every.0, Nanos::from_secs(2));
         for typed in ["500ms", "61s", "", "often"] {
@@ -172,8 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
-        for (typed, meant) in [
+    fn listen_addresses_are_parsed() {
+        for (typed, canonical) in [
             ("none", "none"),
             ("127.0.0.1:9559", "127.0.0.1:9559"),
             ("localhost:1", "127.0.0.1:1"),
@@ -181,7 +198,7 @@ mod tests {
             ("unix:/run/x", "unix:/run/x"),
         ] {
             let listen: Listen = typed.parse().unwrap();
-            assert_eq!(listen.to_string(), meant);
+            assert_eq!(listen.to_string(), canonical);
         }
         for typed in [
             "",

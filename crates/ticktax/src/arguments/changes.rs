@@ -1,4 +1,4 @@
-//! What was typed for `ticktax compare`.
+//! Arguments of `ticktax compare`.
 
 use std::path::PathBuf;
 
@@ -10,76 +10,82 @@ use ticktax_model::document::DocumentKind;
 use ticktax_model::trial::Better;
 use ticktax_report::Format;
 
+use super::files::HTML;
 use super::percent::percentage;
 use super::{PageArguments, complete, formats, one_of};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  ticktax compare before.parquet after.parquet     what changed, with 95 % intervals
+  ticktax compare before.parquet after.parquet
+                                          list what changed, with 95 % intervals
   ticktax compare before.parquet after.parquet --section repeats
-                                                   which beats came, went or moved
-  ticktax compare here.json there.json             two statements: sums only, no intervals
+                                          list periodic activity that came, went or moved
+  ticktax compare here.json there.json    compare two statements: sums only, no intervals
   ticktax compare stock.txt patched.txt --better lower
-                                                   two lists of numbers, one a line
+                                          compare two lists of numbers, one per line
   ticktax compare runs.csv runs.csv --column old --column new
-                                                   two columns of a table
+                                          compare two columns of a table
   ticktax compare times.json times.json --result 1 --result 2
-                                                   two commands that hyperfine timed";
+                                          compare two commands timed by hyperfine";
 
 #[derive(Debug, Args)]
 pub(crate) struct ChangesArguments {
-    /// A recording of an audit, or its statement in JSON; or numbers: one a line, a column of a CSV, or
-    /// what hyperfine exported as JSON
+    /// Recording, statement in JSON, or numbers
+    ///
+    /// Numbers are one per line, a column of a CSV, or a JSON export of hyperfine.
     #[arg(add = complete::comparable())]
     pub(crate) first: PathBuf,
 
-    /// Another one of the same kind, of the same machine or of another
+    /// Another file of the same kind, from this or another machine
     #[arg(add = complete::comparable())]
     pub(crate) second: PathBuf,
 
     #[command(flatten)]
     pub(crate) numbers: NumberArguments,
 
-    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// How to print what changed
+    /// Print in this format
     #[arg(long, value_parser = formats(DocumentKind::Changes), default_value = "text")]
     pub(crate) format: Format,
 
+    /// Write to a file instead of standard output
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) output: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) page: PageArguments,
-
-    /// Write it to a file in place of standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
 }
 
-/// What is asked of two lists of numbers.
+/// Options that apply to lists of numbers only.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lists of numbers")]
 pub(crate) struct NumberArguments {
-    /// The column of a CSV, by name or by number; given twice, one for each file [default: the only one
-    /// with nothing but numbers]
+    /// Read this CSV column; repeat it for the second file
+    ///
+    /// By name or number. [default: the only column that holds nothing but numbers]
     #[arg(long = "column", value_name = "NAME")]
     columns: Vec<String>,
 
-    /// The result of a hyperfine export, by command or by number; given twice, one for each file
-    /// [default: the only one]
+    /// Read this hyperfine result; repeat for the second file
+    ///
+    /// By command or number. [default: the only one]
     #[arg(long = "result", value_name = "NAME")]
     results: Vec<String>,
 
-    /// Which way is better [default: lower for times that hyperfine took, else unknown]
+    /// Say which is better: lower, higher or unknown
+    ///
+    /// [default: lower for hyperfine times, otherwise unknown]
     #[arg(long, value_parser = one_of(&Better::ALL, Better::name, Better::about))]
     better: Option<Better>,
 
-    /// The largest difference that counts as none [default: 5%]
+    /// Treat differences up to this as none [default: 5%]
     #[arg(long, value_name = "SHARE", value_parser = percentage)]
     difference: Option<f64>,
 }
 
 impl NumberArguments {
-    /// What they mean.
     pub(crate) fn question(&self) -> Question {
         Question {
             columns: self.columns.clone(),
@@ -89,7 +95,7 @@ impl NumberArguments {
         }
     }
 
-    /// The first of them that was typed, which only lists of numbers have.
+    /// The first of these options that was typed, for an error about other kinds of files.
     pub(crate) fn typed(&self) -> Option<&'static str> {
         let all = [
             ("--column", !self.columns.is_empty()),

@@ -1,4 +1,5 @@
-//! What a shell is told when somebody presses Tab: names of cases, and files by their extension.
+//! Completion of values when the user presses Tab: names of cases and settings, and files by
+//! extension.
 
 use std::env;
 use std::path::Path;
@@ -13,7 +14,6 @@ use ticktax_model::recording::Paced;
 use ticktax_report::Section;
 use ticktax_store::recording::RecordingReader;
 
-/// The names of the cases.
 pub(super) fn cases() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let names = ticktax_experiment::all().map(Case::name);
@@ -21,7 +21,6 @@ pub(super) fn cases() -> ArgValueCandidates {
     })
 }
 
-/// The names of the settings.
 pub(super) fn knobs() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let knobs = ticktax_knobs::registry::all();
@@ -32,7 +31,7 @@ pub(super) fn knobs() -> ArgValueCandidates {
     })
 }
 
-/// The names of the settings that can be changed, each with what comes before its values.
+/// Names of writable settings, each followed by `=`.
 pub(super) fn assignments() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let knobs = ticktax_knobs::registry::all();
@@ -45,34 +44,36 @@ pub(super) fn assignments() -> ArgValueCandidates {
     })
 }
 
-/// Recordings.
 pub(super) fn recordings() -> ArgValueCompleter {
     files(&["parquet"])
 }
 
-/// Recordings, statements in JSON, and lists of numbers.
 pub(super) fn comparable() -> ArgValueCompleter {
     files(&["parquet", "json", "csv", "tsv", "txt"])
 }
 
-/// What `report` may have to print.
+/// Documents that `report` can print.
 pub(super) const REPORTED: [DocumentKind; 3] = [
     DocumentKind::Statement,
     DocumentKind::Pace,
     DocumentKind::PaceComparison,
 ];
 
-/// The sections of the page about the recording that was typed before; of every page that `report`
-/// prints, where there is none.
+/// Sections of the page for the recording already on the command line, or of every page of `report`
+/// if there is none yet.
 pub(super) fn sections_of_recording() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let words: Vec<_> = env::args_os().collect();
-        let audit = words.iter().any(|word| word == "--audit");
+        let prints_audit = words.iter().any(|word| word == "--audit");
         let mut files = words.iter().map(Path::new);
-        let kind = files.find_map(|path| kind_of(path, audit));
+        let kind = files.find_map(|path| kind_of(path, prints_audit));
         let kinds = kind.as_ref().map_or(&REPORTED[..], std::slice::from_ref);
-        let of_one = |section: &&Section| kinds.iter().any(|&it| Section::of(it).contains(section));
-        let words = Section::ALL.iter().filter(of_one);
+        let has_section = |section: &&Section| {
+            kinds
+                .iter()
+                .any(|&kind| Section::of(kind).contains(section))
+        };
+        let words = Section::ALL.iter().filter(has_section);
         let word = |section: &Section| {
             let about = section.about();
             CompletionCandidate::new(section.name()).help(Some(about.into()))
@@ -81,9 +82,10 @@ pub(super) fn sections_of_recording() -> ArgValueCandidates {
     })
 }
 
-/// What `report` prints of the recording in a file, if it is one.
+/// The document that `report` prints of a file, if the file is a recording.
 fn kind_of(path: &Path, audit: bool) -> Option<DocumentKind> {
-    path.extension().filter(|it| *it == "parquet")?;
+    path.extension()
+        .filter(|extension| *extension == "parquet")?;
     let recording = RecordingReader::open(path).ok()?;
     Some(match &recording.header().paced {
         Some(Paced::Turns(_)) => DocumentKind::PaceComparison,
@@ -93,21 +95,19 @@ fn kind_of(path: &Path, audit: bool) -> Option<DocumentKind> {
     })
 }
 
-/// Scenarios.
 pub(super) fn scenarios() -> ArgValueCompleter {
     files(&["toml"])
 }
 
-/// What a prediction starts from.
 pub(super) fn loads() -> ArgValueCompleter {
     files(&["parquet", "toml"])
 }
 
-/// Files with one of these extensions; folders lead to them.
+/// Completes files with one of these extensions, and folders.
 fn files(extensions: &'static [&'static str]) -> ArgValueCompleter {
     let has_one = |path: &Path| {
-        let extension = path.extension().and_then(|it| it.to_str());
-        extension.is_some_and(|it| extensions.contains(&it))
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|extension| extensions.contains(&extension))
     };
     ArgValueCompleter::new(PathCompleter::any().filter(has_one))
 }

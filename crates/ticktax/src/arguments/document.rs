@@ -1,21 +1,20 @@
-//! What can be asked of documents: which of them, and in which format.
+//! Value parsers for document kinds and output formats.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
-/// Reads one of the formats that documents of this kind can be written in.
+/// Parses an output format that documents of this kind support.
 pub(super) fn formats(kind: DocumentKind) -> impl TypedValueParser<Value = Format> {
     let word = |format: Format| PossibleValue::new(format.name()).help(format.about());
     PossibleValuesParser::new(Format::all(kind).map(word))
         .map(|name| Format::named(&name).unwrap_or_default())
 }
 
-/// Reads the name of a document.
 pub(super) fn documents() -> impl TypedValueParser<Value = DocumentKind> {
     let all = DocumentKind::ALL.iter();
     let word = |kind: &DocumentKind| {
-        PossibleValue::new(kind.name()).help(format!("What {} prints", kind.about()))
+        PossibleValue::new(kind.name()).help(format!("Output of {}", kind.about()))
     };
     PossibleValuesParser::new(all.map(word)).map(|name| {
         let mut all = DocumentKind::ALL.iter().copied();

@@ -1,21 +1,26 @@
-//! The files that are to be written while rows come: an option for each kind that `report` knows.
+//! Output files written while rows arrive, with one option per format that `report` registers.
 
 use std::path::{Path, PathBuf};
 
 use crate::files::{HtmlFile, RowFormat};
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// Which kinds of files were asked for, and where.
+/// Short help of `--html`, the same for every verb.
+pub(super) const HTML: &str = "Also write an HTML page to this file";
+
+/// Short help of `--save` for verbs that write several formats.
+const SAVE: &str = "Save a recording, for `report` and `beats`";
+
+/// The requested files, with their formats.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileArguments(Vec<(RowFormat, PathBuf)>);
 
 impl FileArguments {
-    /// Whether none was.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A page for a browser alone, where one was asked for.
+    /// Only an HTML page, if `path` is set.
     pub(crate) fn of_page(path: Option<&Path>) -> Self {
         let mut formats = RowFormat::all();
         let format = formats.find(|format| format.option() == HtmlFile::OPTION);
@@ -23,7 +28,6 @@ impl FileArguments {
         Self(page.into_iter().collect())
     }
 
-    /// Each.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(RowFormat, PathBuf)> {
         self.0.iter()
     }
@@ -51,7 +55,13 @@ impl Args for FileArguments {
                 .long(format.option())
                 .value_name("FILE")
                 .value_parser(clap::value_parser!(PathBuf))
-                .help(format.about())
+                .help(match format.option() {
+                    HtmlFile::OPTION => HTML,
+                    "save" => SAVE,
+                    _ => format.about(),
+                })
+                .long_help(format.about())
+                .hide_short_help(!matches!(format.option(), "save" | HtmlFile::OPTION))
         }))
     }
 

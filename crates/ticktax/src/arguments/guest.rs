@@ -1,4 +1,4 @@
-//! What was typed after `--` for a guest.
+//! Validation of the verb that a lab guest will run, as typed after `--`.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,6 @@ use ticktax_report::Format;
 use super::{Arguments, PageArguments, Verb, ViewArguments};
 use crate::failure::Failure;
 
-/// A verb that a guest can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuestVerb {
     Audit,
@@ -17,38 +16,36 @@ pub(crate) enum GuestVerb {
 }
 
 impl GuestVerb {
-    /// What was typed, checked before anything is booted.
+    /// Parses and checks the verb before a guest boots.
     pub(crate) fn of(typed: &[OsString]) -> Result<Self, Failure> {
-        let wrong = |why: &str| Err(Failure::Arguments(why.to_owned()));
-        let whole = [OsString::from("ticktax")];
-        let parsed = Arguments::try_parse_from(whole.iter().chain(typed));
+        let invalid = |why: &str| Err(Failure::Arguments(why.to_owned()));
+        let program = [OsString::from("ticktax")];
+        let parsed = Arguments::try_parse_from(program.iter().chain(typed));
         let parsed = parsed.map_err(|error| {
             if error.kind() == ErrorKind::DisplayHelp {
-                let why =
-                    "help is not the guest's to give: ask `ticktax help`, or `ticktax pace --help`";
+                let why = "--help does not run in the guest: use `ticktax help` or \
+                           `ticktax pace --help`";
                 return Failure::Arguments(why.to_owned());
             }
             let text = error.to_string();
             let line = text.lines().next().unwrap_or_default();
-            Failure::Arguments(format!(
-                "for the guest: {}",
-                line.trim_start_matches("error: ")
-            ))
+            let line = line.trim_start_matches("error: ");
+            Failure::Arguments(format!("invalid verb for the guest: {line}"))
         })?;
-        let outside = "--save, --output, --html, --format, --section and --full belong before the --: the guest has \
-             no files";
-        let alone = "the guest has no other programs to watch";
+        let output_option = "the guest cannot write files: put --save, --output, --html, --format, \
+             --section and --full before the --";
+        let no_programs = "the guest runs no other programs that could be watched";
         match parsed.verb {
             Verb::Audit(audit) if !audit.files.is_empty() || audit.output.is_some() => {
-                wrong(outside)
+                invalid(output_option)
             }
             Verb::Audit(audit)
                 if audit.statement.print.format != Format::default()
                     || audit.statement.print.view != ViewArguments::default() =>
             {
-                wrong(outside)
+                invalid(output_option)
             }
-            Verb::Audit(audit) if audit.watches_a_program() => wrong(alone),
+            Verb::Audit(audit) if audit.watches_a_program() => invalid(no_programs),
             Verb::Audit(_) => Ok(Self::Audit),
             Verb::Pace(pace)
                 if !pace.files.is_empty()
@@ -56,11 +53,11 @@ impl GuestVerb {
                     || pace.format != Format::default()
                     || pace.page != PageArguments::default() =>
             {
-                wrong(outside)
+                invalid(output_option)
             }
-            Verb::Pace(pace) if pace.pid.is_some() => wrong(alone),
+            Verb::Pace(pace) if pace.pid.is_some() => invalid(no_programs),
             Verb::Pace(pace) => pace.variants().map(|_| Self::Pace),
-            _ => wrong("a guest can run audit and pace"),
+            _ => invalid("the guest can only run `audit` and `pace`"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What was typed for `ticktax record`, `ticktax incidents` and `ticktax mark`.
+//! Arguments of `ticktax record`, `ticktax incidents` and `ticktax mark`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,44 +12,50 @@ use ticktax_observe::{GapProbe, RecorderPlan};
 use ticktax_report::Format;
 use ticktax_store::incidents::Budget;
 
+use super::files::HTML;
 use super::{Length, formats, one_of, seconds_or_units};
 use crate::files::HtmlFile;
+
+pub(super) const TRIGGER_KINDS: &str = "\
+Trigger kinds: wait, late, blocked, throttled, stretch, gap, frame, signal; --help explains them.
+Example: sudo ticktax record --trigger 'wait>5ms' --trigger 'late:pid=4121>1ms'";
 
 pub(super) const RECORD_EXAMPLES: &str = "\
 Examples:
   sudo ticktax record --trigger 'wait>5ms'
-                                          any thread that waits for a CPU for longer, until Ctrl-C
-  sudo ticktax record --trigger 'wait:comm=gamesrv>2ms' --trigger 'stretch>5ms' --journal
-                                          a program's waits, the kernel's long stretches; also logged
+                                          keep run-queue waits of any thread over 5 ms
+  sudo ticktax record --trigger 'wait:comm=gamesrv>2ms' --trigger 'stretch>5ms' --log
+                                          keep one program's waits and long kernel work; log them
   sudo ticktax record --trigger 'late:pid=4121>1ms' --for 8h --max-bytes 500M
-                                          a process' late wake-ups, for a working day
+                                          keep a process's late wake-ups for a working day
   sudo ticktax record --trigger 'gap>2ms' --trigger 'late:comm=gamesrv>p99.99'
-                                          what no program did; the longest one in 10,000 of its late wake-ups
+                                          keep gaps, and the slowest of every 10,000 wake-ups
   sudo ticktax record --trigger 'frame:comm=gamesrv'
-                                          each frame that a paced program loses, whatever made it lose that
+                                          keep each frame that a paced program loses
 
-A trigger is KIND[:WHOSE]>TIME, or a program's frames:
-  wait>5ms       a thread was able to run and waited for a CPU
-  late>2ms       the same from its wake-up on only
-  blocked>50ms   a thread was off its CPU in the kernel, for a disk or a lock
-  throttled>50ms the CPU quota of its cgroup was used up
-  stretch>5ms    a thread of the kernel, an interrupt or a softirq had a CPU without a break
-  gap>5ms        a probe did not have its CPU: the kernel, the hypervisor or the firmware had it
-  frame:pid=4121 a paced program lost a frame: the next one began a whole period late;
-                 with frame:pid=4121>5ms, each that began so late
-  signal         nothing else: SIGUSR1 and `ticktax mark` always keep the moment
-WHOSE is pid=N, comm=NAME or cgroup=FOLDER, of a gap cpu=LIST, of frames pid=N or comm=NAME.
-TIME may be a percentile, such as wait:comm=gamesrv>p99.99: that of all these waits within the last hour. It is set
-each minute, and nothing triggers before it is known: p99.99 takes 100,000 of them.
-A gap takes a probe, which has its cost: see --probe. When frames are due is learnt from the program's wake-ups, as
-`ticktax pace --pid` does: it takes 5 s, and no frame triggers before.";
+A trigger is KIND[:SUBJECT]>TIME, or a program's frames:
+  wait>5ms       a runnable thread waited for a CPU
+  late>2ms       the same, counted from its wake-up only
+  blocked>50ms   a thread was blocked in the kernel, such as on a disk or a lock
+  throttled>50ms a thread's cgroup had used up its CPU quota
+  stretch>5ms    a kernel thread, interrupt or softirq kept a CPU without a break
+  gap>5ms        the kernel, hypervisor or firmware kept a probe off its CPU
+  frame:pid=4121 a paced program lost a frame: the next one started a full period late;
+                 with frame:pid=4121>5ms, each frame that started over 5 ms late
+  signal         no delay; SIGUSR1 and `ticktax mark` always keep the current moment
+SUBJECT is pid=N, comm=NAME or cgroup=FOLDER; for gaps cpu=LIST; for frames pid=N or comm=NAME.
+TIME can be a percentile, such as wait:comm=gamesrv>p99.99, of all such waits within the last
+hour. It is updated every minute and triggers only once enough waits are known: p99.99 needs
+100,000. A gap trigger needs a probe, which has a cost: see --probe. The due times of frames are
+learned from the program's wake-ups, as in `ticktax pace --pid`. This takes 5 s, and no frame
+triggers before.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  ticktax incidents                       what was caught, the rarest and costliest first
-  ticktax incidents --since 1d            the same of the last day
-  ticktax incidents show 41               who did not run, what ran instead, and what triggered it
-  ticktax incidents show 41 --report      and the books of the seconds around it";
+  ticktax incidents                       list all delays, the rarest and costliest first
+  ticktax incidents --since 1d            the same for the last day
+  ticktax incidents show 41               explain one: who did not run, what ran, what triggered
+  ticktax incidents show 41 --report      also print the CPU time of the seconds around it";
 
 #[derive(Debug, Args)]
 pub(crate) struct IncidentsArguments {
@@ -59,30 +65,30 @@ pub(crate) struct IncidentsArguments {
     #[command(flatten)]
     pub(crate) folder: FolderArguments,
 
-    /// Leave out what was before: a time ago such as 2h or 3d, or a date such as 2026-11-22 or
-    /// 2026-11-22T02:10 in UTC
+    /// Skip incidents before this time: 2h or 3d ago, or a UTC date such as 2026-11-22T02:10
     #[arg(long, value_name = "TIME", global = true)]
     pub(crate) since: Option<Since>,
 
-    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT, global = true)]
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT, global = true)]
     pub(crate) html: Option<PathBuf>,
 
-    /// How to print it
-    #[arg(long, value_parser = formats(DocumentKind::Incidents), default_value = "text", global = true)]
+    /// Print in this format
+    #[arg(long, value_parser = formats(DocumentKind::Incidents), default_value = "text",
+          global = true)]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IncidentQuestion {
-    /// List all incidents, those that are alike as one (the default)
+    /// List all incidents; similar ones are merged (the default)
     List,
-    /// Explain one incident, and say where its recording lies
+    /// Explain one incident, and print the path of its recording
     Show {
-        /// Its number, as the list has it
+        /// Number of the incident in the list
         #[arg(value_name = "N")]
         number: u64,
 
-        /// Also print the books of the seconds around it, as `ticktax report` does
+        /// Also print the CPU time of the seconds around it, as `ticktax report` does
         #[arg(long)]
         report: bool,
     },
@@ -90,30 +96,37 @@ pub(crate) enum IncidentQuestion {
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArguments {
-    /// What to keep the seconds around of, such as wait>5ms; may be given several times
+    /// Keep the seconds around each such delay, such as wait>5ms; repeatable
     #[arg(long = "trigger", value_name = "TRIGGER", required = true)]
     pub(crate) triggers: Vec<TriggerSpec>,
 
-    /// Folder to keep incidents in [default: /var/lib/ticktax/incidents as root, otherwise
-    /// ~/.local/state/ticktax/incidents]
+    /// Keep incidents in this folder
+    ///
+    /// [default: /var/lib/ticktax/incidents as root, otherwise ~/.local/state/ticktax/incidents]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// How long to record, such as 8h [default: until Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    /// Record for this long, such as 8h [default: until Ctrl-C]
+    #[arg(
+        long = "for",
+        alias = "duration",
+        value_name = "TIME",
+        allow_hyphen_values = true
+    )]
     pub(crate) length: Option<Length>,
 
-    /// Which CPUs, such as 0-3,8 [default: all]
+    /// Watch only these CPUs, such as 0-3,8 [default: all online]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
 
-    /// What looks for gaps, where a trigger is about them
-    #[arg(long, default_value = "sleep", value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
+    /// Choose the probe for `gap` triggers
+    #[arg(long, default_value = "sleep",
+          value_parser = one_of(&GapProbe::ALL, GapProbe::name, GapProbe::about))]
     pub(crate) probe: GapProbe,
 
-    /// Also write each incident to the journal with fields of its own, or to syslog where there is no journal
+    /// Log each incident to the systemd journal, or to syslog without one
     #[arg(long)]
-    pub(crate) journal: bool,
+    pub(crate) log: bool,
 
     #[command(flatten)]
     pub(crate) ring: RingArguments,
@@ -122,17 +135,18 @@ pub(crate) struct RecordArguments {
     pub(crate) budget: BudgetArguments,
 }
 
-/// How much of the past is at hand.
+/// Size of the buffer that holds the recent past.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct RingArguments {
-    /// Memory for the past, all CPUs together, in MiB; 64 reach back for 4 s at 500,000 events a second
-    /// [default: 16 to 64, by the rate of events]
-    #[arg(long = "ring-mib", value_name = "N", requires = "triggers", value_parser = clap::value_parser!(u64).range(1..=256))]
+    /// Use this many MiB of memory for the recent past, over all CPUs
+    ///
+    /// 64 MiB hold 4 s at 500,000 events per second. [default: 16 to 64, by the rate of events]
+    #[arg(long = "ring-mib", value_name = "N", requires = "triggers", hide_short_help = true,
+          value_parser = clap::value_parser!(u64).range(1..=256))]
     mib: Option<u64>,
 }
 
 impl RingArguments {
-    /// The plan with such rings.
     pub(crate) fn applied_to(self, plan: RecorderPlan) -> RecorderPlan {
         let Some(mib) = self.mib else {
             return plan;
@@ -145,35 +159,37 @@ impl RingArguments {
     }
 }
 
-/// What a folder of incidents may hold.
+/// Limits on the folder of incidents.
 #[derive(Args, Clone, Copy, Debug)]
-#[command(next_help_heading = "The budget")]
+#[command(next_help_heading = "Disk budget")]
 pub(crate) struct BudgetArguments {
-    /// Recordings that are kept; then the oldest go
-    #[arg(long = "max-count", value_name = "N", default_value = "1000", requires = "triggers", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Keep at most this many recordings; the oldest are deleted
+    #[arg(long = "max-count", value_name = "N", default_value = "1000", requires = "triggers",
+          hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
 
-    /// Their size, such as 500M or 2G; then the oldest go
+    /// Keep at most this much data, such as 500M or 2G; the oldest recordings are deleted
     #[arg(
         long = "max-bytes",
         value_name = "BYTES",
         default_value = "1G",
-        requires = "triggers"
+        requires = "triggers",
+        hide_short_help = true
     )]
     pub(crate) bytes: Bytes,
 
-    /// Recordings that are written in any hour; further incidents are told without one
+    /// Save at most this many recordings per hour; further incidents are listed without one
     #[arg(
         long = "max-per-hour",
         value_name = "N",
         default_value = "60",
-        requires = "triggers"
+        requires = "triggers",
+        hide_short_help = true
     )]
     pub(crate) per_hour: u64,
 }
 
 impl BudgetArguments {
-    /// What it comes to.
     pub(crate) fn budget(self) -> Budget {
         Budget {
             count: self.count,
@@ -183,7 +199,7 @@ impl BudgetArguments {
     }
 }
 
-/// A number of bytes as people write it.
+/// A size in bytes, as typed: `500M`, `2GiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u64);
 
@@ -191,7 +207,7 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let digits = text.find(|it: char| !it.is_ascii_digit());
+        let digits = text.find(|letter: char| !letter.is_ascii_digit());
         let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
         let shift = match unit.trim().trim_end_matches("iB") {
             "" | "B" => Some(0),
@@ -209,19 +225,21 @@ impl FromStr for Bytes {
     }
 }
 
-/// The folder of incidents to read, or to send a mark to.
+/// The folder of incidents.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FolderArguments {
-    /// Folder of the incidents [default: that of `ticktax record` or, if only that of `ticktax
-    /// agent` exists, the agent's: /var/lib/ticktax/incidents or /var/lib/ticktax-agent/incidents
-    /// as root, otherwise the same below ~/.local/state]
+    /// Use the incidents in this folder
+    ///
+    /// [default: the folder of `ticktax record` or, if only the agent's exists, that one:
+    /// /var/lib/ticktax/incidents or /var/lib/ticktax-agent/incidents as root, otherwise the same
+    /// below ~/.local/state]
     #[arg(long, value_name = "FOLDER", global = true)]
     pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MarkArguments {
-    /// What is to stand with it
+    /// Note to store with the incident
     #[arg(value_name = "WORDS")]
     pub(crate) words: Vec<String>,
 
@@ -229,17 +247,16 @@ pub(crate) struct MarkArguments {
     pub(crate) folder: FolderArguments,
 }
 
-/// A point in time as people write it.
+/// A point in time as typed, absolute or relative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
-    /// So long ago.
     Ago(Nanos),
-    /// At this time, ms since 1970.
+    /// Milliseconds since 1970.
     At(i64),
 }
 
 impl Since {
-    /// ms since 1970, where it is `now` by the same.
+    /// Milliseconds since 1970; `now` is in the same unit.
     pub(crate) fn unix_ms(self, now: i64) -> i64 {
         match self {
             Self::Ago(time) => now.saturating_sub(time.0 / 1_000_000),
@@ -268,7 +285,7 @@ mod tests {
     use super::{Bytes, Since};
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_are_parsed_with_units() {
         for (text, bytes) in [
             ("1", 1),
             ("500M", 500 << 20),
@@ -284,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_as_dates_or_as_how_long_ago() {
-        let read = |text: &str| text.parse::<Since>().ok();
-        assert_eq!(read("2h"), Some(Since::Ago(Nanos::from_secs(7_200))));
-        assert_eq!(read("1970-01-02"), Some(Since::At(86_400_000)));
-        assert_eq!(read("1970-01-01T00:01"), Some(Since::At(60_000)));
+    fn times_are_dates_or_ages() {
+        let parsed = |text: &str| text.parse::<Since>().ok();
+        assert_eq!(parsed("2h"), Some(Since::Ago(Nanos::from_secs(7_200))));
+        assert_eq!(parsed("1970-01-02"), Some(Since::At(86_400_000)));
+        assert_eq!(parsed("1970-01-01T00:01"), Some(Since::At(60_000)));
         for text in ["", "yesterday", "2026-13-01", "-2h", "1970"] {
             let error = text.parse::<Since>().err();
-            // A plain number is of seconds.
+            // A plain number is in seconds.
             assert_eq!(error.is_none(), text == "1970", "{text}");
         }
         assert_eq!(Since::Ago(Nanos::from_secs(1)).unix_ms(5_000), 4_000);

@@ -1,4 +1,4 @@
-//! What was typed after `lab`.
+//! Arguments of `ticktax lab`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use ticktax_lab::qemu::Clock;
 use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 
+use super::files::HTML;
 use super::vary::all_taken;
 use super::{KernelVariants, Length, PrintArguments, formats};
 use crate::failure::Failure;
@@ -19,117 +20,122 @@ use crate::failure::Failure;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ticktax lab run --kernel linux-image-cloud-amd64 -- pace --rate 35 --work 1ms
-                                          how a Debian kernel keeps a loop's pace, in QEMU
+                                          measure how a Debian kernel paces a loop, in QEMU
   ticktax lab run --kernel linux-image-cloud-amd64 --cmdline 'nohz=off highres=off' -- audit
-                                          where its CPU time goes with a tick that never stops
+                                          audit a kernel whose tick never stops
   ticktax lab run --kernel linux-image-cloud-arm64 -- audit --for 3s
-                                          the same on arm64, with the command that
-                                          `cargo xtask cross arm64` built
-  ticktax lab build --hz 1000,250,100     the same kernel, three times, by its tick rate
+                                          audit an arm64 kernel, with the binary from
+                                          `cargo xtask cross arm64`
+  ticktax lab build --hz 1000,250,100     build a kernel three times, with different tick rates
   ticktax lab compare --vary hz=1000,250,100 --vary cmdline=,'nohz=off highres=off' -- pace
-                                          kernels beside each other, and beside the model
+                                          compare kernels with each other and with the model
   ticktax lab compare --case frame-rate-vs-hz
-                                          what was published in 2005, on kernels of today
+                                          repeat an experiment of 2005 on current kernels
 
-By default the guest's time is the number of instructions that it executes: the same every time, and
-without the cost of caches, pipelines and hypervisors.";
+By default, the guest's clock counts its instructions. Results repeat exactly, but leave out the
+cost of caches, pipelines and hypervisors.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabTask {
     /// List the kernels in the lab's cache
     List {
-        #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+        #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
         html: Option<PathBuf>,
 
-        /// How to print the list
+        /// Print in this format
         #[arg(long, value_parser = formats(DocumentKind::Kernels), default_value = "text")]
         format: Format,
     },
-    /// Build kernels that differ in their tick rate alone
+    /// Build kernels that differ only in their tick rate
     Build(BuildArguments),
-    /// Boot a kernel and run a verb of ticktax in it
-    #[command(after_help = EXAMPLES)]
+    /// Boot a kernel and run `audit` or `pace` in it
+    #[command(after_long_help = EXAMPLES)]
     Run(RunArguments),
-    /// Run pace on many kernels: a table of all, beside the model, and where the two differ
-    #[command(after_help = EXAMPLES)]
+    /// Run `pace` on several kernels and compare them with the model
+    #[command(after_long_help = EXAMPLES)]
     Compare(CompareArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BuildArguments {
-    /// The tick rates, 24 to 2000
+    /// Build one kernel for each of these tick rates, 24 to 2000
     #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
     pub(crate) hz: Vec<u32>,
 
-    /// A kernel's source: a Debian package, or a folder or tarball with a / in it
+    /// Use this source: a Debian package, or a folder or tarball with a / in its path
     #[arg(long, value_name = "SOURCE", default_value = "linux-source")]
     pub(crate) source: KernelSource,
 
-    /// More configuration, as lines `CONFIG_X=y`
+    /// Add this configuration file of `CONFIG_X=y` lines
     #[arg(long, value_name = "FRAGMENT")]
     pub(crate) config: Option<PathBuf>,
 
-    /// The kernels' architecture: amd64 or arm64 [default: this machine's]
+    /// Build for amd64 or arm64 [default: this machine's]
     #[arg(long, value_name = "ARCH", default_value_t = Arch::HOST, hide_default_value = true)]
     pub(crate) arch: Arch,
 
-    /// Compilers at a time [default: one a CPU]
+    /// Run this many compilers at a time [default: one per CPU]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 
-    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// How to print what was built
+    /// Print in this format
     #[arg(long, value_parser = formats(DocumentKind::KernelBuild), default_value = "text")]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GuestArguments {
-    /// The guest's architecture: amd64 or arm64 [default: the kernel's, or this machine's]
-    #[arg(long, value_name = "ARCH")]
+    /// Boot a guest of this architecture: amd64 or arm64 [default: the kernel's]
+    #[arg(long, value_name = "ARCH", hide_short_help = true)]
     pub(crate) arch: Option<Arch>,
 
-    /// ticktax for a guest of another architecture [default: what `cargo xtask cross` built]
-    #[arg(long, value_name = "FILE")]
+    /// Run this ticktax in a guest of another architecture [default: from `cargo xtask cross`]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) binary: Option<PathBuf>,
 
-    /// Virtual CPUs
+    /// Give the guest this many CPUs
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) smp: u32,
 
-    /// Memory, in MiB
+    /// Give the guest this much memory, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub(crate) memory: u32,
 
-    /// The guest's time: each instruction takes 2^SHIFT ns, and nothing else any [default: 2]
+    /// Let each instruction take 2^SHIFT ns of the guest's time [default: 2]
     #[arg(long, value_name = "SHIFT", num_args = 0..=1, require_equals = true,
-          default_missing_value = "2", conflicts_with_all = ["tcg", "kvm"])]
+          default_missing_value = "2", conflicts_with_all = ["tcg", "kvm"], hide_short_help = true)]
     pub(crate) icount: Option<u8>,
 
-    /// The guest's time: the host's, on a CPU that QEMU translates
-    #[arg(long, conflicts_with = "kvm")]
+    /// Use the host's clock, on a CPU that QEMU emulates
+    #[arg(long, conflicts_with = "kvm", hide_short_help = true)]
     pub(crate) tcg: bool,
 
-    /// The guest's time: the host's, on its own CPU
+    /// Use the host's clock, on the host's CPU
     #[arg(long)]
     pub(crate) kvm: bool,
 
-    /// A program to run in the guest beside the verb: its file, and its arguments; again for several
+    /// Run this program next to the verb, with its arguments; repeatable
     ///
-    /// It is started with the verb, and ended with it. A guest of another architecture has no libraries
-    /// for it: it has to be static there.
-    #[arg(long, value_name = "'FILE ARGUMENTS'")]
+    /// It starts and ends with the verb. A guest of another architecture has no libraries, so the
+    /// program must be static there.
+    #[arg(long, value_name = "'FILE ARGUMENTS'", hide_short_help = true)]
     pub(crate) beside: Vec<String>,
 
-    /// How long a guest may take, on the host's clock
-    #[arg(long, value_name = "TIME", default_value = "5m")]
+    /// Stop a guest after this long on the host's clock
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5m",
+        hide_short_help = true
+    )]
     pub(crate) limit: Length,
 }
 
 impl GuestArguments {
-    /// What the guest's time is.
+    /// Source of the guest's time.
     pub(crate) fn clock(&self) -> Clock {
         match self {
             Self { kvm: true, .. } => Clock::Kvm,
@@ -143,14 +149,14 @@ impl GuestArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// A file with a / in it, a Debian package, or hz250 for one that `lab build` made
+    /// Boot this kernel: a file with a /, a package, or hz250
     ///
-    /// SUITE:PACKAGE is a package of another suite of Debian, such as
-    /// sid:linux-image-cloud-arm64.
-    #[arg(long, visible_alias = "package", value_name = "KERNEL")]
+    /// A file has a / in its path. A package is Debian's. hz250 is a kernel from `lab build`. SUITE:PACKAGE is a package of another Debian suite, such
+    /// as sid:linux-image-cloud-arm64.
+    #[arg(long, alias = "package", value_name = "KERNEL")]
     pub(crate) kernel: Wanted,
 
-    /// Parameters for the kernel
+    /// Boot it with these kernel parameters
     #[arg(
         long,
         value_name = "WORDS",
@@ -162,102 +168,102 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) guest: GuestArguments,
 
-    /// Keep the recording that the guest made, for `report`
+    /// Save the guest's recording, for `ticktax report`
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
-    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    #[command(flatten)]
-    pub(crate) print: PrintArguments,
-
-    /// Write the statement to a file in place of standard output
+    /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Keep all that was written in the guest, in this folder
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) keep: Option<PathBuf>,
+    /// Copy the files that the guest wrote to this folder
+    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
+    pub(crate) guest_files: Option<PathBuf>,
 
-    /// Keep what the guest's kernel said
-    #[arg(long, value_name = "FILE")]
+    /// Save the messages of the guest's kernel
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) console: Option<PathBuf>,
 
-    /// What to run in the guest: audit or pace, with their arguments
+    /// Verb to run in the guest: audit or pace, with its arguments
     #[arg(last = true, required = true, value_name = "VERB")]
     pub(crate) verb: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) print: PrintArguments,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArguments {
-    /// The case
+    /// Name of the case
     pub(crate) case: String,
 
-    /// For how long
+    /// Run for this long
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) length: Length,
 
-    /// Perform nothing
+    /// Run nothing
     #[arg(long)]
     pub(crate) idle: bool,
 
-    /// Where to leave the recording
+    /// Save the recording here
     #[arg(long, value_name = "FILE")]
     pub(crate) save: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArguments {
-    /// A published investigation in place of VERB: frame-rate-vs-hz or idle-cost-vs-hz
+    /// Repeat a published experiment: frame-rate-vs-hz or idle-cost-vs-hz
     ///
-    /// Its own programs run in each guest, under its own boot parameters, on kernels with the tick
-    /// rates that were published where none are given.
+    /// Runs the experiment's own programs and boot parameters in each guest. Without --vary, it
+    /// uses kernels with the published tick rates.
     #[arg(long, value_name = "NAME", conflicts_with = "verb")]
     pub(crate) case: Option<String>,
 
-    /// What to vary: hz, of kernels that `lab build` made; kernel, as for `lab run`; cmdline, a
-    /// comma between one set of boot parameters and the next, which can be nothing
+    /// Vary hz, kernel or cmdline, such as hz=1000,100; repeatable
     ///
-    /// Such as `--vary hz=1000,100 --vary cmdline=,nohz=off`; again for several.
+    /// `hz` selects kernels from `lab build`; `kernel` takes the values of `lab run --kernel`;
+    /// `cmdline` takes sets of boot parameters, separated by commas. A set can be empty:
+    /// `--vary hz=1000,100 --vary cmdline=,nohz=off`.
     #[arg(long, value_name = "NAME=LIST", required_unless_present = "case")]
     pub(crate) vary: Vec<Vary>,
 
     #[command(flatten)]
     pub(crate) guest: GuestArguments,
 
-    /// Guests at a time [default: one a CPU; one, where their time is the host's]
+    /// Run this many guests at a time [default: one per CPU; one with the host's clock]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
 
-    /// Write the table to a file in place of standard output
+    /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// How to print what came of it
+    /// Print in this format
     #[arg(long, value_parser = formats(DocumentKind::KernelComparison), default_value = "text")]
     pub(crate) format: Format,
 
-    /// What to run in each guest: pace with its arguments
+    /// Verb to run in each guest: pace, with its arguments
     #[arg(last = true, required_unless_present = "case", value_name = "VERB")]
     pub(crate) verb: Vec<OsString>,
 }
 
 impl CompareArguments {
-    /// The kernels to compare, and what they are booted with.
     pub(crate) fn variants(&self) -> Result<KernelVariants, Failure> {
         let mut variants = KernelVariants::default();
-        let what = ("lab compare", "hz, kernel and cmdline");
-        all_taken(&self.vary, what, &mut |vary| variants.take(vary))?;
+        let known = ("lab compare", "hz, kernel and cmdline");
+        all_taken(&self.vary, known, &mut |vary| variants.take(vary))?;
         let why = match &self.case {
             Some(_) if !variants.cmdlines.is_empty() => {
-                "a case has its own boot parameters: leave --vary cmdline= out"
+                "--vary cmdline= does not combine with --case, which has its own boot parameters"
             }
             None if variants.rates.is_empty() && variants.kernels.is_empty() => {
-                "no kernel to boot: write --vary hz=1000,250 or --vary kernel=PACKAGE"
+                "no kernel to boot: add --vary hz=1000,250 or --vary kernel=PACKAGE"
             }
             _ => return Ok(variants),
         };

@@ -1,4 +1,4 @@
-//! What was typed for the link of `ticktax net pair`.
+//! Link options of `ticktax net pair`.
 
 use clap::Args;
 use ticktax_experiment::traffic;
@@ -7,36 +7,44 @@ use ticktax_model::net::LinkSpec;
 
 use super::net::BitRate;
 
-/// What the pair's devices are narrowed to.
+/// Limits of the virtual devices.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "The link")]
+#[command(next_help_heading = "Link")]
 pub(crate) struct LinkArguments {
-    /// The largest packet of the virtual devices, in bytes: 128 to 65535
+    /// Set the MTU of the virtual devices [default: 1500]
     ///
-    /// Without it 1500, as Ethernet has.
+    /// Choose 128 to 65535 bytes.
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
 
-    /// Narrow the link to so many bits of Ethernet frames a second, each way: 1M to 100G [default: as fast as the CPU]
+    /// Limit the link to this bit rate [default: none]
+    ///
+    /// In bits per second, 1M to 100G.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     link_rate: Option<BitRate>,
 
-    /// Hold up each packet for this long, each way: up to 300ms; needs netem in the kernel
-    #[arg(long, value_name = "TIME", value_parser = delay, allow_hyphen_values = true)]
+    /// Delay each packet by this much, each way, up to 300ms
+    ///
+    /// Needs netem in the kernel.
+    #[arg(long, value_name = "TIME", value_parser = delay, allow_hyphen_values = true,
+          hide_short_help = true)]
     delay: Option<Nanos>,
 
-    /// Lose this share of packets at random, each way: up to 20%; needs netem in the kernel
-    #[arg(long, value_name = "PERCENT", value_parser = loss, allow_hyphen_values = true)]
+    /// Drop this share of packets at random, each way, up to 20%
+    ///
+    /// Needs netem in the kernel.
+    #[arg(long, value_name = "PERCENT", value_parser = loss, allow_hyphen_values = true,
+          hide_short_help = true)]
     loss: Option<f64>,
 }
 
 impl LinkArguments {
-    /// The largest packet of the devices.
+    /// MTU of the devices, in bytes.
     pub(crate) fn mtu(&self) -> u32 {
         self.mtu.unwrap_or(super::net::ETHERNET)
     }
 
-    /// What of it was typed, by its names as options and as factors.
+    /// Which of these options were typed, under their names as factors.
     pub(super) fn typed(&self) -> [(&'static str, bool); 4] {
         [
             ("mtu", self.mtu.is_some()),
@@ -46,7 +54,6 @@ impl LinkArguments {
         ]
     }
 
-    /// What the devices are to be narrowed to.
     pub(crate) fn spec(&self) -> LinkSpec {
         LinkSpec {
             rate: self.link_rate.and_then(|rate| rate.0),
@@ -56,13 +63,12 @@ impl LinkArguments {
     }
 }
 
-/// A delay, such as `20ms`.
 fn delay(text: &str) -> Result<Nanos, String> {
     traffic::delay(text)?
-        .ok_or_else(|| format!("invalid delay `{text}`: up to 300ms, such as 20ms"))
+        .ok_or_else(|| format!("invalid delay `{text}`: choose up to 300ms, such as 20ms"))
 }
 
-/// A share, such as `0.1%`.
 fn loss(text: &str) -> Result<f64, String> {
-    traffic::loss(text)?.ok_or_else(|| format!("invalid loss `{text}`: up to 20%, such as 0.1%"))
+    traffic::loss(text)?
+        .ok_or_else(|| format!("invalid loss `{text}`: choose up to 20%, such as 0.1%"))
 }

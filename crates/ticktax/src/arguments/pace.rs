@@ -1,4 +1,4 @@
-//! What was typed for `ticktax pace`.
+//! Arguments of `ticktax pace`.
 
 use std::path::{Path, PathBuf};
 
@@ -20,24 +20,29 @@ use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  ticktax pace                                     35 frames a second of 3 ms each, for 10 s
-  ticktax pace --rate 60 --sleep hybrid            60 a second, the last moment before each spinning
-  ticktax pace --rate 35 --rule remaining          as many servers do it: how many frames that costs
-  sudo ticktax pace --pid 4121                     the frames of process 4121, from its own wakeups
-  sudo ticktax pace --comm gamesrv                 the same of the process of that name
+  ticktax pace                            run 35 frames of 3 ms per second for 10 s
+  ticktax pace --rate 60 --sleep hybrid   run 60 frames per second; spin just before each
+  ticktax pace --rate 35 --rule remaining
+                                          pace as many servers do; count the frames it costs
+  sudo ticktax pace --pid 4121            watch the frames of process 4121 in its wake-ups
+  sudo ticktax pace --comm gamesrv        the same for the process named gamesrv
   ticktax pace --vary sleep=nanosleep,timerfd,spin --vary rate=35,60
-                                                   which way of sleeping to choose on this kernel
-  sudo ticktax pace --udp --rate 60k               datagrams: which are lost, where, and because of whose stall
-  ticktax pace --udp --listen                      the same between hosts: this one reads,
-  ticktax pace --udp --to 192.0.2.7                and this one sends to it";
+                                          compare ways to sleep on this kernel
+  sudo ticktax pace --udp --rate 60k      send datagrams; find which are lost, where and why
+  ticktax pace --udp --listen             the same between hosts: this one receives,
+  ticktax pace --udp --to 192.0.2.7       and this one sends";
 
 #[derive(Debug, Args)]
 pub(crate) struct PaceArguments {
-    /// Frames a second, 1 to 50000 [default: 35]; with --udp datagrams a second, such as 60k, or max [default: 10k]
+    /// Run this many frames per second [default: 35]
+    ///
+    /// Choose 1 to 50000. With --udp, this is datagrams per second, such as 60k, or `max` [default: 10k].
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     rate: Option<PaceRate>,
 
-    /// CPU time of each frame's work, such as 3ms, 250us or 0ms; shorter than a frame
+    /// Use this much CPU time per frame
+    ///
+    /// Such as 3ms or 250us.
     #[arg(
         long,
         value_name = "TIME",
@@ -46,81 +51,94 @@ pub(crate) struct PaceArguments {
     )]
     pub(crate) work: Nanos,
 
-    /// How to wait for the next frame
+    /// Sleep this way between frames
     #[arg(long, value_name = "METHOD", default_value = "nanosleep", value_parser = sleeps())]
     pub(crate) sleep: SleepMethod,
 
-    /// When the next frame is due: `fixed`, a whole period after the work; `remaining`, a period
-    /// after the last one began; `deadline`, on a grid
+    /// Schedule frames by this rule
+    ///
+    /// `fixed`: a full period after the work ends. `remaining`: a period after the last frame
+    /// started. `deadline`: on a fixed grid.
     #[arg(long, value_name = "RULE", default_value = "deadline", value_parser = rules())]
     pub(crate) rule: PaceRule,
 
-    /// The CPU of the loop [default: the last one that it may run on]
+    /// Run the loop on this CPU [default: the last allowed]
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<u32>,
 
-    /// Priority of the loop: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99
-    #[arg(long, value_name = "POLICY", default_value = "other")]
+    /// Set the loop's priority: idle, other, fifo:1 to fifo:99 or rr:1 to rr:99
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "other",
+        hide_short_help = true
+    )]
     pub(crate) policy: SchedulingPolicy,
 
-    /// How long, such as 20s or 3m [default: 10s; with --vary 2s for each turn of each variant]
+    /// Run for this long, such as 20s [default: 10s]
+    ///
+    /// With --vary, each trial runs for this long, by default for 2s.
     #[arg(
         long = "for",
-        visible_alias = "duration",
+        alias = "duration",
         value_name = "TIME",
         allow_hyphen_values = true
     )]
     pub(crate) length: Option<Length>,
 
-    /// Run nothing; watch this process, and find the rhythm of its frames in its wakeups. As root
-    #[arg(short, long, value_name = "N", allow_hyphen_values = true, conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
+    /// Watch this process instead of a loop; needs root
+    #[arg(short, long, value_name = "N", allow_hyphen_values = true,
+          conflicts_with_all = ["rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) pid: Option<ProcessId>,
 
-    /// The same of the only process of this name
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
+    /// Watch the only process of this name
+    #[arg(long, value_name = "NAME",
+          conflicts_with_all = ["pid", "rate", "work", "sleep", "rule", "cpu", "policy", "vary"])]
     pub(crate) comm: Option<String>,
 
-    /// Count a step as overshot whose frame begins later than this after it is due, such as 4ms
+    /// Count a frame as overshot if it starts later than this, such as 4ms
     ///
-    /// Without it, a step is overshot where no frame began before the next one was due; a step is due
-    /// every 1/rate s from the first frame on, whatever the rule.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = lateness())]
+    /// By default, a frame is overshot if it has not started when the next one is due. Frames are
+    /// due every 1/rate s from the first one on, under every rule.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, hide_short_help = true,
+          value_parser = lateness())]
     overshot_from: Option<Nanos>,
 
-    /// Compare variants of the loop in turns: of sleep, rule, rate or work; again for several
+    /// Compare sleep, rule, rate or work in turn; repeatable
     ///
-    /// Such as `--vary sleep=nanosleep,timerfd --vary rate=35,60`: each value of one with each of
-    /// the others. What is not varied is taken from the other options.
+    /// `--vary sleep=nanosleep,timerfd --vary rate=35,60` compares all four combinations. Options
+    /// that are not varied keep their values.
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 
-    /// How many turns each variant gets, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 5, requires = "vary", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Run each variant this many times, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "vary", hide_short_help = true,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
 
     #[command(flatten)]
     pub(crate) files: FileArguments,
 
-    /// How to print the result
+    /// Print in this format
     #[arg(long, value_parser = formats(DocumentKind::Pace), default_value = "text")]
     pub(crate) format: Format,
 
-    #[command(flatten)]
-    pub(crate) page: PageArguments,
-
-    /// Write the result to a file in place of standard output
-    #[arg(long, value_name = "FILE")]
+    /// Write to a file instead of standard output
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) output: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) packets: PacketArguments,
+
+    #[command(flatten)]
+    pub(crate) page: PageArguments,
 }
 
-/// Frames a second, without other wishes.
+/// Default rate, in frames per second.
 const RATE: &str = "35";
 
 impl PaceArguments {
-    /// The rate of frames.
+    /// The frame rate, or an error if only datagrams can have this rate.
     pub(crate) fn frame_rate(&self) -> Result<FrameRate, Failure> {
         match &self.rate {
             Some(rate) => rate.frames(),
@@ -130,36 +148,31 @@ impl PaceArguments {
         }
     }
 
-    /// The datagrams to send.
     pub(crate) fn packet_spec(&self) -> TrafficSpec {
         self.packets.spec(self.rate.as_ref(), self.length)
     }
 
-    /// The process to watch, where one was named.
     pub(crate) fn program(&self) -> Option<Program> {
         let pid = self.pid.map(|ProcessId(pid)| Program::Process(pid));
         pid.or_else(|| self.comm.clone().map(Program::Named))
     }
 
-    /// What is to be compared.
+    /// The variants of the loop to compare.
     pub(crate) fn variants(&self) -> Result<LoopVariants, Failure> {
         let mut variants = LoopVariants::default();
-        let what = ("pace", "sleep, rule, rate and work");
-        all_taken(&self.vary, what, &mut |vary| variants.take(vary))?;
+        let known = ("pace", "sleep, rule, rate and work");
+        all_taken(&self.vary, known, &mut |vary| variants.take(vary))?;
         Ok(variants)
     }
 
-    /// How to print, and where.
     pub(crate) fn output(&self) -> (Format, Option<&Path>) {
         (self.format, self.output.as_deref())
     }
 
-    /// How late a step is overshot, where that was typed.
     pub(crate) fn overshot_from(&self) -> Option<Nanos> {
         self.overshot_from
     }
 
-    /// The CPU that was named.
     pub(crate) fn cpu(&self) -> Option<Cpu> {
         self.cpu.map(Cpu)
     }
@@ -173,7 +186,7 @@ fn sleeps() -> impl TypedValueParser<Value = SleepMethod> {
 fn lateness() -> impl TypedValueParser<Value = Nanos> {
     |text: &str| match text.parse::<Nanos>() {
         Ok(time) if time > Nanos::ZERO => Ok(time),
-        Ok(_) => Err(format!("invalid duration `{text}`: it has to be above 0")),
+        Ok(_) => Err(format!("invalid duration `{text}`: choose more than 0")),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -189,7 +202,7 @@ mod tests {
     use ticktax_probes::pace::PERIODS;
 
     #[test]
-    fn rates_that_can_be_typed_are_those_that_a_loop_keeps() {
+    fn the_range_of_rates_matches_the_range_of_periods() {
         let (min, max) = FrameRate::RANGE;
         let period = |rate: f64| rate.to_string().parse::<FrameRate>().unwrap().period();
         assert_eq!((period(max), period(min)), PERIODS);

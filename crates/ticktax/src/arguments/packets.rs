@@ -1,4 +1,4 @@
-//! What was typed for `ticktax pace --udp`.
+//! Arguments of `ticktax pace --udp`.
 
 use clap::Args;
 use ticktax_model::net::{Protocol, TrafficSpec};
@@ -9,57 +9,67 @@ use ticktax_probes::net::{BUFFERS, BufferAsk};
 use super::Length;
 use crate::failure::Failure;
 
-/// Datagrams a second, without other wishes.
+/// Default rate, in datagrams per second.
 const RATE: f64 = 10_000.0;
 
-/// Bytes of a datagram, without other wishes.
+/// Default size of a datagram, in bytes.
 const SIZE: u32 = 200;
 
-/// How long, without other wishes.
 const LENGTH: Nanos = Nanos::from_secs(10);
 
-/// Datagrams, in place of a loop.
+/// Datagrams instead of a loop.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Datagrams")]
 pub(crate) struct PacketArguments {
-    /// Send numbered datagrams at --rate a second and read them: which are lost, where, and because of whose stall
+    /// Send numbered datagrams; find which are lost and why
     ///
-    /// Between two network namespaces of this machine that are gone afterwards, or with --to and --listen between
-    /// hosts.
-    #[arg(long, conflicts_with_all = ["work", "sleep", "rule", "cpu", "policy", "pid", "comm", "overshot_from", "vary", "sections"])]
+    /// --rate sets how many per second. They travel between two network namespaces of this machine, which are removed afterwards.
+    /// With --to and --listen, they travel between hosts.
+    #[arg(long, help_heading = None::<&str>, conflicts_with_all = [
+        "work", "sleep", "rule", "cpu", "policy", "pid", "comm", "overshot_from", "vary",
+        "sections",
+    ])]
     pub(crate) udp: bool,
 
-    /// Bytes of each datagram, from 24 on [default: 200]
-    #[arg(long, value_name = "BYTES", requires = "udp")]
+    /// Set the bytes per datagram, at least 24 [default: 200]
+    #[arg(long, value_name = "BYTES", requires = "udp", hide_short_help = true)]
     size: Option<u32>,
 
-    /// Ask for a receive buffer of so many bytes (`SO_RCVBUF`), which the kernel doubles [default: the kernel's]
-    #[arg(long, value_name = "BYTES", requires = "udp", value_parser = clap::value_parser!(u32).range(i64::from(*BUFFERS.start())..=i64::from(*BUFFERS.end())))]
+    /// Request a receive buffer (SO_RCVBUF) of this size, which the kernel doubles
+    ///
+    /// [default: the kernel's]
+    #[arg(long, value_name = "BYTES", requires = "udp", hide_short_help = true,
+          value_parser = clap::value_parser!(u32)
+              .range(i64::from(*BUFFERS.start())..=i64::from(*BUFFERS.end())))]
     rcvbuf: Option<u32>,
 
-    /// Keep the sending thread on this CPU
-    #[arg(long, value_name = "N", requires = "udp")]
+    /// Run the sending thread on this CPU
+    #[arg(long, value_name = "N", requires = "udp", hide_short_help = true)]
     send_cpu: Option<u32>,
 
-    /// Keep the receiving thread on this CPU
-    #[arg(long, value_name = "N", requires = "udp")]
+    /// Run the receiving thread on this CPU
+    #[arg(long, value_name = "N", requires = "udp", hide_short_help = true)]
     recv_cpu: Option<u32>,
 
-    /// Send to `ticktax pace --udp --listen` on another host, at port 7117 unless another is typed
-    #[arg(long, value_name = "HOST[:PORT]", requires = "udp", conflicts_with_all = ["rcvbuf", "recv_cpu", "listen"])]
+    /// Send to `ticktax pace --udp --listen` on another host; default port 7117
+    #[arg(long, value_name = "HOST[:PORT]", requires = "udp", hide_short_help = true,
+          conflicts_with_all = ["rcvbuf", "recv_cpu", "listen"])]
     pub(crate) to: Option<String>,
 
-    /// Wait for `ticktax pace --udp --to` of another host: anybody who reaches it can make this host receive
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "udp", num_args = 0..=1, default_missing_value = "0.0.0.0:7117", conflicts_with_all = ["send_cpu", "size", "rate", "length"])]
+    /// Wait for `ticktax pace --udp --to` on another host
+    ///
+    /// Anyone who can reach the address can make this host receive.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "udp", num_args = 0..=1,
+          default_missing_value = "0.0.0.0:7117", hide_short_help = true,
+          conflicts_with_all = ["send_cpu", "size", "rate", "length"])]
     pub(crate) listen: Option<String>,
 
-    /// Trace nothing: losses and their places, and nobody's name
-    #[arg(long, requires = "udp")]
+    /// Do not trace: count losses by place, without names
+    #[arg(long, requires = "udp", hide_short_help = true)]
     pub(crate) untraced: bool,
 }
 
 impl PacketArguments {
-    /// What is to be sent.
     pub(super) fn spec(&self, rate: Option<&PaceRate>, length: Option<Length>) -> TrafficSpec {
         let size = self.size.unwrap_or(SIZE);
         let packets = rate.map_or(Some(RATE), |rate| rate.packets);
@@ -71,31 +81,30 @@ impl PacketArguments {
         }
     }
 
-    /// What is asked of the receiving socket.
     pub(crate) fn buffer(&self) -> BufferAsk {
         BufferAsk { bytes: self.rcvbuf }
     }
 
-    /// The CPUs of the sender and of the receiver.
+    /// CPUs of the sender and of the receiver.
     pub(crate) fn cpus(&self) -> (Option<Cpu>, Option<Cpu>) {
         (self.send_cpu.map(Cpu), self.recv_cpu.map(Cpu))
     }
 }
 
-/// A rate of frames or of datagrams, whichever it is of: which of these a number can be is known when all is read.
+/// A rate of frames or of datagrams. Which of the two `--rate` means depends on other options, so
+/// both readings are kept.
 #[derive(Clone, Debug)]
 pub(crate) struct PaceRate {
     frames: Result<FrameRate, String>,
-    /// `None`: as many as there is room for.
+    /// `None` means unlimited.
     packets: Option<f64>,
 }
 
 impl PaceRate {
-    /// Datagrams a second that can be asked for.
+    /// Range of datagrams per second.
     const MIN: f64 = 1.0;
     const MAX: f64 = 100e6;
 
-    /// As a rate of frames.
     pub(crate) fn frames(&self) -> Result<FrameRate, Failure> {
         self.frames.clone().map_err(Failure::Arguments)
     }
@@ -107,7 +116,9 @@ impl std::str::FromStr for PaceRate {
     fn from_str(text: &str) -> Result<Self, String> {
         let frames = text.parse::<FrameRate>().map_err(|why| why.to_string());
         match (frames, packets(text.trim())) {
-            (Err(why), None) => Err(format!("{why}; with --udp 1 to 100M, such as 60k, or max")),
+            (Err(why), None) => Err(format!(
+                "{why}; with --udp, choose 1 to 100M, such as 60k, or max"
+            )),
             (frames, packets) => Ok(Self {
                 frames: frames.map_err(|why| format!("--rate {text}: {why}")),
                 packets: packets.and_then(|rate| rate.0),
@@ -116,10 +127,10 @@ impl std::str::FromStr for PaceRate {
     }
 }
 
-/// A rate of datagrams; none for as many as there is room for.
+/// Datagrams per second; `None` means unlimited.
 struct PacketRate(Option<f64>);
 
-/// Datagrams a second, or as many as there is room for.
+/// Parses a rate of datagrams.
 fn packets(text: &str) -> Option<PacketRate> {
     if text == "max" {
         return Some(PacketRate(None));
@@ -140,16 +151,16 @@ mod tests {
     use super::PaceRate;
 
     #[test]
-    fn a_rate_is_one_of_frames_or_of_datagrams() {
-        let of = |text: &str| text.parse::<PaceRate>();
-        let rate = of("35").unwrap();
+    fn a_rate_is_of_frames_or_datagrams_or_invalid() {
+        let parsed = |text: &str| text.parse::<PaceRate>();
+        let rate = parsed("35").unwrap();
         assert!(rate.frames().is_ok() && rate.packets == Some(35.0));
-        let rate = of("60k").unwrap();
+        let rate = parsed("60k").unwrap();
         assert!(rate.frames().is_err() && rate.packets == Some(60e3));
-        let rate = of("max").unwrap();
+        let rate = parsed("max").unwrap();
         assert!(rate.frames().is_err() && rate.packets.is_none());
         for wrong in ["", "0", "-3", "fast", "0.5k5", "1e12", "nan"] {
-            let why = of(wrong).unwrap_err();
+            let why = parsed(wrong).unwrap_err();
             assert!(why.contains("60k"), "{why}");
         }
     }

@@ -1,4 +1,4 @@
-//! Which part of a recording is looked at.
+//! Options that select a part of a recording.
 
 use std::str::FromStr;
 
@@ -7,30 +7,32 @@ use ticktax_model::Nanos;
 
 use super::seconds_or_units;
 
-/// Where a part of a recording begins and ends.
+/// Start and end of the part.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartArguments {
-    /// Leave out what was before this time after the recording's begin, such as 12 or 12.5s
+    /// Skip what happened before this time, such as 12.5s
+    ///
+    /// Times count from the start of the recording. A plain number is in seconds.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<Moment>,
 
-    /// Leave out what was after this time
+    /// Skip what happened after this time
     ///
-    /// What runs at an edge is cut there. What the kernel counted from the recording's begin to its end
-    /// is left out, because nobody read it in between.
+    /// Spans that cross either end are cut. Kernel counters that were read only at the recording's
+    /// start and end are left out.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<Moment>,
 }
 
 impl PartArguments {
-    /// Which part of the recording is asked for, where not all of it.
+    /// The requested part, or `None` for the whole recording.
     pub(crate) fn part(self) -> Option<(Option<Nanos>, Option<Nanos>)> {
         let named = self.from.is_some() || self.to.is_some();
         named.then(|| (self.from.map(|at| at.0), self.to.map(|at| at.0)))
     }
 }
 
-/// A time after a recording's begin.
+/// Time since the start of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Moment(Nanos);
 

@@ -1,4 +1,4 @@
-//! What was typed for `ticktax sim`.
+//! Arguments of `ticktax sim`.
 
 use std::path::PathBuf;
 
@@ -9,82 +9,91 @@ use ticktax_model::document::DocumentKind;
 use ticktax_model::pace::FrameRate;
 use ticktax_report::Format;
 
+use super::files::HTML;
 use super::{Length, formats};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  sudo ticktax audit --save game.parquet --pid 4121    record a game server, then ask
+  sudo ticktax audit --save game.parquet --pid 4121
+                                          record a game server first
   ticktax sim --load game.parquet --vary hz=1000,250,100
-                                          what another tick would do to its frames
+                                          predict its frames under other tick rates
   ticktax sim --load game.parquet --vary highres=off --vary tick=periodic,nohz-idle
+                                          predict them without high-resolution timers
   ticktax sim --load game.parquet --vary rate=60,100 --vary rule=deadline,remaining
+                                          predict them at other frame rates and rules
   ticktax sim --load game.toml --vary policy=o1,eevdf
-                                          the same of a scenario that you wrote
+                                          predict a scenario that you wrote yourself
 
-Lists multiply: each value of one with each value of the others.";
+Lists multiply: every combination of values is predicted.";
 
 #[derive(Debug, Args)]
 pub(crate) struct SimArguments {
-    /// The work: a recording that `audit --save` made as root, or a scenario (.toml)
+    /// Simulate this recording or scenario (.toml)
+    ///
+    /// A recording must have been saved by root.
     #[arg(long, value_name = "FILE", add = super::complete::loads())]
     pub(crate) load: PathBuf,
 
-    /// The program of the recording, or the task of the scenario, that is asked about [default: the
-    /// one that was followed, or the one with the surest rhythm]
+    /// Predict this program or task
+    ///
+    /// [default: the followed or most periodic one]
     #[arg(long, value_name = "NAME")]
     pub(crate) program: Option<String>,
 
-    /// The rate that the recorded loop was asked for, where it is known
+    /// Give the frame rate that the recorded loop was set to, if you know it
     ///
-    /// What all its frames are late by cannot be seen from outside. With it, the loop under another
-    /// rate or rule is predicted better.
-    #[arg(long, value_name = "FRAMES")]
+    /// A delay that all frames share is invisible in a recording. With the configured rate, other
+    /// rates and rules are predicted better.
+    #[arg(long, value_name = "FRAMES", hide_short_help = true)]
     pub(crate) asked: Option<FrameRate>,
 
-    /// What to vary: a setting (docs/settings.md), task.NAME.FIELD and the like, or rate, rule and
-    /// sleep of the recorded loop; again for several
+    /// Vary a setting, such as hz=100,1000; repeatable
     ///
-    /// Of a way to sleep, what it counts in and whether it spins is modelled.
+    /// Settings are listed in docs/settings.md. You can also vary task.NAME.FIELD and the like, and
+    /// the rate, rule and sleep of the recorded loop. For a way to sleep, the model knows its
+    /// timer's resolution and whether it spins.
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 
-    /// How long each run is [default: as long as the recording, or as the scenario says]
-    #[arg(long = "for", visible_alias = "duration", value_name = "TIME")]
+    /// Simulate this long per run [default: as in the load]
+    #[arg(long = "for", alias = "duration", value_name = "TIME")]
     pub(crate) length: Option<Length>,
 
-    /// How many runs each setting gets: 39 make an interval of 95 %
-    #[arg(long, value_name = "N", default_value_t = ticktax_experiment::whatif::RUNS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Run each setting this many times; 39 give a 95 % interval
+    #[arg(long, value_name = "N", default_value_t = ticktax_experiment::whatif::RUNS,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) resample: u32,
 
-    /// Predict other settings even where the model does not give what was measured
+    /// Predict even if the model does not reproduce the measurement
     ///
-    /// Without it, a control that fails is all that is predicted, and the exit code is 5.
+    /// Without it, a failed control run is the only result, and the exit code is 5.
     #[arg(long)]
     pub(crate) force: bool,
 
-    /// The seed of the first run; the same seed gives the same prediction
+    /// Set the seed of the first run; the same seed repeats the prediction
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Save the first run of the last setting as a recording, for `report` and `beats`
+    /// Save a recording of the last setting's first run
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
-    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// How to print the prediction
+    /// Print in this format
     #[arg(long, value_parser = formats(DocumentKind::Prediction), default_value = "text")]
     pub(crate) format: Format,
 
-    /// Write the prediction to a file in place of standard output
+    /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
 impl SimArguments {
-    /// What is varied of the recorded loop, and the rest: of the machine.
+    /// Splits `--vary` into variants of the recorded loop, and settings of the machine.
     pub(crate) fn varied(&self) -> Result<(LoopVariants, Vec<Vary>), Failure> {
         let mut variants = LoopVariants::default();
         let mut rest = Vec::new();

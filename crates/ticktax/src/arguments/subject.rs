@@ -1,19 +1,19 @@
-//! Whose time a saved recording is asked about.
+//! The subject of a report: the machine, or whose time is asked about.
 
 use clap::Args;
 use ticktax_analysis::Subject;
 
 use super::ProcessId;
 
-/// One of these options, or none.
+/// At most one of these options.
 #[derive(Args, Clone, Debug, Default)]
 #[group(multiple = false)]
 pub(crate) struct SubjectArguments {
-    /// Say what happened to this process and its threads; several, separated by commas, are one
-    /// program
+    /// Report on this process and its threads
     ///
-    /// Any recording that keeps spans can be asked, of the whole machine too. If the tracer did not
-    /// follow the process, its waits are derived from runs and wake-ups.
+    /// Several PIDs, separated by commas, count as one program. This works on any recording with
+    /// spans, also one of the whole machine. If the tracer did not follow the process, its waits
+    /// are derived from runs and wake-ups.
     #[arg(
         short,
         long,
@@ -23,21 +23,20 @@ pub(crate) struct SubjectArguments {
     )]
     pid: Vec<ProcessId>,
 
-    /// Say what happened to all processes of this name
+    /// Report on all processes of this name
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
 
-    /// Say what happened to this thread
+    /// Report on this thread
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     thread: Option<ProcessId>,
 
-    /// Say what happened to everything in this cgroup, such as /sys/fs/cgroup/system.slice
+    /// Report on this cgroup: a folder in /sys/fs/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
 }
 
 impl SubjectArguments {
-    /// The subject that was asked for, if any.
     pub(crate) fn subject(&self) -> Option<Subject> {
         let pids: Vec<i32> = self.pid.iter().map(|&ProcessId(pid)| pid).collect();
         let processes = (!pids.is_empty()).then_some(Subject::Processes(pids));

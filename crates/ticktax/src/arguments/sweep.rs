@@ -1,4 +1,4 @@
-//! What `ticktax sweep` is told.
+//! Arguments of `ticktax sweep`.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,11 @@ use ticktax_model::document::DocumentKind;
 use ticktax_report::Format;
 use ticktax_sim::settings;
 
+use super::files::HTML;
 use super::formats;
 use crate::files::HtmlFile;
 
-/// Shown below the options.
+/// Examples, with the names of all settings.
 pub(crate) fn examples() -> String {
     format!(
         "\
@@ -20,45 +21,61 @@ Examples:
   ticktax sweep game.toml --vary hz=100..1000/50 --vary task.game.work=1ms..9ms/500us \\
       --repeat 10 --results game.parquet --best task.game.fps
 
-Values are separated by commas, and FIRST..LAST/STEP is a range. What can be varied:
-  {};
+Values are separated by commas; FIRST..LAST/STEP is a range. What you can vary:
+{},
   task.NAME.FIELD, interrupt.NAME.FIELD, link.N.FIELD, group.N.FIELD
 
-A sweep that is interrupted, or killed, goes on when the same command is given again.",
-        settings::names()
+To resume an interrupted or killed sweep, run the same command again.",
+        wrapped(&settings::names())
     )
+}
+
+/// Breaks a list of names into indented lines.
+fn wrapped(names: &str) -> String {
+    let mut text = String::new();
+    let mut line = String::from(" ");
+    for name in names.split(' ') {
+        if line.len() + 1 + name.len() > 78 {
+            text.push_str(&line);
+            text.push('\n');
+            line = String::from(" ");
+        }
+        line.push(' ');
+        line.push_str(name);
+    }
+    text + &line
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SweepArguments {
-    /// The scenario
+    /// Scenario to simulate
     #[arg(add = super::complete::scenarios())]
     pub(crate) scenario: PathBuf,
 
-    /// What to vary, such as hz=100,250,1000 or task.game.work=1ms..5ms/500us; again for several
+    /// Vary a setting, such as hz=100,1000 or task.game.work=1ms..5ms/500us; repeatable
     #[arg(long, value_name = "NAME=LIST")]
     pub(crate) vary: Vec<Vary>,
 
-    /// The Parquet file to write, a row for each point
+    /// Write this Parquet file, with one row per point
     #[arg(long, value_name = "FILE")]
     pub(crate) results: PathBuf,
 
-    /// How many points to run at once [default: one a CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    /// Run this many points at a time [default: one per CPU]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) jobs: Option<u16>,
 
-    /// Run each point with N seeds, from the scenario's own on
+    /// Run each point with N seeds, starting at the scenario's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: Option<u32>,
 
-    /// Also print the points that are highest and lowest in this column, such as task.game.fps
+    /// Also print the points with the highest and lowest value of this column
     #[arg(long, value_name = "COLUMN")]
     pub(crate) best: Option<String>,
 
-    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// How to print what came of it
+    /// Print in this format
     #[arg(long, value_parser = formats(DocumentKind::Sweep), default_value = "text")]
     pub(crate) format: Format,
 }

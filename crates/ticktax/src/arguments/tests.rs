@@ -1,18 +1,108 @@
-//! What is understood of what is typed, and that the help's examples are.
+//! Parsing of arguments, the examples in the help, and its size.
+
+use std::collections::BTreeMap;
 
 use clap::{CommandFactory, Parser};
 use ticktax_model::Nanos;
 
-use super::{Arguments, Length};
+use super::{Arguments, Length, overview};
 
 #[test]
-fn the_arguments_do_not_contradict_themselves() {
+fn the_definitions_are_consistent() {
     Arguments::command().debug_assert();
 }
 
-/// The command lines among the examples of a verb's help, without what is said of them.
+/// Every verb, also those below other verbs, with its full name.
+fn all_verbs() -> Vec<(String, clap::Command)> {
+    let mut command = Arguments::command();
+    command.build();
+    let mut pending: Vec<_> = command.get_subcommands().cloned().collect();
+    let mut verbs = Vec::new();
+    while let Some(verb) = pending.pop() {
+        if !verb.is_hide_set() && verb.get_name() != "help" {
+            pending.extend(verb.get_subcommands().cloned());
+            let name = verb.get_display_name().unwrap_or(verb.get_name());
+            verbs.push((name.to_owned(), verb));
+        }
+    }
+    verbs
+}
+
+/// The number of lines of a text, and of characters in its longest line.
+fn size(text: &str) -> (usize, usize) {
+    let widths = text.lines().map(|line| line.chars().count());
+    (text.lines().count(), widths.max().unwrap_or_default())
+}
+
+#[test]
+fn every_verb_is_in_one_group_of_the_overview() {
+    let command = Arguments::command();
+    let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let mut visible: Vec<&str> = visible.map(clap::Command::get_name).collect();
+    let groups = overview::GROUPS.iter();
+    let mut grouped: Vec<&str> = groups.flat_map(|(_, verbs)| *verbs).copied().collect();
+    visible.sort_unstable();
+    grouped.sort_unstable();
+    assert_eq!(grouped, visible);
+}
+
+#[test]
+fn the_short_help_fits_one_screen() {
+    let overview = Arguments::command().render_help().to_string();
+    let (lines, columns) = size(&overview);
+    assert!(
+        lines <= 24 && columns <= 80,
+        "{lines} x {columns}: {overview}"
+    );
+    let mut too_large = Vec::new();
+    for (name, verb) in all_verbs() {
+        let help = verb.term_width(80).render_help().to_string();
+        let (lines, columns) = size(&help);
+        if lines > 24 || columns > 80 {
+            too_large.push(format!("{name}: {lines} x {columns}\n{help}"));
+        }
+    }
+    assert!(too_large.is_empty(), "{}", too_large.join("\n"));
+}
+
+#[test]
+fn the_examples_fit_the_terminal() {
+    for (name, verb) in all_verbs() {
+        let text = verb.get_after_long_help().map(ToString::to_string);
+        let text = text.unwrap_or_default();
+        assert!(size(&text).1 <= 100, "{name}: {text}");
+    }
+}
+
+/// Options with values of different kinds: `try --cpu` takes a list, `pace --to` a host, `agent
+/// --listen` also a socket.
+const AMBIGUOUS: [&str; 3] = ["cpu", "to", "listen"];
+
+#[test]
+fn an_option_takes_the_same_value_everywhere() {
+    let mut known: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for (name, verb) in all_verbs() {
+        for option in verb.get_opts() {
+            let Some(long) = option.get_long() else {
+                continue;
+            };
+            if AMBIGUOUS.contains(&long) || option.get_possible_values().len() > 2 {
+                continue;
+            }
+            let takes_value = option.get_action().takes_values();
+            let value = option.get_value_names().filter(|_| takes_value);
+            let value = value.map(|names| names.concat()).unwrap_or_default();
+            let first = known
+                .entry(long.to_owned())
+                .or_insert_with(|| (name.clone(), value.clone()));
+            assert_eq!(first.1, value, "--{long} of {} and of {name}", first.0);
+        }
+    }
+}
+
+/// The command lines among the examples in a verb's help, without their descriptions.
 fn examples(verb: &clap::Command) -> Vec<String> {
-    let help = verb.get_after_help().map(ToString::to_string);
+    let help = verb.get_after_long_help().map(ToString::to_string);
     let mut lines: Vec<String> = Vec::new();
     for line in help.unwrap_or_default().lines().map(str::trim) {
         match lines.last_mut().filter(|last| last.ends_with('\\')) {
@@ -31,14 +121,14 @@ fn examples(verb: &clap::Command) -> Vec<String> {
         .collect()
 }
 
-/// The words of a command line; what is in single quotes is not divided.
+/// Splits a command line into words. Single quotes keep words together.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
-    let mut quoted = false;
+    let mut is_quoted = false;
     for letter in line.chars() {
         match letter {
-            '\'' => quoted = !quoted,
-            ' ' if !quoted => words.push(String::new()),
+            '\'' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => words.push(String::new()),
             _ => words.last_mut().expect("there is one").push(letter),
         }
     }
@@ -46,12 +136,15 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_in_the_help_are_understood() {
+fn the_examples_in_the_help_parse() {
     let command = Arguments::command();
-    let nested = command.get_subcommands();
-    let nested = nested.flat_map(clap::Command::get_subcommands);
-    let verbs = command.get_subcommands().chain(nested);
-    let examples: Vec<String> = verbs.flat_map(examples).collect();
+    let top = Arguments::command()
+        .get_after_long_help()
+        .map(ToString::to_string);
+    assert!(top.unwrap_or_default().contains("Examples:"));
+    let verbs = all_verbs();
+    let mut examples: Vec<String> = verbs.iter().flat_map(|(_, verb)| examples(verb)).collect();
+    examples.extend(self::examples(&command));
     assert!(examples.len() > 20, "{examples:#?}");
     for example in examples {
         if let Err(error) = Arguments::try_parse_from(words(&example)) {
@@ -61,26 +154,24 @@ fn the_examples_in_the_help_are_understood() {
 }
 
 #[test]
-fn what_is_about_incidents_needs_a_trigger() {
-    let understood = |line: &str| Arguments::try_parse_from(words(line)).is_ok();
+fn options_for_incidents_need_a_trigger() {
+    let parses = |line: &str| Arguments::try_parse_from(words(line)).is_ok();
     for option in [
         "--incidents x",
-        "--journal",
+        "--log",
         "--ring-mib 8",
         "--max-count 5",
         "--max-bytes 1M",
     ] {
-        assert!(!understood(&format!("ticktax agent {option}")), "{option}");
-        let with = format!("ticktax agent --trigger signal {option}");
-        assert!(understood(&with), "{with}");
+        assert!(!parses(&format!("ticktax agent {option}")), "{option}");
+        let line = format!("ticktax agent --trigger signal {option}");
+        assert!(parses(&line), "{line}");
     }
-    assert!(understood(
-        "ticktax record --trigger signal --max-per-hour 5"
-    ));
+    assert!(parses("ticktax record --trigger signal --max-per-hour 5"));
 }
 
 #[test]
-fn times_are_read_as_people_write_them() {
+fn durations_are_parsed_with_units() {
     for (text, ns) in [
         ("20s", 20_000_000_000),
         ("500ms", 500_000_000),

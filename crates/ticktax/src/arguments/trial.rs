@@ -1,4 +1,4 @@
-//! What was typed for `ticktax try`.
+//! Arguments of `ticktax try`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,41 +10,45 @@ use ticktax_model::document::DocumentKind;
 use ticktax_model::{CpuList, Nanos};
 use ticktax_report::Format;
 
+use super::files::HTML;
 use super::percent::percentage;
 use super::{Length, PageArguments, ProcessId, complete, formats, one_of};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo ticktax try vm.swappiness=60,10 -- make -j8
-                                          which of two values builds sooner
+                                          find which of two values builds faster
   sudo ticktax try proc.timer_slack=now,1000 --metric time,cpu -- ./paced
-                                          of the command itself, set before it begins
+                                          change a setting of the command itself
   sudo ticktax try cgroup.cpu_quota=now,50000 -- ./server-test
-                                          of a cgroup that is made for the command
+                                          change a setting of a cgroup made for the command
   sudo ticktax try kernel.numa_balancing=1,0 --pid 4121 --for 10s
-                                          a server that runs: its waits, how late it ran
+                                          compare the waits and wake-ups of a running server
   sudo ticktax try cpu.governor=now,performance --fail-if 'time > +2%' -- ./bench
-                                          in CI: exit code 6 where it is so";
+                                          fail in CI, with exit code 6, if it gets slower";
 
 pub(super) const CODES: &str = "\
 Exit codes:
-  0    the verdict is printed, whatever it is
-  1    nothing could be compared, or not every setting be put back; one line says why
-  2    the arguments make no sense
-  6    what --fail-if forbids is so
-  126  COMMAND may not be run          127  COMMAND was not found
-  128+N  ended by signal N: settings are put back, and what was measured so far is printed";
+  0    a verdict was printed
+  1    the comparison failed, or a setting could not be restored; one line explains why
+  2    invalid arguments
+  6    a --fail-if condition is met
+  126  COMMAND cannot be executed      127  COMMAND was not found
+  128+N  signal N ended the trial: settings are restored, and results so far are printed";
 
 #[derive(Debug, Args)]
 pub(crate) struct TrialArguments {
-    /// A setting and its value in each arm, such as vm.swappiness=60,10
+    /// Set this to each value in turn, such as vm.swappiness=60,10
     ///
-    /// `now` is what it is. Several settings change together: their lists are of one length, or one value for
-    /// all arms. Values that hold a comma are separated by `;`. `ticktax knob list` lists the settings.
+    /// `now` is the current value. Several settings change together: each gives one value for every
+    /// variant, or a single value for all. Separate values that contain a comma with `;`.
+    /// `ticktax knob list` lists the settings.
     #[arg(value_name = "KNOB=A,B", required = true, add = complete::assignments())]
     pub(crate) settings: Vec<String>,
 
-    /// Watch this process in place of running a command; settings of a thread are set of all its threads
+    /// Watch this process instead of running a command
+    ///
+    /// Settings of a thread are applied to all its threads.
     #[arg(
         short,
         long,
@@ -54,17 +58,20 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) pid: Option<ProcessId>,
 
-    /// How long to watch the process for each run [default: 5s]
+    /// Watch the process this long per run [default: 5s]
     #[arg(
         long = "for",
+        alias = "duration",
         value_name = "TIME",
         requires = "pid",
         allow_hyphen_values = true
     )]
     pub(crate) each: Option<Length>,
 
-    /// What the arms are compared by; several, separated by commas, are judged together [default: time; of a
-    /// process wait,p99]
+    /// Compare by these metrics [default: time]
+    ///
+    /// Several metrics, separated by commas, are judged together. With --pid, the default is
+    /// wait,p99.
     #[arg(
         long = "metric",
         value_name = "LIST",
@@ -73,96 +80,112 @@ pub(crate) struct TrialArguments {
     )]
     pub(crate) metrics: Vec<TrialMetric>,
 
-    /// Blocks; each has every arm twice, in an order that is drawn and its mirror image
-    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    /// Run this many blocks
+    ///
+    /// Each block runs every variant twice: in a random order, then reversed.
+    #[arg(long, value_name = "N", default_value = "10",
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) blocks: u64,
 
-    /// Runs of each arm before any that counts
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(0..=1_000))]
+    /// Run each variant this often first, without counting it
+    #[arg(long, value_name = "N", default_value = "1", hide_short_help = true,
+          value_parser = clap::value_parser!(u64).range(0..=1_000))]
     pub(crate) warm_ups: u64,
 
-    /// Runs of the first arm before the blocks, by which the machine's own noise is known; 6 at least tell it
-    #[arg(long, value_name = "N", default_value = "12", value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    /// Run the first variant this often before the blocks, to measure the machine's noise
+    ///
+    /// The noise is known from 6 runs on.
+    #[arg(long, value_name = "N", default_value = "12", hide_short_help = true,
+          value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub(crate) noise_runs: u64,
 
-    /// Of what the order of the arms is drawn [default: another one each time]
-    #[arg(long, value_name = "N")]
+    /// Set the seed of the random order [default: random]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) seed: Option<u64>,
 
-    /// The time before each run, for settings to take effect, such as 500ms [default: what the settings ask for]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    /// Wait this long before each run, such as 500ms [default: as the settings need]
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        hide_short_help = true
+    )]
     pub(crate) settle: Option<Nanos>,
 
-    /// The largest difference that counts as none, such as 2%
+    /// Treat differences up to this as none
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = percentage)]
     pub(crate) difference: f64,
 
-    /// Fail, with exit code 6, where this is so beyond doubt: 'p99 > +2%', 'fps < -1%', of shares also 'wait > +2pt'
+    /// Exit with 6 if this is certain, such as 'p99 > +2%'
+    ///
+    /// Other conditions: 'fps < -1%', and for shares also 'wait > +2pt'. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<String>,
 
-    /// Set what a model had predicted beside what is found: a file that `ticktax sim --format json` wrote, with a
-    /// setting for each arm besides A, in their order
+    /// Compare the result with a prediction from `ticktax sim --format json`
     ///
-    /// Of the metrics a model knows fps, lost and cpu.
-    #[arg(long, value_name = "FILE")]
+    /// The file must have one setting for each variant but the first, in order. The model predicts
+    /// the metrics fps, lost and cpu.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) predicted: Option<PathBuf>,
 
-    /// Agree to change settings that are dangerous
+    /// Allow changes of dangerous settings
     #[arg(long)]
     pub(crate) yes: bool,
 
-    /// Set settings of CPUs on these alone [default: on each]
-    #[arg(long, value_name = "LIST")]
+    /// Change settings of CPUs on these only [default: on each]
+    #[arg(long, value_name = "LIST", hide_short_help = true)]
     pub(crate) cpu: Option<CpuList>,
 
-    /// The interrupt line that settings of one are set of
-    #[arg(long, value_name = "N")]
+    /// Change settings of interrupts on this line
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) irq: Option<u32>,
 
-    /// The disk that settings of one are set of, such as vda
-    #[arg(long, value_name = "NAME")]
+    /// Change settings of disks on this one, such as vda
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) disk: Option<String>,
 
-    /// Let the command write where ticktax does; else what it writes is dropped. It has no input
-    #[arg(long)]
+    /// Show the command's output instead of dropping it; the command has no input
+    #[arg(long, hide_short_help = true)]
     pub(crate) show_output: bool,
 
-    #[arg(long, value_name = "FILE", help = HtmlFile::ABOUT)]
+    #[arg(long, value_name = "FILE", help = HTML, long_help = HtmlFile::ABOUT)]
     pub(crate) html: Option<PathBuf>,
 
-    /// How to print the verdict
+    /// Print in this format
     #[arg(long, value_parser = formats(DocumentKind::Trial), default_value = "text")]
     pub(crate) format: Format,
 
-    #[command(flatten)]
-    pub(crate) page: PageArguments,
-
-    /// Write it to a file in place of standard output
-    #[arg(long, value_name = "FILE")]
+    /// Write to a file instead of standard output
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) output: Option<PathBuf>,
 
-    /// The journal of what is changed [default: /var/lib/ticktax/knobs/knobs.journal of root, else
+    /// Record the changes in this journal
+    ///
+    /// [default: /var/lib/ticktax/knobs/knobs.journal as root, otherwise
     /// ~/.local/state/ticktax/knobs/knobs.journal]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) journal: Option<PathBuf>,
 
-    /// Run this in each arm
+    /// Command to run under each variant
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "pid")]
     pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) page: PageArguments,
 }
 
-/// What becomes the command once everything is set.
+/// Arguments of the process that becomes the trial's command.
 #[derive(Debug, Args)]
 pub(crate) struct StartArguments {
-    /// The command's limit of open files.
+    /// Restore this limit of open files before the command starts
     #[arg(long)]
     pub(crate) open_files: Option<u64>,
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
 
-/// What puts back what a killed run left.
+/// Arguments of the watchdog.
 #[derive(Debug, Args)]
 pub(crate) struct WatchdogArguments {
     pub(crate) journal: PathBuf,

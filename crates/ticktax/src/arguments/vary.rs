@@ -1,11 +1,12 @@
-//! What was typed after `--vary` that is not a setting of the model.
+//! Arguments of `--vary` that are not settings of the model.
 
 use ticktax_experiment::vary::{Vary, VaryError};
 use ticktax_lab::kernel::Wanted;
 
 use crate::failure::Failure;
 
-/// Has `take` take every list in; refuses what it does not know, and says what `verb` can vary.
+/// Passes every list to `take`. Lists that it does not know are an error that names `known`
+/// instead.
 pub(super) fn all_taken(
     typed: &[Vary],
     (verb, known): (&str, &str),
@@ -15,25 +16,25 @@ pub(super) fn all_taken(
         let taken = take(vary);
         if !taken.map_err(|error| Failure::Arguments(error.to_string()))? {
             let name = vary.name();
-            let why = format!("{verb} cannot vary `{name}`: there are {known}");
+            let why = format!("{verb} cannot vary `{name}`: choose {known}");
             return Err(Failure::Arguments(why));
         }
     }
     Ok(())
 }
 
-/// Kernels to compare, and what they are booted with.
+/// Kernels to compare, and their boot parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelVariants {
-    /// The tick rates of kernels that `lab build` made.
+    /// Tick rates of kernels from `lab build`.
     pub(crate) rates: Vec<u32>,
     pub(crate) kernels: Vec<Wanted>,
-    /// Sets of boot parameters; a set can be nothing.
+    /// Sets of boot parameters. A set can be empty.
     pub(crate) cmdlines: Vec<String>,
 }
 
 impl KernelVariants {
-    /// Takes a list in; `false` where it is of something else.
+    /// Takes a list, or returns `false` if it is not about kernels.
     pub(crate) fn take(&mut self, vary: &Vary) -> Result<bool, VaryError> {
         match vary.name() {
             "hz" => vary.fill(&mut self.rates),

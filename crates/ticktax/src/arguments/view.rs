@@ -1,4 +1,4 @@
-//! What of a page is shown.
+//! Options of the text page.
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -7,51 +7,52 @@ use ticktax_report::{Format, Grouping, Section, View};
 
 use super::document::formats;
 
-/// Which part of a text page is printed.
+/// Which part of a text page to print.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-#[command(next_help_heading = "The page")]
+#[command(next_help_heading = "Text output")]
 pub(crate) struct PageArguments {
-    /// Print these sections in place of the first screen; several are separated by commas
-    #[arg(long = "section", value_name = "LIST", value_delimiter = ',', value_parser = sections(DocumentKind::ALL))]
+    /// Print only these sections, separated by commas
+    #[arg(long = "section", value_name = "LIST", value_delimiter = ',',
+          value_parser = sections(DocumentKind::ALL))]
     sections: Vec<Section>,
 
-    /// Print everything, legends included; on a terminal through $PAGER
+    /// Print everything; on a terminal, through $PAGER
     #[arg(long, conflicts_with = "sections")]
     full: bool,
 
-    /// Say below the first screen what its words mean
-    #[arg(long)]
+    /// Define the words of the first screen below it
+    #[arg(long, hide_short_help = true)]
     explain: bool,
 }
 
-/// Which part of a statement's page is printed, and how it is put together.
+/// Which part of a statement's page to print, and how to group its rows.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-#[command(next_help_heading = "The page")]
+#[command(next_help_heading = "Text output")]
 pub(crate) struct ViewArguments {
     #[command(flatten)]
     pub(crate) page: PageArguments,
 
-    /// What the first screen counts as one
+    /// Group the rows of the first screen by this
     #[arg(long = "by", value_name = "WHAT", value_parser = groupings(), default_value = "name",
-          conflicts_with_all = ["sections", "full"])]
+          hide_short_help = true, conflicts_with_all = ["sections", "full"])]
     grouping: Grouping,
 }
 
-/// What a statement says besides, and how it is printed.
+/// Options of a statement: what to add, and how to print it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StatementArguments {
-    /// Also say what the ticks cost a host of N guests like this machine: an extrapolation
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Extrapolate the cost of ticks to a host of N guests like this machine
+    #[arg(long, value_name = "N", hide_short_help = true,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) fleet_of: Option<u32>,
 
     #[command(flatten)]
     pub(crate) print: PrintArguments,
 }
 
-/// How a statement is printed.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PrintArguments {
-    /// How to print the statement
+    /// Print in this format
     #[arg(long, value_parser = formats(DocumentKind::Statement), default_value = "text")]
     pub(crate) format: Format,
 
@@ -60,7 +61,6 @@ pub(crate) struct PrintArguments {
 }
 
 impl PageArguments {
-    /// What is shown.
     pub(crate) fn view(&self) -> View {
         match (self.full, &*self.sections) {
             (true, _) => View::Full,
@@ -72,30 +72,32 @@ impl PageArguments {
         }
     }
 
-    /// Whether the first screen explains its words.
     pub(crate) fn explain(&self) -> bool {
         self.explain
     }
 }
 
 impl ViewArguments {
-    /// The same with this section, unless all is shown.
+    /// Adds a section, unless everything is printed anyway.
     pub(crate) fn with(mut self, section: Section) -> Self {
         self.page.sections.push(section);
         self
     }
 
-    /// What the first screen counts as one.
     pub(crate) fn grouping(&self) -> Grouping {
         self.grouping
     }
 }
 
-/// Reads a section of a page about such documents.
+/// Parses a section that pages of these documents have.
 pub(super) fn sections(kinds: &[DocumentKind]) -> impl TypedValueParser<Value = Section> + use<> {
-    let of_one = |section: &&Section| kinds.iter().any(|&it| Section::of(it).contains(section));
+    let has_section = |section: &&Section| {
+        kinds
+            .iter()
+            .any(|&kind| Section::of(kind).contains(section))
+    };
     let word = |section: &Section| PossibleValue::new(section.name()).help(section.about());
-    let words = Section::ALL.iter().filter(of_one).map(word);
+    let words = Section::ALL.iter().filter(has_section).map(word);
     PossibleValuesParser::new(words).map(|name| {
         let mut all = Section::ALL.iter().copied();
         all.find(|section| section.name() == name)

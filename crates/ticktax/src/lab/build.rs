@@ -1,4 +1,4 @@
-//! `ticktax lab build`: kernels that differ in their tick rate alone.
+//! `ticktax lab build`: builds kernels that differ only in their tick rate.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,7 +15,6 @@ use crate::output;
 use crate::progress::Extent;
 use crate::terminal::Terminal;
 
-/// Builds kernels, one after the other.
 pub(super) fn run(typed: &BuildArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let html = output::begin_page(typed.html.as_deref())?;
     let cache = cache()?;

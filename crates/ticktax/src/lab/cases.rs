@@ -1,4 +1,4 @@
-//! `ticktax lab compare --case`: a published investigation on real kernels.
+//! `ticktax lab compare --case`: repeats a published investigation on real kernels.
 
 use ticktax_experiment::kernels::{self, GuestJob, KernelsError, Trial};
 use ticktax_lab::guest::{RECORDING, REPLAY};
@@ -16,7 +16,6 @@ use crate::interrupt::Interrupt;
 use crate::progress::{Extent, Progress};
 use crate::terminal::Terminal;
 
-/// Boots every kernel for every job of the case.
 pub(super) fn run(
     name: &str,
     typed: &CompareArguments,
@@ -29,17 +28,17 @@ pub(super) fn run(
     let on_kernels = case.kernels().ok_or_else(|| {
         let all = kernels::names().join(" and ");
         Failure::Case(format!(
-            "{name} cannot be put to a kernel of today; {all} can"
+            "{name} cannot run on current kernels: choose {all}"
         ))
     })?;
     let wanted_jobs = on_kernels.jobs();
     let counts = wanted_jobs.iter().any(|job| job.counted);
     if counts && !matches!(typed.guest.clock(), Clock::Icount { .. }) {
-        let why = format!("{name} counts instructions, which takes guests under --icount");
+        let why = format!("{name} counts instructions: use --icount for the guests");
         return Err(Failure::Arguments(why));
     }
     let rates = match variants.rates {
-        none if none.is_empty() && variants.kernels.is_empty() => on_kernels.rates(&file),
+        rates if rates.is_empty() && variants.kernels.is_empty() => on_kernels.rates(&file),
         rates => rates,
     };
     let wanted = rates.into_iter().map(Wanted::with_rate);
@@ -62,7 +61,7 @@ pub(super) fn run(
     Ok(on_kernels.statement(&file, typed.guest.clock().facts(), &trials?))
 }
 
-/// What the guests of a case have in common.
+/// Settings shared by all guests of a case.
 struct Guests<'a> {
     name: &'a str,
     typed: &'a CompareArguments,
@@ -71,7 +70,7 @@ struct Guests<'a> {
 }
 
 impl Guests<'_> {
-    /// Boots one. `is_over` is asked whether to give up.
+    /// Boots one guest. `is_over` decides whether to give up.
     fn trial(
         &self,
         kernel: &Kernel,

@@ -1,4 +1,4 @@
-//! `ticktax lab compare`: the same loop on many kernels, and in the model of each.
+//! `ticktax lab compare`: runs the same loop on many kernels and in the model of each.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ use crate::output;
 use crate::progress::{Extent, Progress};
 use crate::terminal::{Terminal, require_writable};
 
-/// Boots every kernel with every set of parameters; ends with 1 where the model differs.
+/// Boots every kernel with every set of parameters. The exit code is 1 if the model differs.
 pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     if let Some(file) = &typed.output {
         require_writable(file)?;
@@ -43,7 +43,6 @@ pub(super) fn run(typed: &CompareArguments, terminal: &Terminal) -> Result<ExitC
     })
 }
 
-/// Paced loops on every kernel with every set of parameters.
 fn loops(
     typed: &CompareArguments,
     variants: KernelVariants,
@@ -52,14 +51,14 @@ fn loops(
 ) -> Result<KernelComparison, Failure> {
     let guests = Guests::new(&typed.guest, &typed.verb, interrupt)?;
     if guests.verb == GuestVerb::Audit {
-        let why = "lab compare compares paced loops: give it pace, or pace --vary";
+        let why = "`lab compare` can only run `pace`: write pace after the --";
         return Err(Failure::Arguments(why.to_owned()));
     }
     let wanted = variants.rates.iter().copied().map(Wanted::with_rate);
     let wanted: Vec<Wanted> = wanted.chain(variants.kernels).collect();
-    // Without any the kernels' own.
+    // By default, the kernel's built-in parameters only.
     let cmdlines = match variants.cmdlines {
-        none if none.is_empty() => vec![String::new()],
+        sets if sets.is_empty() => vec![String::new()],
         sets => sets,
     };
     let progress = terminal.progress(Extent::Unknown, "looking for the kernels");
@@ -70,8 +69,8 @@ fn loops(
         let guest = guests.guest();
         let outcome = guest.boot(kernel, cmdline, None, is_over, &progress)?;
         let document = RecordingAnalysis::document(&mut outcome.recording()?, 1)?;
-        let none = || LabError::NoResult("its recording holds no loop".to_owned());
-        let cells = matrix::cells_of(&kernel.name, cmdline, document).ok_or_else(none)?;
+        let no_loop = || LabError::NoResult("its recording holds no loop".to_owned());
+        let cells = matrix::cells_of(&kernel.name, cmdline, document).ok_or_else(no_loop)?;
         Ok::<_, Failure>(cells)
     });
     progress.done();
@@ -80,13 +79,13 @@ fn loops(
     Ok(matrix::comparison(guests.typed_verb(), clock, cells))
 }
 
-/// How many guests run at once.
 pub(super) fn jobs(typed: &CompareArguments) -> usize {
     let at_once = typed.guest.clock().guests_at_once(crate::beats::threads());
     typed.jobs.map_or(at_once, usize::from)
 }
 
-/// All kernels, before the first is booted: one that is not there should not cost the others' time.
+/// Finds all kernels before the first one boots, so that a missing one does not waste the others'
+/// time.
 pub(super) fn found(
     wanted: &[Wanted],
     arch: Option<Arch>,
@@ -96,7 +95,7 @@ pub(super) fn found(
     let mut tell = |words: &str| progress.tell(words);
     let found = wanted
         .iter()
-        .map(|one| find_for(one, arch, &cache, &mut tell));
+        .map(|kernel| find_for(kernel, arch, &cache, &mut tell));
     let found: Result<Vec<Kernel>, LabError> = found.collect();
     Ok(found?)
 }

@@ -1,4 +1,4 @@
-//! A case's programs in a guest: each a thread, for as long as it was told.
+//! Runs the programs of a case in a guest, each on a thread, for a given time.
 
 use std::process::ExitCode;
 
@@ -11,10 +11,9 @@ use crate::arguments::ReplayArguments;
 use crate::case;
 use crate::failure::Failure;
 
-/// Performs, and leaves a recording.
 pub(crate) fn run(typed: &ReplayArguments) -> Result<ExitCode, Failure> {
     if ticktax_host::world(&Proc::default().machine()).0 != World::Lab {
-        let why = "lab-replay is for a lab's guests alone; see `ticktax lab compare --help`";
+        let why = "lab-replay only runs in lab guests: see `ticktax lab compare --help`";
         return Err(Failure::Arguments(why.to_owned()));
     }
     let case = case::named(&typed.case)?;
@@ -25,7 +24,7 @@ pub(crate) fn run(typed: &ReplayArguments) -> Result<ExitCode, Failure> {
     };
     let file = RecordingWriter::create(&typed.save)?;
     let header = replay_here(&tasks, typed.length.0)
-        .map_err(|why| Failure::Case(format!("a program cannot be performed: {why}")))?;
+        .map_err(|why| Failure::Case(format!("cannot run a program of the case: {why}")))?;
     file.finish(&header)?;
     Ok(ExitCode::SUCCESS)
 }

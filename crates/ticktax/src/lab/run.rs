@@ -1,4 +1,4 @@
-//! `ticktax lab run`: a verb in a guest, and what it recorded there reported as if it had been here.
+//! `ticktax lab run`: runs a verb in a guest and reports its recording here.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -23,13 +23,13 @@ use crate::progress::{Extent, Progress};
 use crate::report::{self, Showing};
 use crate::terminal::{Terminal, require_writable};
 
-/// Where the guest's own page goes, which is not sent: it is made here.
+/// Output file for the guest's own page, which is not sent back; the page is made here.
 const PAGE: &str = "/tmp/page";
 
-/// What is to be added so that a verb leaves its recording in the guest's folder.
+/// Additional arguments that leave the verb's recording in the guest's folder.
 const RESULTS: [&str; 4] = ["--save", guest::RECORDING, "--output", PAGE];
 
-/// What the guests of one command have in common.
+/// Settings shared by all guests of a command.
 pub(super) struct Guests<'a> {
     pub(super) typed: &'a GuestArguments,
     pub(super) verb: GuestVerb,
@@ -54,7 +54,6 @@ impl<'a> Guests<'a> {
         })
     }
 
-    /// One of them.
     pub(super) fn guest(&self) -> Guest<'_> {
         Guest {
             typed: self.typed,
@@ -68,27 +67,25 @@ impl<'a> Guests<'a> {
         }
     }
 
-    /// What was typed after `--`.
     pub(super) fn typed_verb(&self) -> String {
         self.arguments[..self.arguments.len() - RESULTS.len()].join(" ")
     }
 }
 
-/// One guest, whatever runs in it.
 pub(super) struct Guest<'a> {
     pub(super) typed: &'a GuestArguments,
-    /// For ticktax in the guest.
+    /// Arguments for ticktax in the guest.
     pub(super) arguments: &'a [String],
-    /// Whether its instructions are counted.
+    /// Whether to count instructions.
     pub(super) counted: bool,
-    /// Exit codes with a result beside 0: an audit whose books do not balance has one all the same.
+    /// Exit codes besides 0 that come with a result. An audit whose accounts do not balance still
+    /// has one.
     pub(super) accepted: &'static [u8],
     pub(super) interrupt: &'a Interrupt,
 }
 
 impl Guest<'_> {
-    /// Boots it, and brings back what it wrote. It is ended where `is_over` says so, as it is by
-    /// Ctrl-C.
+    /// Boots the guest and returns the files that it wrote. Ctrl-C and `is_over` end it.
     pub(super) fn boot(
         &self,
         kernel: &Kernel,
@@ -98,7 +95,7 @@ impl Guest<'_> {
         progress: &Progress,
     ) -> Result<Outcome, Failure> {
         let program = program(kernel.arch, self.typed.binary.as_deref())?;
-        let (programs, beside) = beside(&self.typed.beside)?;
+        let (programs, beside) = programs_beside(&self.typed.beside)?;
         let run = Run {
             kernel,
             program: &program,
@@ -124,7 +121,6 @@ impl Guest<'_> {
     }
 }
 
-/// Runs the verb in a guest, and prints what came of it.
 pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     for file in [&typed.save, &typed.output, &typed.console]
         .into_iter()
@@ -132,7 +128,7 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     {
         require_writable(file)?;
     }
-    // A page that cannot be made should not cost a guest's time; it is begun anew below.
+    // Check now that the page can be created. It is created again below.
     drop(output::begin_page(typed.html.as_deref())?);
     let interrupt = Interrupt::listen()?;
     let guests = Guests::new(&typed.guest, &typed.verb, &interrupt)?;
@@ -152,8 +148,8 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     if let (Some(file), Some(recorded)) = (&typed.save, outcome.file(guest::RECORDING)) {
         write_output(file, recorded).map_err(|error| cannot("write", file, &error))?;
     }
-    if let Some(folder) = &typed.keep {
-        keep(folder, &outcome.files)?;
+    if let Some(folder) = &typed.guest_files {
+        write_files(folder, &outcome.files)?;
     }
     let showing = Showing {
         audit: false,
@@ -171,15 +167,15 @@ pub(super) fn run(typed: &RunArguments, terminal: &Terminal) -> Result<ExitCode,
     )
 }
 
-/// The programs that were typed, as the guest has them, and what runs there.
-fn beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>), Failure> {
+/// The additional programs, and their command lines in the guest.
+fn programs_beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>), Failure> {
     let mut programs: Vec<Program> = Vec::new();
     let mut jobs = Vec::new();
     for line in typed {
         let mut words = line.split_whitespace();
         let file = PathBuf::from(words.next().unwrap_or_default());
         let Some(name) = file.file_name().and_then(|name| name.to_str()) else {
-            let why = format!("--beside '{line}' names no program: give its file first");
+            let why = format!("--beside '{line}' names no program: start with its file");
             return Err(Failure::Arguments(why));
         };
         let arguments = words.map(str::to_owned);
@@ -195,10 +191,10 @@ fn beside(typed: &[String]) -> Result<(Vec<Program>, Vec<Vec<String>>), Failure>
     Ok((programs, jobs))
 }
 
-/// Writes all files of the guest into a folder. The guest chose their names: one that is a path is
-/// refused.
-fn keep(path: &Path, files: &[Frame]) -> Result<(), Failure> {
-    fs::create_dir_all(path).map_err(|error| cannot("make", path, &error))?;
+/// Writes all files of the guest to a folder. The guest chose their names, so names that are paths
+/// are rejected.
+fn write_files(path: &Path, files: &[Frame]) -> Result<(), Failure> {
+    fs::create_dir_all(path).map_err(|error| cannot("create", path, &error))?;
     let folder = Folder::open(path).map_err(|error| cannot("open", path, &error))?;
     for file in files {
         put(&folder, file).map_err(|error| cannot("write", &path.join(&file.name), &error))?;
@@ -206,14 +202,14 @@ fn keep(path: &Path, files: &[Frame]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a file of the guest. It replaces a file of the same name.
 fn put(folder: &Folder, file: &Frame) -> io::Result<()> {
     let temporary = Temporary::in_folder(folder.try_clone()?, OsStr::new(&file.name), 0o666)?;
     temporary.handle()?.write_all(&file.contents)?;
     temporary.appear()
 }
 
-/// The command for a guest of `arch`: this one, or, for another architecture, what was given or built.
+/// The ticktax binary for a guest: this one or, for another architecture, the given or the newest
+/// built one.
 fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(given) = given {
         return Ok(given.to_owned());
@@ -223,7 +219,7 @@ fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
     if arch == Arch::HOST {
         return Ok(own);
     }
-    // `target/PROFILE/ticktax`, and `target/TRIPLE/PROFILE/ticktax`.
+    // From `target/PROFILE/ticktax` to `target/TRIPLE/PROFILE/ticktax`.
     let built = own
         .ancestors()
         .nth(2)
@@ -238,14 +234,13 @@ fn program(arch: Arch, given: Option<&Path>) -> Result<PathBuf, Failure> {
     });
     newest.filter(|file| file.is_file()).ok_or_else(|| {
         let why = format!(
-            "no ticktax for guests of {arch} beside this one: build it by `cargo xtask cross \
-             {arch}` in the project's folder, or give one with --binary FILE"
+            "no ticktax for {arch} guests next to this one: build it with `cargo xtask cross \
+             {arch}` in the project's folder, or choose one with --binary FILE"
         );
         Failure::Arguments(why)
     })
 }
 
-/// The failure to do `what` with a file.
 pub(super) fn cannot(what: &'static str, file: &Path, error: &std::io::Error) -> Failure {
     LabError::of_file(what, file, error).into()
 }
@@ -257,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_a_guest_stay_in_their_folder() {
+    fn a_guest_cannot_write_outside_its_folder() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("kept");
         let victim = place.path().join("victim");
@@ -265,11 +260,13 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         symlink(&victim, folder.join("console")).unwrap();
         let frame = |name: &str| Frame::new(name, b"guest".to_vec());
-        keep(&folder, &[frame("console")]).unwrap();
+        write_files(&folder, &[frame("console")]).unwrap();
         assert_eq!(fs::read(folder.join("console")).unwrap(), b"guest");
         let absolute = victim.display().to_string();
         for name in ["../victim", &absolute, "..", ""] {
-            let refused = keep(&folder, &[frame(name)]).unwrap_err().to_string();
+            let refused = write_files(&folder, &[frame(name)])
+                .unwrap_err()
+                .to_string();
             assert!(refused.contains("not allowed"), "{refused}");
         }
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");

@@ -1,4 +1,5 @@
-//! What a sampler and a soaker say of the same time, beside the books.
+//! Independent measurements of the traffic's CPU time, to check the accounts: a sampler and a soak
+//! probe.
 
 use ticktax_analysis::net::TrafficThreads;
 use ticktax_host::Proc;
@@ -10,37 +11,45 @@ use ticktax_probes::sampler::{PERIOD, SampleReport, Sampler};
 
 use crate::terminal::Terminal;
 
-/// Starts sampling all CPUs; without, where the kernel does not let us, and why is said.
+/// Starts sampling all CPUs. If the kernel refuses, prints the reason and returns `None`.
 pub(super) fn sampler(terminal: &Terminal) -> Option<Sampler> {
     let cpus = Proc::default().times_of_cpus().into_keys().map(Cpu);
     match Sampler::start(&cpus.collect()) {
         Ok(sampler) => Some(sampler),
         Err(why) => {
-            terminal.complain(&format_args!("no samples beside the accounts: {why}"));
+            terminal.complain(&format_args!("no samples to check the accounts: {why}"));
             None
         }
     }
 }
 
-/// What it found between the first byte and the last.
+/// Samples between the first byte and the last.
 pub(super) fn sampled(
     report: &SampleReport,
     ends: &[Prepared],
     header: &Header,
     window: (Nanos, Nanos),
 ) -> Option<Sampled> {
-    let tid = |end| ends.iter().find(|it| it.end == end).map(|it| it.tid);
+    let tid = |end| {
+        ends.iter()
+            .find(|prepared| prepared.end == end)
+            .map(|prepared| prepared.tid)
+    };
     let threads = TrafficThreads {
         sender: tid(End::Sender),
         receiver: tid(End::Receiver),
-        soakers: header.soakers.iter().map(|it| it.tid).collect(),
+        soakers: header.soakers.iter().map(|soaker| soaker.tid).collect(),
     };
     threads.count(&report.samples, window, (PERIOD, report.lost))
 }
 
-/// What the soakers of all CPUs got between the first byte and the last, by their own work.
+/// CPU time that the soak probes of all CPUs got between the first byte and the last, from the work
+/// they did.
 pub(super) fn soaked(header: &Header, (begin, end): (Nanos, Nanos)) -> Option<Nanos> {
-    let each = header.soakers.iter().map(|it| it.time_between(begin, end));
+    let each = header
+        .soakers
+        .iter()
+        .map(|soaker| soaker.time_between(begin, end));
     let each: Vec<Nanos> = each.collect::<Option<_>>()?;
     (!each.is_empty()).then(|| each.iter().sum())
 }

@@ -1,4 +1,4 @@
-//! `ticktax net pair --vary`: what each setting costs.
+//! `ticktax net pair --vary`: measures the cost of each setting.
 
 use std::process::ExitCode;
 
@@ -24,14 +24,12 @@ use crate::progress::Extent;
 use crate::terminal::{Terminal, require_writable};
 use crate::trial::drawn_seed;
 
-/// How long a run sends, without other wishes.
+/// Default length of a run.
 const RUN: Nanos = Nanos::from_millis(300);
-/// Blocks, without other wishes.
 const BLOCKS: u64 = 5;
-/// About what a run takes beside its traffic: namespaces, the tracer, the end.
+/// Approximate overhead of a run: namespaces, the tracer, the end.
 const AROUND: Nanos = Nanos::from_secs(1);
 
-/// Runs the experiment.
 pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let (format, output) = typed.watch.output();
     if let Some(output) = output {
@@ -63,9 +61,9 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
     let mut pilot = None;
     let mut planned = blocks;
     if let Some(resolution) = typed.experiment.resolve {
-        let told = runner.pilot(seed, resolution)?;
-        planned = told.blocks;
-        pilot = Some(told);
+        let result = runner.pilot(seed, resolution)?;
+        planned = result.blocks;
+        pilot = Some(result);
     }
     let measured = runner.blocks(planned, seed, "")?;
     let ended_early = measured.ended_early;
@@ -82,7 +80,7 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
             seed,
             resolution: typed.experiment.resolve.unwrap_or(DIFFERENCE),
             pilot_blocks: pilot.as_ref().map(|_| PILOT_BLOCKS),
-            spread: pilot.as_ref().map(|it| it.spread),
+            spread: pilot.as_ref().map(|pilot| pilot.spread),
             needed: Vec::new(),
             run: factors.base().length,
             took: now() - began,
@@ -111,18 +109,18 @@ pub(super) fn run(typed: &PairArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// Refuses a setting that is given by its own option as well as varied.
+/// Rejects a setting that is both varied and set by its own option.
 fn not_twice(typed: &PairArguments, factors: &Factors) -> Result<(), Failure> {
     let Some(twice) = typed.typed().find(|name| factors.varies(name)) else {
         return Ok(());
     };
     let option = if twice == "protocol" { "udp" } else { twice };
     Err(Failure::Arguments(format!(
-        "{twice}: --{option} sets what is varied: leave one of the two out"
+        "{twice} is both varied and set by --{option}: leave one of the two out"
     )))
 }
 
-/// Refuses what would take for ever, before anything is run.
+/// Rejects experiments that would take too long, before anything runs.
 fn not_too_many(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     let cells = factors.factorial().cells().len() as u64;
     let runs = cells.saturating_mul(2).saturating_mul(blocks);
@@ -132,13 +130,13 @@ fn not_too_many(factors: &Factors, blocks: u64) -> Result<(), Failure> {
     let each = (factors.base().length + AROUND).as_secs_f64();
     let all = Nanos::from_secs(1).times(each * runs as f64);
     Err(Failure::Arguments(format!(
-        "{blocks} blocks of {cells} combinations are {runs} runs, about {all}: {MOST_RUNS} at most; vary less at a \
-         time, or ask for fewer blocks or a coarser --resolve"
+        "cannot make {runs} runs ({blocks} blocks of {cells} combinations), about {all}: \
+         {MOST_RUNS} are allowed; vary fewer values, or use fewer blocks or a coarser --resolve"
     )))
 }
 
-/// What the traffic goes over; each value of each factor is set once there, so that what the kernel refuses is known
-/// before the first run.
+/// The link of the experiment. Each value of each factor is applied once, so that the kernel's
+/// refusals are known before the first run.
 fn link(
     factors: &Factors,
     typed: &PairArguments,
@@ -148,8 +146,8 @@ fn link(
     let base = factors.base();
     let (mtu, asked) = (typed.link.mtu(), typed.link.spec());
     let plain = Place::Namespaces { mtu, link: asked };
-    let nothing = Tuning::default();
-    let (why, shaping) = match Traffic::both(base.spec(), plain, (None, None), &nothing) {
+    let untuned = Tuning::default();
+    let (why, shaping) = match Traffic::both(base.spec(), plain, (None, None), &untuned) {
         Ok(traffic) => (None, traffic.shaping()),
         Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. }))
             if asked.is_plain() =>
@@ -159,15 +157,15 @@ fn link(
         Err(error) => return Err(error.into()),
     };
     if let Some(why) = &why {
-        let needs = factors.of_namespaces();
-        if !needs.is_empty() {
+        let names = factors.of_namespaces();
+        if !names.is_empty() {
             return Err(Failure::Arguments(format!(
                 "cannot vary {}: {why}",
-                needs.join(", ")
+                names.join(", ")
             )));
         }
         terminal.complain(&format_args!(
-            "over the loopback device only, without --mtu: {why}"
+            "using the loopback device, without --mtu: {why}"
         ));
     }
     let link = match why {
@@ -186,13 +184,13 @@ fn link(
         )
         .map_err(Failure::from)
         .and_then(|mut traffic| prepared(&mut traffic, interrupt).map(|_| ()));
-        tried.map_err(whose)?;
+        tried.map_err(with_sysctl_scope)?;
     }
     Ok(link)
 }
 
-/// A sysctl that a new namespace lacks may be the machine's.
-fn whose(failure: Failure) -> Failure {
+/// A sysctl that a new namespace lacks may exist for the whole machine. The error then differs.
+fn with_sysctl_scope(failure: Failure) -> Failure {
     match failure {
         Failure::Net(NetError::Sysctl(SysctlError::Absent { name }))
             if has_sysctl(&name) == Ok(true) =>
@@ -213,14 +211,13 @@ fn place(link: &Link, setup: &Setup) -> Place {
     }
 }
 
-/// What a pilot said.
 struct Pilot {
     spread: f64,
     tests: usize,
     blocks: u64,
 }
 
-/// The runs of whole blocks.
+/// The runs of complete blocks.
 struct Measured {
     runs: Vec<MeasuredRun>,
     blocks: u64,
@@ -240,9 +237,9 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a few blocks of which only the spread is used: how many it takes.
+    /// Runs a few blocks to measure their spread, from which the number of blocks follows.
     fn pilot(&mut self, seed: u64, resolution: f64) -> Result<Pilot, Failure> {
-        // Another order than that of the blocks that count.
+        // A different order from that of the blocks that count.
         let measured = self.blocks(PILOT_BLOCKS, !seed, "pilot: ")?;
         if let Some(failure) = measured.failed {
             return Err(failure);
@@ -252,22 +249,22 @@ impl Runner<'_> {
         }
         let no_spread = || {
             Failure::Arguments(
-                "the pilot's blocks do not differ at all: no spread is known; name --blocks"
+                "the blocks of the pilot are identical, so their spread is unknown: use --blocks N"
                     .to_owned(),
             )
         };
         let (spread, tests) = spread(self.factors, &measured.runs).ok_or_else(no_spread)?;
         let blocks = blocks_to_resolve(spread, resolution, tests).ok_or_else(|| {
             Failure::Arguments(format!(
-                "no number of blocks within reason finds {:.2} %: a block's effect spreads by {:.1} %; ask for a \
-                 coarser --resolve or a longer --for",
+                "cannot resolve {:.2} % with a reasonable number of blocks, because the effect \
+                 varies by {:.1} % between blocks: use a coarser --resolve or a longer --for",
                 resolution * 100.0,
                 spread * 100.0
             ))
         })?;
         not_too_many(self.factors, blocks)?;
         self.terminal.remark(&format!(
-            "Pilot: a block's effect spreads by {:.1} %, so that {blocks} blocks find {:.1} %",
+            "Pilot: the effect varies by {:.1} % between blocks; {blocks} blocks resolve {:.1} %",
             spread * 100.0,
             resolution * 100.0
         ));
@@ -278,7 +275,7 @@ impl Runner<'_> {
         })
     }
 
-    /// Runs so many blocks; ends before where Ctrl-C or a failure asks for it, and keeps whole blocks.
+    /// Runs this many blocks, or fewer after Ctrl-C or a failure. Keeps only complete blocks.
     fn blocks(&mut self, blocks: u64, seed: u64, what: &str) -> Result<Measured, Failure> {
         let cells = self.factors.factorial().cells();
         let slots = plan(cells.len(), blocks, seed);
@@ -293,7 +290,7 @@ impl Runner<'_> {
         };
         for (done, slot) in (0..).zip(&slots) {
             let setup = self.factors.setup(&cells[slot.arm]);
-            let figures = self.one(&setup);
+            let figures = self.measure(&setup);
             let failure = match figures {
                 _ if self.interrupt.signal().is_some() => None,
                 Ok(figures) => {
@@ -321,8 +318,7 @@ impl Runner<'_> {
         Err(measured.failed.unwrap_or(NetError::Interrupted.into()))
     }
 
-    /// One run.
-    fn one(&mut self, setup: &Setup) -> Result<RunFigures, Failure> {
+    fn measure(&mut self, setup: &Setup) -> Result<RunFigures, Failure> {
         let place = place(&self.link, setup);
         let mut traffic = Traffic::both(setup.spec(), place, self.cpus, &setup.tuning)?;
         let ends = prepared(&mut traffic, self.interrupt)?;
@@ -342,7 +338,7 @@ impl Runner<'_> {
                 .unwrap_or_else(|| "only some were".to_owned());
             return Err(NetError::System {
                 what: "trace every run",
-                why: format!("{why}; leave the tracing out with --untraced"),
+                why: format!("{why}; disable tracing with --untraced"),
             }
             .into());
         }
@@ -351,7 +347,7 @@ impl Runner<'_> {
         let (Some(rate), Some(packets)) = (rate, statement.packets()) else {
             return Err(NetError::System {
                 what: "measure a run",
-                why: "nothing arrived in its time: send longer with --for".to_owned(),
+                why: "nothing arrived in time: use a longer --for".to_owned(),
             }
             .into());
         };
@@ -371,15 +367,15 @@ impl Runner<'_> {
     }
 }
 
-/// CPU time a byte: of the accounts, or of the threads' own clocks where there are none.
+/// CPU time per byte, from the accounts or, without them, from the threads' clocks.
 fn cost(statement: &NetStatement) -> CpuCost {
     let bytes = statement.bytes() as f64;
     let each = |time: Nanos| time.0 as f64 / bytes;
     let (sender, receiver, all) = if let Some(books) = &statement.books {
         by_account(books)
     } else {
-        let of = |end: &Option<EndReport>| end.as_ref().map_or(Nanos::ZERO, |it| it.cpu);
-        let (sender, receiver) = (of(&statement.sender), of(&statement.receiver));
+        let cpu = |end: &Option<EndReport>| end.as_ref().map_or(Nanos::ZERO, |end| end.cpu);
+        let (sender, receiver) = (cpu(&statement.sender), cpu(&statement.receiver));
         (sender, receiver, sender + receiver)
     };
     CpuCost {
@@ -391,10 +387,10 @@ fn cost(statement: &NetStatement) -> CpuCost {
 }
 
 fn by_account(books: &TrafficBooks) -> (Nanos, Nanos, Nanos) {
-    let two = |a, b| books.time(a) + books.time(b);
+    let sum = |a, b| books.time(a) + books.time(b);
     (
-        two(TrafficAccount::SenderUser, TrafficAccount::SenderCall),
-        two(TrafficAccount::ReceiverUser, TrafficAccount::ReceiverCall),
+        sum(TrafficAccount::SenderUser, TrafficAccount::SenderCall),
+        sum(TrafficAccount::ReceiverUser, TrafficAccount::ReceiverCall),
         books.of_traffic(),
     )
 }

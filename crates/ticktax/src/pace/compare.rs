@@ -1,4 +1,4 @@
-//! Variants of a loop, side by side.
+//! Comparison of variants of a loop.
 
 use crate::files::RowFiles;
 use ticktax_analysis::pace::TurnStats;
@@ -16,10 +16,10 @@ use crate::progress::Extent;
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// One turn of one variant, without other wishes.
+/// Default length of one trial of one variant.
 const TURN: Nanos = Nanos::from_secs(2);
 
-/// Runs every combination of the lists in turns, and compares them.
+/// Runs every combination of the lists, interleaved, and compares them.
 pub(super) fn run(
     lists: &LoopVariants,
     typed: &PaceArguments,
@@ -33,10 +33,10 @@ pub(super) fn run(
     let bar = terminal.progress(Extent::Time(plan.length()), "");
     let mut paced = PacedTurns::start(plan.clone())?;
     let mut stats = TurnStats::new(plan.variants(), typed.overshot_from());
-    let mut told = None;
+    let mut shown = None;
     let mut show = |_: &mut TurnStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
         let turn = plan.turn_at(elapsed);
-        if told.replace(turn) != Some(turn) {
+        if shown.replace(turn) != Some(turn) {
             let (turns, name) = (plan.turns(), plan.variant_of(turn));
             bar.tell(&format!("{}/{turns} {name}", turn + 1));
         }
@@ -46,7 +46,7 @@ pub(super) fn run(
     bar.done();
     let turns = header
         .paced_turns()
-        .expect("the header of loops that ran by turns has them");
+        .expect("the header of interleaved loops lists their trials");
     let ended = RowsEnded {
         header: &header,
         sources: paced.sources(),

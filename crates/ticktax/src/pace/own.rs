@@ -1,4 +1,4 @@
-//! A loop of our own.
+//! A paced loop run by ticktax.
 
 use crate::files::RowFiles;
 use ticktax_analysis::pace::{FrameStats, loop_statement};
@@ -16,7 +16,6 @@ use crate::progress::Extent;
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// Runs one loop and says what became of it.
 pub(super) fn run(
     typed: &PaceArguments,
     mut files: RowFiles,
@@ -27,13 +26,13 @@ pub(super) fn run(
     let interrupt = Interrupt::listen()?;
     let line = ticktax_report::pace_line(None, 0, 0);
     let bar = terminal.progress(Extent::Time(length), line);
-    // From here on what is done here may take the loop's CPU.
+    // From here on, work in this process may take CPU time from the loop.
     let mut paced = PacedLoop::start(plan)?;
     let mut frames = FrameStats::of_loop(period, overshot_from);
     let mut shown = Nanos::ZERO;
     let mut show =
         |frames: &mut FrameStats, _: &SourceTable, Progress { elapsed, .. }: Progress| {
-            // Without a terminal, it is not worth the loop's time.
+            // Without a terminal, do not take CPU time from the loop.
             if terminal.is_watched() && elapsed - shown >= LIVE {
                 let (_, dropped, overshot) = frames.so_far();
                 let last = frames.last_second();
@@ -46,7 +45,7 @@ pub(super) fn run(
     bar.done();
     let run = header
         .paced_loop()
-        .expect("the header of a paced loop has its run");
+        .expect("the header of a paced loop describes its run");
     let ended = RowsEnded {
         header: &header,
         sources: paced.sources(),
@@ -55,7 +54,6 @@ pub(super) fn run(
     output::finish(&ended, files, typed.output(), terminal)
 }
 
-/// What was typed, as a loop.
 pub(super) fn plan(typed: &PaceArguments, length: Nanos) -> Result<LoopPlan, Failure> {
     let rate = typed.frame_rate()?;
     Ok(LoopPlan {

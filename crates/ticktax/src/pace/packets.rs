@@ -1,4 +1,5 @@
-//! `ticktax pace --udp`: datagrams at a pace, where they are lost, and because of whose stall.
+//! `ticktax pace --udp`: sends paced datagrams; reports which are lost, where, and which stall
+//! caused it.
 
 use std::process::ExitCode;
 use std::thread;
@@ -23,14 +24,14 @@ use crate::output;
 use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::Terminal;
 
-/// Sends, receives, or does both.
 pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode, Failure> {
     let mut files = output::begin(&typed.files, typed.output.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let (mut traffic, link) = begin(typed, terminal)?;
     if let Some(address) = traffic.listens() {
         terminal.remark(&format!(
-            "Waiting for a sender at {address}: `ticktax pace --udp --to {address}` on the other host"
+            "Waiting for a sender at {address}: run `ticktax pace --udp --to {address}` on the \
+             other host"
         ));
     }
     let ends = prepared(&mut traffic, &interrupt)?;
@@ -56,7 +57,7 @@ pub(super) fn run(typed: &PaceArguments, terminal: &Terminal) -> Result<ExitCode
     }
 }
 
-/// The ends that are here, being prepared, and what is between them; which peer is known later.
+/// Creates the ends that run on this machine. The link is unknown until a remote peer connects.
 fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<Link>), Failure> {
     let packets = &typed.packets;
     let (cpus, buffer) = (packets.cpus(), packets.buffer());
@@ -77,7 +78,7 @@ fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<
         }
         Err(error @ (NetError::NoNamespaces { .. } | NetError::NoVeth { .. })) => {
             let why = error.to_string();
-            terminal.complain(&format_args!("over the loopback device only: {why}"));
+            terminal.complain(&format_args!("using the loopback device: {why}"));
             let traffic = Traffic::both_logged(spec, Place::Loopback, cpus, buffer)?;
             Ok((traffic, Some(Link::Loopback { why })))
         }
@@ -85,18 +86,19 @@ fn begin(typed: &PaceArguments, terminal: &Terminal) -> Result<(Traffic, Option<
     }
 }
 
-/// What was seen of this machine while datagrams came.
+/// Observation of this machine during the traffic.
 struct Watched {
     session: Option<(Session, Option<ReceiverWatch>, Box<Header>)>,
     thread: Option<(i32, i32)>,
     no_trace: Option<String>,
     drop_reasons: Option<Vec<DropReason>>,
-    /// Where no session has one of its own.
+    /// Used if no session has a header.
     header: Header,
 }
 
 impl Watched {
-    /// Starts what watches the receiver, if it is here, lets the datagrams go, and waits for their end.
+    /// Starts tracing the receiver if it is on this machine, lets the traffic run and waits for its
+    /// end.
     fn of(
         traffic: &mut Traffic,
         ends: &[Prepared],
@@ -104,35 +106,37 @@ impl Watched {
         (interrupt, files): (&Interrupt, &mut RowFiles),
         terminal: &Terminal,
     ) -> Result<Self, Failure> {
-        let receiver = ends.iter().find(|it| it.end == End::Receiver);
+        let receiver = ends.iter().find(|end| end.end == End::Receiver);
         let followed = receiver.filter(|_| !typed.packets.untraced);
         let mut session = followed
-            .map(|it| Session::start(plan(it.tid)))
+            .map(|end| Session::start(plan(end.tid)))
             .transpose()?;
         let no_tracer = session
             .as_ref()
-            .and_then(|it| it.started().no_tracer.clone());
+            .and_then(|session| session.started().no_tracer.clone());
         if let Some(why) = &no_tracer {
-            terminal.complain(&format_args!("nobody's name beside a loss: {why}"));
+            terminal.complain(&format_args!("losses will have no causes: {why}"));
         }
         let untraced = typed.packets.untraced && receiver.is_some();
-        let no_trace = untraced.then(|| "nothing was traced, as asked for (--untraced)".to_owned());
+        let no_trace = untraced.then(|| "tracing was disabled (--untraced)".to_owned());
         let thread = session.as_ref().zip(followed);
         let thread = thread
             .filter(|_| no_tracer.is_none())
-            .and_then(|(session, it)| Some((session.started().process?, it.tid)));
+            .and_then(|(session, end)| Some((session.started().process?, end.tid)));
         let mut watch = thread.map(|thread| {
-            let since = session.as_ref().and_then(|it| it.started().victim_begin);
+            let since = session
+                .as_ref()
+                .and_then(|session| session.started().victim_begin);
             ReceiverWatch::new(thread, since.unwrap_or_default())
         });
-        let length = ends.first().map(|it| it.spec.length).unwrap_or_default();
+        let length = ends.first().map(|end| end.spec.length).unwrap_or_default();
         let bar = terminal.progress(Extent::Time(length), "Sending");
         let header = untraced_header();
-        // Where nothing else is traced this is not either.
+        // Drops are traced only if the rest is.
         let token = ends
             .first()
             .filter(|_| session.is_some() && no_tracer.is_none());
-        let drops = token.and_then(|it| DropWatch::begin(it.token).ok());
+        let drops = token.and_then(|end| DropWatch::begin(end.token).ok());
         traffic.go();
         let session = match session.take() {
             None => {
@@ -163,7 +167,7 @@ impl Watched {
         })
     }
 
-    /// All of it: the header of a recording, what its rows name, and the page.
+    /// The header of the recording, the source table of its rows, and the page.
     fn concluded(
         self,
         outcome: Outcome,
@@ -171,22 +175,22 @@ impl Watched {
         link: Option<Link>,
         typed: &PaceArguments,
     ) -> (Header, SourceTable, PacketStatement) {
-        let spec = ends.first().map(|it| it.spec);
-        let peer = ends.first().map(|it| it.peer.to_string());
+        let spec = ends.first().map(|end| end.spec);
+        let peer = ends.first().map(|end| end.peer.to_string());
         let reports: Vec<EndReport> = std::iter::once(outcome.report)
             .chain(outcome.other)
             .collect();
-        let of = |end| reports.iter().find(|it| it.end == end).cloned();
-        let here: Vec<End> = ends.iter().map(|it| it.end).collect();
+        let report_of = |end| reports.iter().find(|report| report.end == end).cloned();
+        let here: Vec<End> = ends.iter().map(|end| end.end).collect();
         let is_received = here.contains(&End::Receiver);
         let mut run = PacketRun {
-            spec: spec.expect("what went has an end here"),
+            spec: spec.expect("one end of the traffic is on this machine"),
             link: link.unwrap_or(Link::Network {
                 peer: peer.unwrap_or_default(),
             }),
             here,
-            sender: of(End::Sender),
-            receiver: of(End::Receiver),
+            sender: report_of(End::Sender),
+            receiver: report_of(End::Receiver),
             log: outcome.log.map(|log| *log),
             drop_reasons: self.drop_reasons,
             thread: self.thread,
@@ -206,13 +210,13 @@ impl Watched {
         let hold_ups = watch.and_then(|watch| watch.finish(&sources, cpu));
         if hold_ups.is_none() && run.no_trace.is_none() && is_received {
             run.no_trace = Some(
-                "the trace knows the receiver by another number than it does: run it outside of a container's PID \
-                 namespace"
+                "the trace has another number for the receiver's thread: run ticktax outside the \
+                 container's PID namespace"
                     .to_owned(),
             );
         }
         let statement = packet_statement(&header, &run, hold_ups.as_ref());
-        // The session is always told to end; who was interrupted are the ends.
+        // The session is always stopped early, so only the ends know of an interruption.
         let interrupted = |end: &EndReport| end.ended_early == Some(EndedBy::Interrupted);
         let ends = [&run.sender, &run.receiver].into_iter().flatten();
         let is_early = ends.into_iter().any(interrupted);
@@ -222,7 +226,6 @@ impl Watched {
     }
 }
 
-/// How the receiver's thread is watched.
 fn plan(tid: i32) -> Plan {
     Plan {
         program: Some(Program::Thread(tid)),
@@ -230,7 +233,7 @@ fn plan(tid: i32) -> Plan {
     }
 }
 
-/// What is known where nothing is traced.
+/// Header of a run without a trace.
 fn untraced_header() -> Header {
     let machine = Proc::default().machine();
     let (world, _) = ticktax_host::world(&machine);
@@ -241,7 +244,7 @@ fn untraced_header() -> Header {
     }
 }
 
-/// Feeds the session's rows to whoever wants them until the datagrams, and then the session, are over.
+/// Feeds the session's rows to their consumers until the traffic, and then the session, has ended.
 fn drive(
     session: &mut Session,
     traffic: &Traffic,
@@ -267,7 +270,7 @@ fn drive(
                 }
             }
             Event::Ended(header) => {
-                // Its thread may end a moment before its traffic does.
+                // The session's thread can end slightly before the traffic.
                 while !traffic.is_over() {
                     look(traffic, interrupt, bar);
                     thread::sleep(LOOK);

@@ -1,4 +1,4 @@
-//! Another program's loop: following a process, and finding its frames.
+//! The loop of another program: follows a process and finds its frames.
 
 use crate::files::RowFiles;
 use ticktax_analysis::Auditor;
@@ -16,11 +16,10 @@ use crate::progress::{Extent, Progress as Bar};
 use crate::terminal::Terminal;
 use crate::watch::watch;
 
-/// Figures are shown by the second for this long; making them takes longer with time.
+/// Live figures are updated every second up to this time. Computing them takes longer with time.
 const LIVE_UNTIL: Nanos = Nanos::from_secs(60);
 const LIVE_LATER: Nanos = Nanos::from_secs(10);
 
-/// Watches a process and says what became of its frames.
 pub(super) fn watch_process(
     program: Program,
     typed: &PaceArguments,
@@ -40,7 +39,7 @@ pub(super) fn watch_process(
     let Some(pid) = started.process else {
         let name = typed.comm.as_deref().unwrap_or_default();
         return Err(Failure::Arguments(format!(
-            "--comm {name}: several processes are named so, and a loop is one's: choose one of \
+            "several processes are named {name}, but a loop belongs to one: choose one of \
              `pgrep -x {name}` with --pid"
         )));
     };
@@ -53,12 +52,12 @@ pub(super) fn watch_process(
     let mut shown = Nanos::ZERO;
     let mut show = |auditor: &mut Auditor, _: &SourceTable, progress: Progress| {
         let elapsed = progress.elapsed;
-        let often = if elapsed < LIVE_UNTIL {
+        let interval = if elapsed < LIVE_UNTIL {
             LIVE
         } else {
             LIVE_LATER
         };
-        if terminal.is_watched() && elapsed - shown >= often {
+        if terminal.is_watched() && elapsed - shown >= interval {
             show_figures(auditor, progress, overshot_from, &bar);
             shown = elapsed;
         }
@@ -91,7 +90,7 @@ fn show_figures(auditor: &Auditor, progress: Progress, overshot_from: Option<Nan
         return;
     };
     let figures = so_far.figures.as_ref();
-    let (dropped, overshot) = figures.map_or((0, 0), |f| (f.dropped, f.overshot));
+    let (dropped, overshot) = figures.map_or((0, 0), |figures| (figures.dropped, figures.overshot));
     bar.tell(&ticktax_report::pace_line(
         so_far.last_second,
         dropped,

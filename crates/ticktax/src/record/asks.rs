@@ -1,4 +1,4 @@
-//! Who asks a recorder to keep this moment: SIGUSR1, and marks that come over a socket.
+//! Requests to keep the current moment: SIGUSR1, and marks that arrive on a socket.
 
 use std::ffi::OsStr;
 use std::io;
@@ -21,29 +21,29 @@ use crate::incidents::{SOCKET, WORDS_MAX};
 use crate::interrupt::Interrupt;
 use crate::socket::{self, SocketFile};
 
-/// Asks that wait to be looked at; further ones are counted.
+/// Maximum number of pending requests. Further ones are only counted.
 const WAITING: usize = 16;
 
-/// A mark, or a signal that asks for one.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    /// How.
     pub(crate) kind: TriggerKind,
-    /// What came with it.
+    /// The note of a mark.
     pub(crate) words: String,
 }
 
-/// Listens for asks on threads of its own, and wakes the recorder for each, as for the signals that end it.
+/// Listens for requests on separate threads. Wakes the recorder for each request, and for the
+/// signals that end it.
 pub(crate) struct Asks {
     heard: Receiver<Ask>,
     refused: Arc<AtomicU64>,
-    /// Removed at the end. The thread at the socket ends with the process.
+    /// Dropping this removes the file. The thread that reads the socket ends with the process.
     _socket: SocketFile,
     signals: signal_hook::iterator::Handle,
 }
 
 impl Asks {
-    /// Listens for SIGUSR1, and for marks at a socket in the folder whose lock this recorder holds.
+    /// Listens for SIGUSR1, and for marks on a socket in the folder, whose lock this recorder
+    /// holds.
     pub(crate) fn listen(folder: &Path, waker: Waker) -> Result<Self, Failure> {
         let (sender, heard) = sync_channel(WAITING);
         let refused = Arc::new(AtomicU64::new(0));
@@ -61,7 +61,10 @@ impl Asks {
         let handle = signals.handle();
         let for_marks = post.clone();
         let no_thread = |error: io::Error| {
-            Failure::Incidents(format!("cannot start a thread: {}", error.kind()))
+            Failure::Incidents(format!(
+                "cannot start a thread: {}; raise the limit of processes (`ulimit -u`)",
+                error.kind()
+            ))
         };
         let hear_signals = move || hear_signals(signals, &post);
         thread::Builder::new()
@@ -79,12 +82,12 @@ impl Asks {
         })
     }
 
-    /// Those that came since this was last called.
+    /// The requests since the last call.
     pub(crate) fn take(&self) -> Vec<Ask> {
         self.heard.try_iter().collect()
     }
 
-    /// How many there was no room for since this was last called.
+    /// Number of requests dropped since the last call.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.swap(0, Ordering::Relaxed)
     }
@@ -96,7 +99,6 @@ impl Drop for Asks {
     }
 }
 
-/// Where asks go.
 #[derive(Clone)]
 struct Post {
     sender: SyncSender<Ask>,
@@ -118,7 +120,7 @@ fn hear_signals(mut signals: Signals, post: &Post) {
         if signal == SIGUSR1 {
             post.send(TriggerKind::Signal, String::new());
         } else {
-            // What it means is noted by whoever listens for the end.
+            // The `Interrupt` handles the signal; here it only wakes the recorder.
             post.waker.wake();
         }
     }
@@ -132,11 +134,11 @@ fn hear_marks(socket: &UnixDatagram, post: &Post) {
     }
 }
 
-/// A socket that only its owner can send to.
+/// Binds a socket that only its owner can send to.
 fn bind(folder: &Path) -> io::Result<(UnixDatagram, SocketFile)> {
     let folder = Folder::open_own(folder)?;
     let name = OsStr::new(SOCKET);
-    // A recorder that was killed leaves its socket.
+    // Left by a killed recorder.
     socket::remove(&folder, name);
     let (socket, file) = SocketFile::bind(folder, name, SockType::Datagram, 0o600)?;
     Ok((socket.into(), file))
@@ -144,7 +146,7 @@ fn bind(folder: &Path) -> io::Result<(UnixDatagram, SocketFile)> {
 
 fn no_socket(path: &Path, error: &io::Error) -> Failure {
     let why = match error.kind() {
-        io::ErrorKind::AddrInUse => "it is not a socket; move it away".to_owned(),
+        io::ErrorKind::AddrInUse => "a file that is not a socket is in the way; move it".to_owned(),
         _ => error_words(error),
     };
     Failure::Incidents(format!(

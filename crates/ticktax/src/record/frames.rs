@@ -1,4 +1,4 @@
-//! Programs whose frames are watched: their rhythm is found here, as `pace --pid` finds it, and what is known of it is told.
+//! Programs whose frames are watched. Finds their rhythm as `pace --pid` does, and reports changes.
 
 use ticktax_analysis::Auditor;
 use ticktax_model::incident::TriggerTarget;
@@ -8,7 +8,7 @@ use ticktax_observe::{FrameState, FrameStatus, ProgramWindow, Recorder};
 
 use crate::terminal::Terminal;
 
-/// The rhythm of a program's frames in its last seconds; in words why there is none, where that is so.
+/// The frame rhythm of a program in its last seconds, or the reason why it is unknown.
 pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, String> {
     let mut auditor = Auditor::books();
     auditor.frames_of(seen.pid);
@@ -19,37 +19,37 @@ pub(super) fn find(seen: &ProgramWindow) -> Result<FrameRhythm, String> {
     found.map_or_else(|| Err(String::new()), |found| found.rhythm())
 }
 
-/// What was told of each program.
+/// The last reported state of each program.
 pub(super) struct Frames {
-    told: Vec<FrameStatus>,
+    reported: Vec<FrameStatus>,
 }
 
 impl Frames {
-    /// Nothing yet.
     pub(super) fn new() -> Self {
-        Self { told: Vec::new() }
+        Self {
+            reported: Vec::new(),
+        }
     }
 
-    /// Tells what is new.
-    pub(super) fn tell(&mut self, recorder: &Recorder, terminal: &Terminal) {
+    pub(super) fn report(&mut self, recorder: &Recorder, terminal: &Terminal) {
         let now = recorder.frames();
-        for it in &now {
-            let before = self.told.iter().find(|told| told.target == it.target);
-            if before.is_none_or(|before| is_news(&before.state, &it.state)) {
-                terminal.remark(&line(it, before.map(|before| &before.state)));
+        for status in &now {
+            let before = self.reported.iter().find(|old| old.target == status.target);
+            if before.is_none_or(|before| is_news(&before.state, &status.state)) {
+                terminal.remark(&line(status, before.map(|before| &before.state)));
             }
         }
-        self.told = now;
+        self.reported = now;
     }
 }
 
-/// Whether what is known is told again. Why there is no rate is in other words each time.
+/// Whether a state is worth reporting. The reason for an unknown rate is worded differently each
+/// time.
 fn is_news(before: &FrameState, now: &FrameState) -> bool {
     let is_unknown = |state: &FrameState| matches!(state, FrameState::Unknown(_));
     before != now && !(is_unknown(before) && is_unknown(now))
 }
 
-/// What is known of a program's frames, and was not before.
 fn line(status: &FrameStatus, before: Option<&FrameState>) -> String {
     let FrameStatus {
         target,
@@ -60,17 +60,17 @@ fn line(status: &FrameStatus, before: Option<&FrameState>) -> String {
     let was_known = matches!(before, Some(FrameState::Known { .. }));
     let who = format!("{name} ({pid})");
     match state {
-        FrameState::Sought if was_known => format!(
-            "frames of {who}: the thread that had them has ended; learning which has them now, in 5 s"
-        ),
-        FrameState::Sought => format!("frames of {who}: learning their rate, in 5 s"),
+        FrameState::Sought if was_known => {
+            format!("frames of {who}: their thread has ended; searching for the new one, for 5 s")
+        }
+        FrameState::Sought => format!("frames of {who}: learning their rate, for 5 s"),
         FrameState::Known { rhythm, learnt_in } => format!(
-            "frames of {who}: {}, learnt in {:.0} s",
+            "frames of {who}: {}, learned in {:.0} s",
             rate(rhythm, *pid),
             learnt_in.as_secs_f64()
         ),
         FrameState::Unknown(why) if was_known => {
-            format!("frames of {who}: no rate any more, so nothing triggers: {why}")
+            format!("frames of {who}: the rate is lost, so nothing triggers: {why}")
         }
         FrameState::Unknown(why) => {
             format!("frames of {who}: no rate yet, so nothing triggers: {why}")
@@ -80,15 +80,15 @@ fn line(status: &FrameStatus, before: Option<&FrameState>) -> String {
                 TriggerTarget::Named(name) => name,
                 _ => name,
             };
-            format!(
-                "frames of {name}: no process or several have this name; nothing triggers until exactly one has"
-            )
+            format!("frames of {name}: nothing triggers until exactly one process has this name")
         }
-        FrameState::Ended => format!("frames of {who}: it has ended, so nothing triggers any more"),
+        FrameState::Ended => {
+            format!("frames of {who}: the process has ended, so nothing triggers any more")
+        }
     }
 }
 
-/// How often its frames are due, and by what they are told.
+/// The frame rate, and the events that it was derived from.
 fn rate(rhythm: &FrameRhythm, pid: i32) -> String {
     let which = match rhythm.long_from {
         None => "wake-ups",
@@ -99,7 +99,7 @@ fn rate(rhythm: &FrameRhythm, pid: i32) -> String {
     } else {
         format!("the {which} of {} ({})", rhythm.name, rhythm.tid)
     };
-    format!("{:.1} Hz by {by}", rhythm.rate_hz())
+    format!("{:.1} Hz from {by}", rhythm.rate_hz())
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     use super::line;
 
     #[test]
-    fn what_is_known_of_frames_is_told_in_a_line() {
+    fn each_state_of_frames_has_a_line() {
         let rhythm = FrameRhythm {
             tid: 4_290,
             name: "gamesrv".to_owned(),
@@ -134,29 +134,29 @@ mod tests {
         let was = known(rhythm.clone());
         let why = || FrameState::Unknown("it did not run".to_owned());
         for (state, before, words) in [
-            (FrameState::Sought, None, "learning their rate, in 5 s"),
+            (FrameState::Sought, None, "learning their rate, for 5 s"),
             (
                 FrameState::Sought,
                 Some(&was),
-                "has ended; learning which has them now",
+                "has ended; searching for the new one",
             ),
             (
                 known(rhythm.clone()),
                 None,
-                "60.0 Hz by its wake-ups, learnt in 5 s",
+                "60.0 Hz from its wake-ups, learned in 5 s",
             ),
             (
                 known(polling),
                 Some(&was),
-                "60.0 Hz by the long runs of render (4291), learnt in 5 s",
+                "60.0 Hz from the long runs of render (4291), learned in 5 s",
             ),
             (
                 why(),
                 None,
                 "no rate yet, so nothing triggers: it did not run",
             ),
-            (why(), Some(&was), "no rate any more, so nothing triggers"),
-            (FrameState::Ended, Some(&was), "it has ended"),
+            (why(), Some(&was), "the rate is lost, so nothing triggers"),
+            (FrameState::Ended, Some(&was), "the process has ended"),
         ] {
             let status = FrameStatus {
                 target: TriggerTarget::Process(4_290),
@@ -164,10 +164,10 @@ mod tests {
                 name: "gamesrv".to_owned(),
                 state,
             };
-            let told = line(&status, before);
+            let text = line(&status, before);
             assert!(
-                told.starts_with("frames of gamesrv (4290): ") && told.contains(words),
-                "{told}"
+                text.starts_with("frames of gamesrv (4290): ") && text.contains(words),
+                "{text}"
             );
         }
         let absent = FrameStatus {

@@ -1,4 +1,4 @@
-//! An incident in the system's log: with fields of its own in systemd's journal, else as a line of syslog.
+//! Logging of incidents: with fields to the systemd journal, or as a line to syslog.
 
 use std::path::Path;
 
@@ -9,18 +9,16 @@ use ticktax_report::incident_line;
 
 use crate::failure::Failure;
 
-/// What stands before each line.
+/// Identifier of each line.
 const NAME: &str = "ticktax";
 
-/// Where log lines go.
+/// Destination of log lines.
 pub(crate) enum Journal {
-    /// systemd's.
     Systemd,
-    /// Another.
     Syslog(Syslog),
 }
 
-/// The socket of a syslog daemon. One that was started anew has another socket at the same place.
+/// Connection to a syslog daemon. A restarted daemon has a new socket at the same path.
 pub(crate) struct Syslog {
     connect: Box<dyn Fn() -> syslog::Result<Logger>>,
     logger: Logger,
@@ -29,7 +27,7 @@ pub(crate) struct Syslog {
 type Logger = syslog::Logger<LoggerBackend, Formatter3164>;
 
 impl Syslog {
-    /// At the socket that `connect` finds.
+    /// Connects to the socket that `connect` finds.
     fn at(
         connect: impl Fn(Formatter3164) -> syslog::Result<Logger> + 'static,
     ) -> syslog::Result<Self> {
@@ -55,7 +53,6 @@ impl Syslog {
 }
 
 impl Journal {
-    /// Looks for one.
     pub(crate) fn find() -> Result<Self, Failure> {
         if JournalLog::empty().is_ok() {
             return Ok(Self::Systemd);
@@ -63,13 +60,14 @@ impl Journal {
         let found = Syslog::at(syslog::unix);
         found.map(Self::Syslog).map_err(|_| {
             Failure::Incidents(
-                "neither a journal nor syslog listens on this machine: leave out --journal"
+                "neither the systemd journal nor syslog runs on this machine: leave out --log"
                     .to_owned(),
             )
         })
     }
 
-    /// Writes an incident; its recording is at `path`, where it was kept. Says why that failed, where it did.
+    /// Writes an incident; `path` is its recording, if one was kept. Returns a message if that
+    /// failed.
     pub(crate) fn write(&mut self, entry: &IncidentEntry, path: Option<&Path>) -> Option<String> {
         let line = incident_line(&entry.incident);
         let fields = fields(entry, path);
@@ -93,7 +91,7 @@ impl Journal {
                     .map(|(name, value)| format!("{}={value}", name.to_lowercase()))
                     .collect();
                 let sent = syslog.send(&format!("{line} [{}]", fields.join(" ")));
-                sent.map_err(|_| "it does not listen any more".to_owned())
+                sent.map_err(|_| "it no longer listens".to_owned())
             }
         };
         sent.err()
@@ -101,7 +99,7 @@ impl Journal {
     }
 }
 
-/// What the journal can be asked for.
+/// Fields to search the journal by.
 fn fields(entry: &IncidentEntry, path: Option<&Path>) -> Vec<(&'static str, String)> {
     let incident = &entry.incident;
     let mut fields = vec![
@@ -154,24 +152,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_no_field() {
+    fn unknown_values_have_no_field() {
         let mut entry = entry();
-        let told = |entry: &IncidentEntry, path: Option<&Path>| {
+        let joined = |entry: &IncidentEntry, path: Option<&Path>| {
             let fields = fields(entry, path).into_iter();
             let fields = fields.map(|(name, value)| format!("{name}={value}"));
             fields.collect::<Vec<_>>().join(" ")
         };
         let always =
             "TICKTAX_INCIDENT=7 TICKTAX_KIND=mark TICKTAX_AT_UNIX_MS=1000 TICKTAX_LASTED_NS=20";
-        assert_eq!(told(&entry, None), always);
+        assert_eq!(joined(&entry, None), always);
         entry.incident.cpu = Some(Cpu(3));
         assert_eq!(
-            told(&entry, Some(Path::new("/x"))),
+            joined(&entry, Some(Path::new("/x"))),
             format!("{always} TICKTAX_CPU=3 TICKTAX_RECORDING=/x")
         );
     }
 
-    /// The next line that a daemon gets.
     fn line(daemon: &UnixDatagram) -> String {
         let mut bytes = [0; 1024];
         let length = daemon.recv(&mut bytes).unwrap();
@@ -179,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn syslog_gets_a_line_with_fields_also_after_it_was_started_anew() {
+    fn syslog_gets_a_line_with_fields_also_after_a_restart() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
         let daemon = UnixDatagram::bind(&path).unwrap();
@@ -188,7 +185,7 @@ mod tests {
         let mut journal = Journal::Syslog(syslog);
         assert_eq!(journal.write(&entry(), Some(Path::new("/x"))), None);
         let first = line(&daemon);
-        // Of a daemon (3), a warning (4).
+        // Facility daemon (3), severity warning (4).
         assert!(first.starts_with("<28>"), "{first}");
         let tail = format!(
             " ticktax[{}]: marked: two words [ticktax_incident=7 ticktax_kind=mark \
@@ -198,8 +195,8 @@ mod tests {
         assert!(first.ends_with(&tail), "{first}");
         drop(daemon);
         let trouble = journal.write(&entry(), None);
-        let said = "cannot write to the log: it does not listen any more";
-        assert_eq!(trouble.as_deref(), Some(said));
+        let expected = "cannot write to the log: it no longer listens";
+        assert_eq!(trouble.as_deref(), Some(expected));
         std::fs::remove_file(&path).unwrap();
         let daemon = UnixDatagram::bind(&path).unwrap();
         assert_eq!(journal.write(&entry(), None), None);

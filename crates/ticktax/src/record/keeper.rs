@@ -1,4 +1,5 @@
-//! What becomes of a frozen window: explained, kept within the budget, and told.
+//! Keeps frozen windows: explains them, saves them within the budget, and prints a line for each
+//! incident.
 
 use std::path::Path;
 
@@ -18,20 +19,19 @@ use crate::incidents::explained;
 use crate::terminal::Terminal;
 use crate::wall_clock;
 
-/// Keeps the incidents of one recorder.
 pub(crate) struct Keeper {
     store: IncidentStore,
     journal: Option<Journal>,
     count: u64,
     totals: IncidentTotals,
-    /// Triggers that the kernel suppressed and that are counted by now.
+    /// Number of suppressed triggers counted so far.
     suppressed: u64,
-    /// When recording ended, ms since 1970.
+    /// End of the recording, in milliseconds since 1970.
     ended: Option<i64>,
 }
 
 impl Keeper {
-    /// Takes the folder, and adds recordings of a killed recorder to the index that lacks them.
+    /// Opens the folder, and indexes recordings that a killed recorder left unindexed.
     pub(crate) fn open(
         folder: &Path,
         budget: Budget,
@@ -57,29 +57,28 @@ impl Keeper {
         })
     }
 
-    /// Notes that it is recorded since `at`, on `CLOCK_MONOTONIC`.
+    /// Notes the start of recording, on `CLOCK_MONOTONIC`.
     pub(crate) fn began(&mut self, at: Nanos, terminal: &Terminal) {
         if let Some(why) = self.store.began(wall_clock::unix_ms_at(at)) {
             terminal.complain(&why);
         }
     }
 
-    /// Notes that recording ends now, which is told when it has been closed.
+    /// Notes that recording ends now. `close` writes it to the index.
     pub(crate) fn ends(&mut self) {
         self.ended.get_or_insert_with(wall_clock::unix_ms);
     }
 
-    /// Where it keeps them.
     pub(crate) fn folder(&self) -> &Path {
         self.store.folder()
     }
 
-    /// How many there were.
+    /// Number of incidents.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// What it kept, and what it did not, counted; how far the ring reaches back is the recorder's to tell.
+    /// Counts of kept and dropped incidents. The recorder adds how far back the ring reaches.
     pub(crate) fn totals(&self) -> IncidentTotals {
         IncidentTotals {
             not_kept: self.store.lost().collect(),
@@ -87,8 +86,8 @@ impl Keeper {
         }
     }
 
-    /// Explains and tells what is new of a window, and keeps it where it is over. Returns the lines of the index that are
-    /// complete by that.
+    /// Explains and reports the new incident of a window, and saves the window if it is complete.
+    /// Returns the index entries that this completes.
     pub(crate) fn take(
         &mut self,
         frozen: &FrozenWindow,
@@ -96,7 +95,7 @@ impl Keeper {
     ) -> Vec<IncidentEntry> {
         self.lose(LossCause::Suppressed, frozen.left_out, terminal);
         if let Some(incident) = explained_anew(frozen) {
-            self.tell(incident, terminal);
+            self.report(incident, terminal);
         }
         if !frozen.over {
             return Vec::new();
@@ -109,25 +108,25 @@ impl Keeper {
         recorded.entries
     }
 
-    /// Puts an incident into the index, and prints its line.
-    fn tell(&mut self, incident: Incident, terminal: &Terminal) {
-        let told = self.store.tell(incident);
+    /// Adds an incident to the index, and prints its line.
+    fn report(&mut self, incident: Incident, terminal: &Terminal) {
+        let added = self.store.tell(incident);
         self.count += 1;
-        self.totals.add(&told.entry.incident);
-        if let Err(error) = terminal.print(&self.line(&told.entry)) {
+        self.totals.add(&added.entry.incident);
+        if let Err(error) = terminal.print(&self.line(&added.entry)) {
             terminal.complain(&error);
         }
-        if let Some(why) = &told.trouble {
+        if let Some(why) = &added.trouble {
             terminal.complain(why);
         }
         if let Some(journal) = &mut self.journal
-            && let Some(why) = journal.write(&told.entry, told.path.as_deref())
+            && let Some(why) = journal.write(&added.entry, added.path.as_deref())
         {
             terminal.complain(&why);
         }
     }
 
-    /// An incident in a line: when, its number, what happened, and what it is one of.
+    /// One line about an incident: time, number, what happened, and the series that it belongs to.
     fn line(&self, entry: &IncidentEntry) -> String {
         let at = Utc::from_unix_ms(entry.incident.at_unix_ms);
         let what = incident_line(&entry.incident);
@@ -137,14 +136,14 @@ impl Keeper {
         format!("{at}  {}  {what}{series}", entry.number)
     }
 
-    /// Counts what the kernel suppressed, which was `all` by now.
+    /// Updates the number of triggers that the kernel suppressed; `all` is the total so far.
     pub(crate) fn suppressed(&mut self, all: u64, terminal: &Terminal) {
         let new = all.saturating_sub(self.suppressed);
         self.suppressed = all;
         self.lose(LossCause::Suppressed, new, terminal);
     }
 
-    /// Counts marks for which there was no room.
+    /// Counts dropped marks.
     pub(crate) fn lose_marks(&mut self, count: u64, terminal: &Terminal) {
         self.lose(LossCause::Suppressed, count, terminal);
     }
@@ -155,7 +154,7 @@ impl Keeper {
         }
     }
 
-    /// Notes that it ended. Returns what was not kept.
+    /// Notes the end in the index. Returns what was not kept.
     pub(crate) fn close(self, terminal: &Terminal) -> Vec<NotKept> {
         let lost = self.store.lost();
         let lost = lost
@@ -171,7 +170,7 @@ impl Keeper {
     }
 }
 
-/// What happened by the triggers of which nobody was told yet; `None` where there are none.
+/// The incident of the triggers that have not been reported yet, if any.
 fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     let FrozenWindow {
         header,
@@ -183,17 +182,18 @@ fn explained_anew(frozen: &FrozenWindow) -> Option<Incident> {
     for row in rows {
         analysis.row(sources, &row);
     }
-    // By the wall clock as it stood then: it may have been set since, or the machine suspended.
+    // Use the wall clock of that moment, since the clock may have been set or the machine suspended
+    // later.
     let clocks = header.before.clocks;
     let time = analysis.trigger().time;
     let at = clocks.map_or_else(
         || wall_clock::unix_ms_at(time),
-        |it| (time + it.wall).0 / 1_000_000,
+        |clocks| (time + clocks.wall).0 / 1_000_000,
     );
     Some(analysis.finish(header, sources, at))
 }
 
-/// What a line says of the others that are alike.
+/// The series that an incident belongs to, such as "the 3rd since …".
 fn series(sheet: &IncidentSheet) -> String {
     let Some(beat) = &sheet.beat else {
         return String::new();

@@ -10,17 +10,16 @@ use ticktax_model::{Kind, Nanos, Owner, Source, Span, Thread};
 use super::disturbances::measured;
 use super::{Recorded, WHOLE_PROCESS, check};
 
-/// Share of the time from which a difference has to be named, with room for rounding.
+/// Share of the time above which a difference must be reported, with room for rounding.
 const NAMED_FROM: f64 = 0.002;
 
-/// Time that a preempted thread runs and is not charged: from the wake-up of the other thread to
-/// the switch. It is some 10 µs on most machines.
+/// CPU time that a preempted thread gets without being charged: from the other thread's wake-up to
+/// the switch. It is about 10 µs on most machines.
 const PREEMPTION: Nanos = Nanos::from_micros(100);
 
 /// Resolution of the kernel's columns, which count hundredths of a second.
 const COLUMN: Nanos = Nanos::from_millis(10);
 
-/// An audited disturbance.
 #[derive(Clone, Copy)]
 pub(crate) struct Audited<'a> {
     pub(crate) truth: &'a Truth,
@@ -29,7 +28,7 @@ pub(crate) struct Audited<'a> {
 }
 
 impl Audited<'_> {
-    /// Recorded time that the thread which made the events ran within them.
+    /// Recorded running time of the injecting thread within its events.
     fn within_events(&self) -> Nanos {
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
         Truth::time_within(&self.truth.log, runs.map(|(span, _)| span))
@@ -44,7 +43,7 @@ impl Audited<'_> {
         unowned.map(|(span, _)| span.dur).sum()
     }
 
-    /// Number of times that thread was preempted within an event.
+    /// Number of preemptions of that thread within events.
     fn preempted_in_events(&self) -> i64 {
         let log = &self.truth.log;
         let runs = self.runs(|thread| thread.tid == self.truth.tid);
@@ -55,22 +54,20 @@ impl Audited<'_> {
         i64::try_from(within.count()).unwrap_or(i64::MAX)
     }
 
-    /// Runs of the program's threads.
     fn runs(&self, wanted: impl Fn(&Thread) -> bool) -> impl Iterator<Item = &(Span, Source)> {
         self.recorded.spans.iter().filter(move |(_, source)| {
             let thread = source.thread.as_ref();
-            let ours = source.kind == Kind::Task && source.owner == Owner::Program;
-            ours && thread.is_some_and(&wanted)
+            let is_program = source.kind == Kind::Task && source.owner == Owner::Program;
+            is_program && thread.is_some_and(&wanted)
         })
     }
 }
 
-/// The accounting check of a statement.
 pub(crate) fn accounting(statement: &Statement) -> Result<&AccountingStatement, Failed> {
     Ok(statement.accounting.as_ref().ok_or("no accounting check")?)
 }
 
-/// The line of the CPU that was disturbed.
+/// The accounting check of the disturbed CPU.
 pub(crate) fn line<'a>(
     truth: &Truth,
     check: &'a AccountingStatement,
@@ -85,9 +82,9 @@ fn program<'a>(truth: &Truth, check: &'a AccountingStatement) -> Result<&'a Prog
     Ok(program.ok_or_else(|| format!("{} is not in {:?}", truth.pid, check.programs))?)
 }
 
-/// The samples of a program that keeps to one part of each tick are far from its true time, and are
-/// the cause that its CPU's line names. `points` is how far a share of the time may be from the
-/// truth.
+/// Checks a program that runs only in one part of each tick: its sampled time is far from its true
+/// time, and the check of its CPU names it as the cause. `points` is the allowed error of a share
+/// of the time.
 pub(crate) fn samples_miss(
     audited: Audited<'_>,
     too_many: bool,
@@ -97,8 +94,7 @@ pub(crate) fn samples_miss(
     let (program, line) = (program(truth, found)?, line(truth, found)?);
     let total = its_time_is_true(audited, program, line, points)?;
     let sampled = program.sampled.ok_or("it was not sampled")?;
-    // By far, and no more than that on a machine that is shared: others keep the program from some
-    // of its ticks.
+    // A factor of 2 is enough: on a shared machine, other programs keep it from some of its ticks.
     let (large, small) = if too_many {
         (sampled, total)
     } else {
@@ -107,7 +103,7 @@ pub(crate) fn samples_miss(
     check(large.0 > 2 * small.0, || {
         format!("sampled {sampled}: {program:?}")
     })?;
-    // A program that shares its CPU gets its samples, or lacks them, and may be named as well.
+    // A program that shares its CPU gains or loses samples, and may also be named.
     let mut causes = line.causes.iter();
     let cause =
         causes.find(|cause| cause.kind == BiasKind::TickPhase && cause.pid == Some(truth.pid));
@@ -117,10 +113,10 @@ pub(crate) fn samples_miss(
     })
 }
 
-/// Fails unless the statement has the recorded time of the program, and the time recorded within
-/// its events is the time that it measured there. Returns its CPU clock over all its time. That
-/// clock bounds neither: the kernel charges a thread from its wake-up on, and charges the preempted
-/// thread only until then (docs/accounting.md).
+/// Checks that the statement has the recorded time of the program, and that the time recorded
+/// within its events is the time that it measured there. Returns its CPU clock over its lifetime.
+/// That clock does not bound them: the kernel charges a thread from its wake-up on, and charges the
+/// preempted thread only until then (docs/accounting.md).
 fn its_time_is_true(
     audited: Audited<'_>,
     program: &ProgramCheck,
@@ -137,32 +133,30 @@ fn its_time_is_true(
     let injected = truth.injected.as_ref().ok_or("no truth")?.time;
     let within = audited.within_events();
     let preempted = audited.preempted_in_events();
-    // Where the hypervisor reports stolen time, the kernel leaves that out of a thread's CPU clock:
-    // no more than it reported of this CPU. The thread was on its CPU all the same.
+    // If the hypervisor reports stolen time, the kernel leaves it out of a thread's CPU clock,
+    // although the thread was on its CPU. It cannot be more than was reported for this CPU.
     let stolen = line.columns.steal + COLUMN;
-    let most = points + (Nanos(PREEMPTION.0 * preempted) + stolen).share_of(line.elapsed);
-    let least = -points - audited.unreported().share_of(line.elapsed);
+    let upper = points + (Nanos(PREEMPTION.0 * preempted) + stolen).share_of(line.elapsed);
+    let lower = -points - audited.unreported().share_of(line.elapsed);
     let share = (within - injected).share_of(line.elapsed);
-    check(share > least && share < most, || {
+    check(share > lower && share < upper, || {
         format!(
-            "{share}, not {least} to {most}: within its windows {within} of {injected}, \
+            "{share}, not {lower} to {upper}: within its windows {within} of {injected}, \
              preempted {preempted} times"
         )
     })?;
     measured(truth, WHOLE_PROCESS)
 }
 
-/// Fails unless interrupt load that the kernel does not measure has a time that fits the injector's
-/// own measurement, and is named as the cause of the difference.
-pub(crate) fn interrupts_that_are_not_measured_are_named(
-    audited: Audited<'_>,
-) -> Result<(), Failed> {
+/// Checks that interrupt time that the kernel does not measure fits the injector's own measurement,
+/// and is named as the cause of the difference.
+pub(crate) fn unmeasured_interrupts_are_named(audited: Audited<'_>) -> Result<(), Failed> {
     let (truth, found) = (audited.truth, accounting(audited.statement)?);
     let line = line(truth, found)?;
     let interrupts = line.interrupts.ok_or("interrupts were not seen")?;
-    // The packets are received within the calls that send them, and by ksoftirqd where it is woken:
-    // the calls took longer. All others are the tick's and devices', some hundredths of the time at
-    // most.
+    // The packets are received within the sending calls, or by ksoftirqd if it was woken; then the
+    // calls took longer. All other interrupts, of the tick and of devices, take a few hundredths of
+    // the time at most.
     let sends = measured(truth, "CLOCK_THREAD_CPUTIME_ID")?;
     let others = Nanos(line.elapsed.0 / 20);
     check(interrupts <= sends + others, || {
@@ -176,13 +170,14 @@ pub(crate) fn interrupts_that_are_not_measured_are_named(
     if found.counting.interrupts_measured != Some(false) {
         return check(cause.is_none(), || format!("{line:?}"));
     }
-    // On a CPU that does much else, samples may happen to come out right: then nothing is off.
+    // On a busy CPU, samples can be right by chance. Then no difference is reported.
     let columns = line.columns.irq + line.columns.softirq;
     let differs = (interrupts - columns).share_of(line.elapsed).abs();
     let Some(cause) = cause else {
         return check(differs < NAMED_FROM, || format!("no cause in {line:?}"));
     };
-    // They came while their sender ran, and are in its time: the CPU was shown busy.
+    // The interrupts arrived while their sender ran and are part of its time, so the CPU was shown
+    // as busy.
     check((-cause.time).share_of(line.elapsed) < 0.05, || {
         format!("{cause:?}")
     })

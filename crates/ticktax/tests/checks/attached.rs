@@ -7,37 +7,35 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 
-/// Every kernel that has what is needed has at least so many of the hooks.
+/// Every supported kernel has at least this many of the hooks.
 const AT_LEAST: usize = 20;
 
-/// Number and pace of the looks.
+/// Number and interval of the checks.
 #[derive(Clone, Copy)]
 struct Looks {
-    /// Time between two looks.
+    /// Time between two checks.
     pause: Duration,
-    /// Number of looks that must agree.
+    /// Number of consecutive checks that must agree.
     settled: usize,
-    /// Maximum number of looks.
     most: usize,
 }
 
-/// Within a minute: attaching takes 0.1 s of CPU time, of which a busy machine may give little.
+/// One minute in total. Attaching takes 0.1 s of CPU time, which is hard to get on a busy machine.
 const LIVE: Looks = Looks {
     pause: Duration::from_millis(25),
     settled: 40,
     most: 2_400,
 };
 
-/// A look takes a guest longer, and it has one CPU, which the tracer needs to attach. Sleeping
-/// costs nothing there, so this waits for 4 s after the last program: what an unoptimised build
-/// does between loading its programs and watching took more than 1.2 s on Linux 5.10.
+/// A check takes a guest longer, and the tracer needs its only CPU to attach. Sleeping is free
+/// there, so this waits for 4 s after the last program. An unoptimised build took more than 1.2 s
+/// from loading its programs to watching, on Linux 5.10.
 const GUEST: Looks = Looks {
     pause: Duration::from_millis(400),
     settled: 10,
     most: 400,
 };
 
-/// The BPF programs that process `pid` holds.
 fn programs_of(pid: u32) -> BTreeSet<u32> {
     let files = fs::read_dir(format!("/proc/{pid}/fdinfo"));
     let number = |text: String| {
@@ -50,7 +48,7 @@ fn programs_of(pid: u32) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Which of `programs` are still in the kernel.
+/// Number of `programs` that are still in the kernel.
 fn alive(programs: &BTreeSet<u32>) -> usize {
     let loaded = aya::programs::loaded_programs().filter_map(Result::ok);
     loaded
@@ -58,13 +56,13 @@ fn alive(programs: &BTreeSet<u32>) -> usize {
         .count()
 }
 
-/// Waits until a process that is just starting has attached its tracer, and a second longer: then
-/// it watches. Returns its programs.
+/// Waits until a starting process has attached its tracer, plus a second, after which it watches.
+/// Returns its programs.
 pub(crate) fn wait_for_all(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(LIVE, pid)
 }
 
-/// The same in a lab's guest.
+/// Same as [`wait_for_all`], for a lab guest.
 pub(crate) fn wait_in_guest(pid: u32) -> Result<BTreeSet<u32>, Failed> {
     wait_with(GUEST, pid)
 }
@@ -81,7 +79,7 @@ fn wait_with(looks: Looks, pid: u32) -> Result<BTreeSet<u32>, Failed> {
     Ok(programs)
 }
 
-/// Waits until none of `programs` is in the kernel any more.
+/// Waits until all `programs` are gone from the kernel.
 pub(crate) fn wait_for_none(programs: &BTreeSet<u32>) -> Result<(), Failed> {
     wait_until(LIVE, "unloading", || alive(programs) == 0)
 }

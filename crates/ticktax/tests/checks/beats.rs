@@ -1,4 +1,4 @@
-//! Disturbances of known rhythm: what repeats must be found and named, and nothing else.
+//! Disturbances with a known rhythm: their period must be found and named, and no other.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -7,15 +7,14 @@ use ticktax_model::beats::{BeatKind, BeatLine, BeatStatement};
 
 use super::check;
 
-/// The beats of the runs of the thread that made the events. A thread that is followed may have
-/// beats of its sleep as well.
+/// Periodic runs of the injecting thread. A followed thread may also have periodic sleeps.
 fn beats<'a>(truth: &Truth, all: &'a BeatStatement) -> Vec<&'a BeatLine> {
     let beats = all.beats.iter();
     let runs = beats.filter(|line| line.kind == BeatKind::Thread);
     runs.filter(|line| line.tids.contains(&truth.tid)).collect()
 }
 
-/// The one beat of the thread that made the events.
+/// The only periodic activity of the injecting thread.
 fn only<'a>(truth: &Truth, all: &'a BeatStatement) -> Result<&'a BeatLine, Failed> {
     match beats(truth, all)[..] {
         [line] => Ok(line),
@@ -23,7 +22,8 @@ fn only<'a>(truth: &Truth, all: &'a BeatStatement) -> Result<&'a BeatLine, Faile
     }
 }
 
-/// A thread has its period, which chance does not make, and the timer that wakes it.
+/// Checks that the thread's period was found with a low false-alarm probability, together with the
+/// timer that wakes it.
 pub(crate) fn has_its_period_and_its_timer(
     truth: &Truth,
     period: Nanos,
@@ -33,19 +33,19 @@ pub(crate) fn has_its_period_and_its_timer(
     let off = line.rhythm.period / period.0 as f64 - 1.0;
     check(off.abs() < 1e-3, || format!("off by {off}: {line:#?}"))?;
     check(line.rhythm.false_alarm < 1e-6, || format!("{line:#?}"))?;
-    is_of_its_timer(truth, all)
+    is_caused_by_its_timer(truth, all)
 }
 
-/// The cause of a thread's one beat is the timer that it set to sleep: the injector waits for a
-/// timer's file.
-pub(crate) fn is_of_its_timer(truth: &Truth, all: &BeatStatement) -> Result<(), Failed> {
+/// Checks that the only period of the thread is caused by its sleep timer: the injector waits on a
+/// timerfd.
+pub(crate) fn is_caused_by_its_timer(truth: &Truth, all: &BeatStatement) -> Result<(), Failed> {
     let line = only(truth, all)?;
     let right = line.chain == ["local_timer timerfd_tmrproc", &*line.name];
     check(right, || format!("{line:#?}"))
 }
 
-/// A thread that runs at random times has no beat.
-pub(crate) fn has_none(truth: &Truth, all: &BeatStatement) -> Result<(), Failed> {
+/// Checks that a thread that runs at random times has no period.
+pub(crate) fn has_no_period(truth: &Truth, all: &BeatStatement) -> Result<(), Failed> {
     let lines = beats(truth, all);
     check(lines.is_empty(), || format!("{lines:#?}"))
 }

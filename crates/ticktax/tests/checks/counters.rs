@@ -10,10 +10,10 @@ use ticktax_model::{Cpu, Kind, Nanos};
 
 use super::{Recorded, Tolerance, check};
 
-/// Upper bound of the time that a reading of the kernel's counters takes.
+/// Upper bound for the time to read the kernel's counters.
 const READING: Nanos = Nanos::from_millis(20);
 
-/// The highest number of these that lie within any time of this length.
+/// The largest number of `starts` within any interval of this length.
 fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     starts.sort_unstable();
     let until = |start: Nanos| starts.partition_point(|&other| other < start + length);
@@ -22,9 +22,9 @@ fn densest(mut starts: Vec<Nanos>, length: Nanos) -> u64 {
     most.unwrap_or(0) as u64
 }
 
-/// Allows for events between the kernel's readings and the books that they enclose. There may be a
-/// storm: hundreds of RCU softirqs within some ms after much memory is freed, or of calls when a
-/// program with many threads ends.
+/// Widens the tolerance by the events between the kernel's readings and the accounts, which lie
+/// within them. This can be a storm: hundreds of RCU softirqs within milliseconds after much memory
+/// is freed, or of calls when a program with many threads ends.
 fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Tolerance {
     let most = 2 * densest(starts, between);
     Tolerance {
@@ -33,7 +33,7 @@ fn in_between(starts: Vec<Nanos>, between: Nanos, tolerance: Tolerance) -> Toler
     }
 }
 
-/// When the spans of these names on `cpu` began.
+/// Start times of the spans with these names on `cpu`.
 fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nanos> {
     let spans = recorded.spans.iter().filter(|(span, source)| {
         span.cpu == cpu
@@ -44,8 +44,8 @@ fn starts(recorded: &Recorded, cpu: Cpu, kind: Kind, names: &[&str]) -> Vec<Nano
     spans.map(|(span, _)| span.start).collect()
 }
 
-/// The kernel counts its interrupts and softirqs itself: there are as many spans.
-pub(crate) fn spans_are_as_many(recorded: &Recorded, tolerance: Tolerance) -> Result<(), Failed> {
+/// Checks that there are as many spans as the kernel counted interrupts and softirqs.
+pub(crate) fn spans_match_counts(recorded: &Recorded, tolerance: Tolerance) -> Result<(), Failed> {
     let header = &recorded.header;
     for books in &header.books {
         let cpu = books.cpu;
@@ -79,30 +79,30 @@ pub(crate) fn spans_are_as_many(recorded: &Recorded, tolerance: Tolerance) -> Re
     Ok(())
 }
 
-/// The tick's bill of a statement.
+/// The tick costs of a statement.
 pub(crate) fn bill(statement: &Statement) -> Result<&TickBill, Failed> {
     let bill = statement.tick.as_ref();
     bill.ok_or_else(|| "there is no bill".into())
 }
 
-/// Interrupts of the local timer on `cpu` in which no tick's function ran.
+/// Number of local timer interrupts on `cpu` without a tick.
 fn without_a_tick(recorded: &Recorded, cpu: Cpu) -> u64 {
-    let (mut ticked, mut count) = (false, 0);
+    let (mut has_ticked, mut count) = (false, 0);
     let mine = recorded.spans.iter().filter(|(span, _)| span.cpu == cpu);
     for (_, source) in
         mine.filter(|(_, source)| source.kind == Kind::Irq && *source.name == *"local_timer")
     {
         // A function within an interrupt ends before the interrupt, so its row comes first.
         if source.detail.is_empty() {
-            count += u64::from(!std::mem::take(&mut ticked));
+            count += u64::from(!std::mem::take(&mut has_ticked));
         } else {
-            ticked |= TICK_FUNCTIONS.contains(&&*source.detail);
+            has_ticked |= TICK_FUNCTIONS.contains(&&*source.detail);
         }
     }
     count
 }
 
-/// Time between the readings of the counters that is outside the books of `cpu`.
+/// Time between the counter readings that is not covered by the accounts of `cpu`.
 fn outside_the_books(recorded: &Recorded, cpu: Cpu) -> Nanos {
     let header = &recorded.header;
     let mut books = header.books.iter().filter(|books| books.cpu == cpu);
@@ -110,10 +110,10 @@ fn outside_the_books(recorded: &Recorded, cpu: Cpu) -> Nanos {
     header.after.at - header.before.at - elapsed
 }
 
-/// The growth of LOC in `/proc/interrupts` is the ticks and the interrupts in which only other
-/// timers were due. The readings enclose the books, so some interrupts lie in between: as far as
-/// `tolerance` goes, and the ticks of a CPU that is busy in between.
-pub(crate) fn ticks_are_as_many(
+/// Checks that the increase of LOC in `/proc/interrupts` is the number of ticks plus the interrupts
+/// of other timers. Some interrupts lie between a reading and the accounts: `tolerance` covers
+/// these, plus the ticks of a CPU that is busy then.
+pub(crate) fn ticks_match_counts(
     statement: &Statement,
     recorded: &Recorded,
     tolerance: Tolerance,
@@ -136,8 +136,8 @@ pub(crate) fn ticks_are_as_many(
     Ok(())
 }
 
-/// The parts of a tick's cost are all of it.
-pub(crate) fn tick_costs_what_its_parts_do(statement: &Statement) -> Result<(), Failed> {
+/// Checks that the parts of a tick's cost add up.
+pub(crate) fn tick_costs_add_up(statement: &Statement) -> Result<(), Failed> {
     let cost = bill(statement)?.cost.as_ref().ok_or("no cost")?;
     let within: i64 = cost.within.iter().map(|part| part.time.0).sum();
     check(within == cost.time.0, || format!("{cost:?}"))

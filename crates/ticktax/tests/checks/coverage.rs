@@ -6,7 +6,7 @@ use ticktax_model::recording::{Header, Level, World};
 
 use super::check;
 
-/// In a lab's guest the tracer sees every entry into the kernel, the kernel refuses none of its
+/// Checks that in a lab guest the tracer sees every kernel entry, the kernel accepts all of its
 /// programs, and no event is lost.
 pub(crate) fn is_complete(header: &Header) -> Result<(), Failed> {
     let coverage = &header.coverage;

@@ -1,8 +1,8 @@
 //! Disturbances of known size: the account that each belongs to must show it.
 //!
-//! Where the injector can know how much *time* it took (its thread's CPU clock, the cgroup's own
-//! clock), times are compared. Nobody outside the kernel can measure how long an interrupt's
-//! handler takes, so there the *number* is compared with the kernel's own counters.
+//! If the injector knows how much *time* it used (its thread's CPU clock, the cgroup's clock),
+//! times are compared. The duration of an interrupt handler cannot be measured outside the kernel,
+//! so for interrupts the *number* is compared with the kernel's counters.
 
 use libtest_mimic::Failed;
 use ticktax_inject::Truth;
@@ -11,7 +11,7 @@ use ticktax_model::{Kind, Nanos, Source};
 use super::recorded::{is_during, is_frame};
 use super::{Recorded, Tolerance, check};
 
-/// Time of the method that begins with these words.
+/// Time that the injector measured by the method whose name starts with `method`.
 pub(crate) fn measured(truth: &Truth, method: &str) -> Result<Nanos, Failed> {
     let mut measured = truth.measured.iter();
     let found = measured.find(|measured| measured.method.starts_with(method));
@@ -30,7 +30,7 @@ pub(crate) fn is_of_thread(source: &Source, tid: i32) -> bool {
     thread.is_some_and(|thread| thread.tid == tid)
 }
 
-/// A real-time thread has the time that it spun for.
+/// Checks that a real-time thread is charged with the time that it spun.
 pub(crate) fn fifo_thread(
     truth: &Truth,
     recorded: &Recorded,
@@ -39,12 +39,12 @@ pub(crate) fn fifo_thread(
     let (time, _) = recorded.sum(|span, source| {
         source.kind == Kind::Task && is_during(span, truth) && is_of_thread(source, truth.tid)
     });
-    // Nothing runs before it, so it was on its CPU for all of each spin. Its CPU clock says less in
-    // a guest whose hypervisor reports stolen time: the kernel leaves that out.
+    // Nothing preempts this thread, so it was on its CPU during each spin. If the hypervisor
+    // reports stolen time, the thread's CPU clock is lower, because the kernel leaves that out.
     tolerance.time("the thread", time, measured(truth, "CLOCK_MONOTONIC")?)
 }
 
-/// All softirqs of received packets are there.
+/// Checks that all NET_RX softirqs were recorded.
 pub(crate) fn softirq_load(
     truth: &Truth,
     recorded: &Recorded,
@@ -60,7 +60,7 @@ pub(crate) fn softirq_load(
     tolerance.count("NET_RX softirqs", count, truly)
 }
 
-/// Expiries of the timer function `name` within interrupts.
+/// Number of expiries of the timer function `name` in interrupts.
 fn expiries(recorded: &Recorded, truth: &Truth, name: &str) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth) && source.kind == Kind::Irq && &*source.detail == name
@@ -68,18 +68,18 @@ fn expiries(recorded: &Recorded, truth: &Truth, name: &str) -> u64 {
     count
 }
 
-/// All expiries of a timer that a thread waits for are there.
+/// Checks that all expiries of a timer that a thread waits on were recorded.
 pub(crate) fn timer_storm(
     truth: &Truth,
     recorded: &Recorded,
     tolerance: Tolerance,
 ) -> Result<(), Failed> {
     let found = expiries(recorded, truth, "timerfd_tmrproc");
-    // The injector sleeps by its timer until its end, too.
+    // The injector also sleeps on its timer until it ends.
     tolerance.count("expiries", found, truth.events + 1)
 }
 
-/// All expiries of a timer that sends a signal are there.
+/// Checks that all expiries of a timer that sends a signal were recorded.
 pub(crate) fn signal_timer_storm(
     truth: &Truth,
     recorded: &Recorded,
@@ -89,7 +89,7 @@ pub(crate) fn signal_timer_storm(
     tolerance.count("expiries", found, truth.events)
 }
 
-/// A program that used up its quota was held as long, and as often, as its cgroup says.
+/// Checks that a program was throttled as long and as often as its cgroup says.
 pub(crate) fn cgroup_quota(
     truth: &Truth,
     recorded: &Recorded,

@@ -6,13 +6,13 @@ use ticktax_model::statement::Statement;
 
 use super::check;
 
-/// The gaps of a spinning probe are named, or known to have no name.
+/// Checks that the gaps of a spinning probe have a cause, or are known to be unexplained.
 pub(crate) fn are_explained(statement: &Statement) -> Result<(), Failed> {
     let gaps = statement.gaps.as_ref().ok_or("no probe ran")?;
     let parts = gaps.long;
     let sum = parts.named + parts.entry_exit + parts.outside + parts.unexplained;
     check(sum == parts.time, || format!("{parts:?}"))?;
-    // If the kernel does not report a switch, the owner of the time is not known.
+    // If the kernel does not report a switch, the owner of the time is unknown.
     let missed = statement.coverage.limitations.iter().any(|limitation| {
         matches!(
             limitation,

@@ -1,16 +1,15 @@
-//! The grid of a loop that skips frames that are already over.
+//! The frame schedule of a loop that skips missed frames.
 
 use serde::{Deserialize, Serialize};
 use ticktax_model::Nanos;
 
-/// When a frame was due, which is in the first slot without one, and when it began.
+/// The due time of a frame, which is that of the first slot without one, and its start time.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Reading {
     pub(crate) due: Nanos,
     pub(crate) began: Nanos,
 }
 
-/// When the frames of a loop are due.
 pub(crate) struct Grid {
     period: Nanos,
     /// The first slot without a frame.
@@ -20,7 +19,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// A grid whose first slot is a period from `now`.
+    /// The first slot is one period after `now`.
     pub(crate) fn new(now: Nanos, period: Nanos) -> Self {
         Self {
             period,
@@ -35,13 +34,13 @@ impl Grid {
         std::time::Duration::from_nanos(left.0.unsigned_abs())
     }
 
-    /// A frame that begins.
+    /// The reading of a frame that starts at `began`.
     pub(crate) fn frame(&self, began: Nanos) -> Reading {
         let due = self.due;
         Reading { due, began }
     }
 
-    /// Ends the frame that began then.
+    /// Ends the frame that started at `began`.
     pub(crate) fn end(&mut self, began: Nanos, now: Nanos) {
         while self.due + self.period <= began {
             self.due += self.period;

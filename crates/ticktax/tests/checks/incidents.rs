@@ -12,18 +12,18 @@ use ticktax_store::recording::RecordingReader;
 
 use super::{Reading, check};
 
-/// Error of a frame's lateness. The tracer knows a loop's grid by earlier frames, which all began a
-/// little late, and a frame up to an eighth of a period before a slot counts as that slot's.
+/// Tolerance for a frame's lateness. The tracer derives the schedule from earlier frames, which all
+/// started slightly late. A frame up to an eighth of a period before a slot counts for that slot.
 pub(crate) const OFF: Nanos = Nanos::from_millis(3);
 
-/// Error of a period that is learnt in 5 s.
-const LEARNT: Nanos = Nanos::from_micros(20);
+/// Error of a period that was learned in 5 s.
+const PERIOD_ERROR: Nanos = Nanos::from_micros(20);
 
-/// The lines of the incidents in a folder's index.
+/// The incidents in a folder's index.
 pub(crate) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
     let index = fs::read_to_string(folder.join("index.jsonl"))?;
     let mut found = Vec::new();
-    // A last line without its end is being written.
+    // A last line without a line break is still being written.
     for line in index
         .split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
@@ -36,14 +36,14 @@ pub(crate) fn incidents(folder: &Path) -> Result<Vec<Value>, Failed> {
     Ok(found)
 }
 
-/// The triggers that the recording of an incident names.
+/// The triggers in the recording of an incident.
 pub(crate) fn triggers_of(folder: &Path, incident: &Value) -> Result<Vec<Trigger>, Failed> {
     let name = incident["recording"].as_str().ok_or("it was not kept")?;
     let recording = RecordingReader::open(folder.join(name))?;
     Ok(recording.header().triggers.clone())
 }
 
-/// A disturbance, and what a recorder caught during it: incidents, each with all triggers of its
+/// A disturbance, and the incidents that a recorder caught during it, each with all triggers of its
 /// recording.
 pub(crate) struct Caught {
     pub(crate) truth: Truth,
@@ -51,7 +51,6 @@ pub(crate) struct Caught {
 }
 
 impl Caught {
-    /// Reads a folder of incidents.
     pub(crate) fn read(truth: Truth, folder: &Path) -> Result<Self, Failed> {
         let mut caught = Vec::new();
         for line in incidents(folder)? {
@@ -64,7 +63,7 @@ impl Caught {
         })
     }
 
-    /// The event within which a trigger's delay lies, to the ns.
+    /// The event that contains a trigger's delay, exactly.
     fn event(&self, trigger: &Trigger) -> Option<&Event> {
         let mut log = self.truth.log.iter();
         log.find(|event| {
@@ -72,53 +71,54 @@ impl Caught {
         })
     }
 
-    /// The triggers that lie within events, each with its event.
+    /// The triggers within events, each with its event.
     fn injected(&self) -> Vec<(&Trigger, &Event)> {
         let all = self.incidents.iter().flat_map(|(_, triggers)| triggers);
         all.filter_map(|trigger| Some((trigger, self.event(trigger)?)))
             .collect()
     }
 
-    /// The incidents that are about such a trigger: each is about the longest of its recording.
+    /// The incidents about such a trigger. Each incident is about the longest trigger of its
+    /// recording.
     fn about_injected(&self) -> Vec<&Value> {
         self.about(|trigger| self.event(trigger).is_some())
     }
 
-    /// The incidents whose longest trigger is such.
-    fn about(&self, such: impl Fn(&Trigger) -> bool) -> Vec<&Value> {
+    /// The incidents whose longest trigger satisfies `such`.
+    fn about(&self, matches: impl Fn(&Trigger) -> bool) -> Vec<&Value> {
         let about = |(_, triggers): &&(Value, Vec<Trigger>)| {
             let longest = triggers.iter().max_by_key(|trigger| trigger.lasted);
-            longest.is_some_and(&such)
+            longest.is_some_and(&matches)
         };
         let found = self.incidents.iter().filter(about);
         found.map(|(incident, _)| incident).collect()
     }
 
-    /// Fails with everything that was caught.
+    /// An error that shows everything that was caught.
     fn wrong(&self, what: &str) -> Failed {
         format!("{what}: {:#?}, {:?}", self.incidents, self.truth).into()
     }
 }
 
-/// Whether a delay is most of an event, which may have had to wait besides.
+/// Whether a delay covers most of an event, which may also have waited.
 fn is_most_of(delay: Nanos, event: Nanos) -> bool {
     delay <= event && delay.0 >= event.0 / 2
 }
 
-/// Uninterruptible waits are caught, and name the child that ended them.
-pub(crate) fn blocks_name_what_woke(caught: &Caught) -> Result<(), Failed> {
+/// Checks that uninterruptible waits are caught and name the child that ended them.
+pub(crate) fn blocks_name_the_waker(caught: &Caught) -> Result<(), Failed> {
     let (tid, name) = (caught.truth.tid, &*caught.truth.comm);
     let injected = caught.injected();
     let is_right = |trigger: &Trigger| {
         (trigger.kind, trigger.tid, &*trigger.comm) == (TriggerKind::Blocked, tid, name)
     };
-    let whole = injected
+    let covers_an_event = injected
         .iter()
         .any(|(trigger, event)| is_most_of(trigger.lasted, event.length));
-    if !whole || injected.iter().any(|(trigger, _)| !is_right(trigger)) {
+    if !covers_an_event || injected.iter().any(|(trigger, _)| !is_right(trigger)) {
         return Err(caught.wrong("not the blocks"));
     }
-    // The child that it waited for has its name, and wakes it by its end.
+    // The child has the thread's name and wakes it by exiting.
     let about = caught.about_injected();
     let names_it = |incident: &&Value| {
         let woken_by = incident["woken_by"].as_str().unwrap_or_default();
@@ -133,8 +133,8 @@ pub(crate) fn blocks_name_what_woke(caught: &Caught) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Throttling is caught with the program whose quota was used up.
-pub(crate) fn quotas_name_who_was_held(caught: &Caught) -> Result<(), Failed> {
+/// Checks that throttling is caught with the throttled program.
+pub(crate) fn quotas_name_the_throttled_program(caught: &Caught) -> Result<(), Failed> {
     let injected = caught.injected();
     let is_right = |(trigger, event): &(&Trigger, &Event)| {
         (trigger.kind, trigger.tid) == (TriggerKind::Throttled, caught.truth.tid)
@@ -143,7 +143,7 @@ pub(crate) fn quotas_name_who_was_held(caught: &Caught) -> Result<(), Failed> {
     if injected.len() < 3 || !injected.iter().all(is_right) {
         return Err(caught.wrong("not the throttling"));
     }
-    // On its way out it is held once more, after the last event that it knows of, and perhaps for
+    // The thread is throttled once more while it exits, after its last logged event, and possibly
     // longest.
     let about = caught.about(|trigger| trigger.tid == caught.truth.tid);
     let names_it = |incident: &&Value| {
@@ -155,8 +155,8 @@ pub(crate) fn quotas_name_who_was_held(caught: &Caught) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A softirq of this length is caught with the thread that it interrupted.
-pub(crate) fn softirqs_name_whom_they_interrupted(
+/// Checks that a softirq of this length is caught with the thread that it interrupted.
+pub(crate) fn softirqs_name_the_interrupted_thread(
     caught: &Caught,
     length: Nanos,
 ) -> Result<(), Failed> {
@@ -165,7 +165,7 @@ pub(crate) fn softirqs_name_whom_they_interrupted(
         trigger.kind == TriggerKind::Stretch
             && trigger.comm == caught.truth.account
             && trigger.cpu == Some(caught.truth.cpu)
-            // The send waits for its CPU besides, long where others want it.
+            // The sending call also waits for its CPU, which takes long on a busy one.
             && (length.0 / 2..=event.length.0).contains(&trigger.lasted.0)
     };
     if !injected.iter().any(is_right) {
@@ -186,8 +186,8 @@ pub(crate) fn softirqs_name_whom_they_interrupted(
     Ok(())
 }
 
-/// Whether an incident is a wait of the thread named `victim`, and the process `culprit` ran for
-/// most of the stall.
+/// Whether an incident is a wait of the thread named `victim`, with the process `culprit` running
+/// for most of the stall.
 pub(crate) fn is_stall(incident: &Value, victim: &str, culprit: u32, stall: Nanos) -> bool {
     let ran = incident["ran"].as_array().into_iter().flatten();
     let own = ran.filter(|ran| {
@@ -199,20 +199,21 @@ pub(crate) fn is_stall(incident: &Value, victim: &str, culprit: u32, stall: Nano
     incident["kind"] == "wait" && incident["thread"]["name"] == victim && time >= stall.0 * 7 / 10
 }
 
-/// Whether a trigger is about a delay within this event.
+/// Whether a trigger's delay overlaps this event.
 fn is_of(trigger: &Trigger, event: &Event) -> bool {
     trigger.begin() < event.start + event.length && trigger.time > event.start
 }
 
-/// The frame that a trigger is about, and the one before: the loop reads the clock once it is on
-/// its CPU.
+/// The frame that a trigger is about, and the frame before it. The loop reads the clock once it
+/// runs.
 fn reading(readings: &[Reading], trigger: &Trigger) -> Option<(Reading, Reading)> {
     let mut pairs = readings.windows(2).map(|pair| (pair[0], pair[1]));
     pairs.find(|(_, reading)| reading.began >= trigger.time)
 }
 
-/// Each trigger is about a frame that the loop itself knows to have been a period late; or about
-/// the next one, where the loop came to its CPU before a slot ended and read the clock after it.
+/// Checks that each trigger is about a frame that the loop itself measured as a period late. It may
+/// also be about the next frame, if the loop got its CPU before a slot ended and read the clock
+/// after it.
 pub(crate) fn frames_were_lost<'a>(
     readings: &[Reading],
     period: Nanos,
@@ -222,15 +223,17 @@ pub(crate) fn frames_were_lost<'a>(
         let found = reading(readings, trigger);
         let is_lost = found.is_some_and(|(before, reading)| {
             let late = reading.began - reading.due;
-            let is_it = late >= period - OFF && trigger.lasted - late <= OFF;
-            trigger.lasted >= period - LEARNT && (is_it || before.began - before.due >= period)
+            let is_this_frame = late >= period - OFF && trigger.lasted - late <= OFF;
+            trigger.lasted >= period - PERIOD_ERROR
+                && (is_this_frame || before.began - before.due >= period)
         });
         check(is_lost, || format!("{trigger:?} of {found:?}"))?;
     }
     Ok(())
 }
 
-/// Each stall is one lost frame of the thread `name`, and the incident names the culprit.
+/// Checks that each stall causes one lost frame of the thread `name`, and that the incident names
+/// the culprit.
 pub(crate) fn lost_frames_name_the_culprit(
     caught: &Caught,
     name: &str,
@@ -239,16 +242,16 @@ pub(crate) fn lost_frames_name_the_culprit(
     let truth = &caught.truth;
     let all = || caught.incidents.iter().flat_map(|(_, triggers)| triggers);
     let is_frame = |trigger: &&Trigger| trigger.kind == TriggerKind::Frame;
-    // A switch that the kernel did not report may hide one of them, and never makes another.
+    // A switch that the kernel did not report can hide a lost frame, but never adds one.
     let count = |event: &Event| {
-        let of = all()
+        let frames = all()
             .filter(is_frame)
             .filter(|trigger| is_of(trigger, event));
-        of.count()
+        frames.count()
     };
     let mut log = truth.log.iter();
     if log.any(|event| count(event) > 1) || truth.log.iter().all(|event| count(event) == 0) {
-        return Err(caught.wrong("not one lost frame of each stall"));
+        return Err(caught.wrong("not one lost frame per stall"));
     }
     for (incident, triggers) in &caught.incidents {
         let Some(longest) = triggers.iter().max_by_key(|trigger| trigger.lasted) else {
@@ -258,8 +261,7 @@ pub(crate) fn lost_frames_name_the_culprit(
             continue;
         }
         let first = &incident["ran"][0];
-        // A thread of the same process may have had a moment of it too, and its program has the
-        // same name.
+        // A thread of the same process may also have run briefly; its program has the same name.
         let mut pids = first["pids"].as_array().into_iter().flatten();
         let names_it = incident["kind"] == "frame"
             && incident["thread"]["name"] == name

@@ -1,7 +1,7 @@
-//! Checks of one truth against one recording. The live tests run them on this machine, the
+//! Checks that compare one truth with one recording. The live tests run them on this machine, the
 //! scenario in a lab guest.
 
-#![allow(dead_code, reason = "each program of tests needs a part of this")]
+#![allow(dead_code, reason = "each test binary uses a part of this")]
 
 pub(crate) mod accounting;
 pub(crate) mod attached;
@@ -26,22 +26,22 @@ use ticktax_model::statement::Statement;
 pub(crate) use grid::{Grid, Reading};
 pub(crate) use recorded::Recorded;
 
-/// Method of a truth that covers all threads of the injecting process, from its start to its end.
+/// The measuring method that covers all threads of the injecting process over its lifetime.
 pub(crate) const WHOLE_PROCESS: &str = "CLOCK_PROCESS_CPUTIME_ID at the end";
 
-/// Allowed distance of a figure from the truth.
+/// Allowed difference between a figure and the truth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
     /// For times, a share of the truth.
     pub(crate) time_share: f64,
     /// For counts, a share of the truth.
     pub(crate) count_share: f64,
-    /// For counts, a number of events: those at either end of a disturbance.
+    /// For counts, a number of events at either end of a disturbance.
     pub(crate) events: f64,
 }
 
 impl Tolerance {
-    /// For a machine that does other work as well.
+    /// For a machine that also does other work.
     pub(crate) const LIVE: Self = Self {
         time_share: 0.05,
         count_share: 0.05,
@@ -54,7 +54,7 @@ impl Tolerance {
         events: 0.0,
     };
 
-    /// Fails unless a time is as long as it truly was.
+    /// Checks a time.
     pub(crate) fn time(self, what: &str, found: Nanos, truth: Nanos) -> Result<(), Failed> {
         let allowed = self.time_share * truth.0 as f64;
         check((found - truth).0.abs() as f64 <= allowed, || {
@@ -62,7 +62,7 @@ impl Tolerance {
         })
     }
 
-    /// Fails unless a count is the true one.
+    /// Checks a count.
     pub(crate) fn count(self, what: &str, found: u64, truth: u64) -> Result<(), Failed> {
         let allowed = (self.count_share * truth as f64).max(self.events);
         check(found.abs_diff(truth) as f64 <= allowed, || {
@@ -71,7 +71,7 @@ impl Tolerance {
     }
 }
 
-/// The statement that an audit printed as JSON, or its complaint.
+/// The statement that an audit printed as JSON, or its error message.
 pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
@@ -80,18 +80,17 @@ pub(crate) fn statement(output: &Output) -> Result<Statement, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The statement that a guest's audit left in a folder under this name.
+/// The statement that a guest's audit left in a folder under `name`.
 pub(crate) fn statement_in(folder: &Path, name: &str) -> Result<Statement, Failed> {
     let json = fs::read(folder.join(format!("{name}.json")))?;
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// Fails, and says why, unless `holds`.
+/// Fails with `why` unless `holds`.
 pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(why().into()) }
 }
 
-/// The output of a command, as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -47,27 +47,27 @@ impl Recorded {
     }
 }
 
-/// Whether a span lies on the CPU and in the time of a disturbance.
+/// Whether a span lies on the CPU and within the time of a disturbance.
 pub(crate) fn is_during(span: &Span, truth: &Truth) -> bool {
     span.cpu == truth.cpu && span.start >= truth.start && span.end() <= truth.end
 }
 
-/// Whether it is an interrupt or a softirq as such, and not a function within it.
+/// Whether a source is an interrupt or softirq itself rather than a function within it.
 pub(crate) fn is_frame(source: &Source, kind: Kind, name: &str) -> bool {
     source.kind == kind && &*source.name == name && source.detail.is_empty()
 }
 
-/// A row for a message, on a separate line.
+/// A row for an error message, on a separate line.
 fn line((span, source): &(Span, Source)) -> String {
     let thread = source.thread.as_ref().map(|thread| thread.tid);
     let (kind, name, detail) = (source.kind.name(), &source.name, &source.detail);
     format!("\n  {span:?} {kind} {name} {detail} {thread:?}")
 }
 
-/// Fails unless each row's own time is what the rows within it leave, to the ns.
+/// Checks that the own time of each row is exactly what its nested rows leave.
 ///
-/// A stretch of a thread is split at a page fault without holding off interrupts. One that comes
-/// between two steps of the split is counted in the other half, so halves are also right together
+/// At a page fault, a thread's run is split without disabling interrupts. An interrupt between two
+/// steps of the split is counted in the other half, so halves may also be correct only together
 /// (`split_stretch` in `trace/bpf/books.h`).
 fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     let takes_time =
@@ -91,10 +91,10 @@ fn nests(spans: &[(Span, Source)]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The spans of a CPU's rows, with the halves of split stretches joined again.
+/// The spans of a CPU, with the halves of split runs joined.
 fn joined(rows: &[&(Span, Source)]) -> Vec<Span> {
     let mut joined: Vec<Span> = Vec::new();
-    // The last stretch of a thread, by its place, and the thread.
+    // Index and thread of the last run.
     let mut last: Option<(usize, i32)> = None;
     for (span, source) in rows {
         let thread = source.thread.as_ref().map(|thread| thread.tid);
@@ -102,10 +102,10 @@ fn joined(rows: &[&(Span, Source)]) -> Vec<Span> {
             && before == tid
             && joined[place].end() == span.start
         {
-            let mut whole = joined.remove(place);
-            whole.dur += span.dur;
-            whole.self_time += span.self_time;
-            joined.push(whole);
+            let mut run = joined.remove(place);
+            run.dur += span.dur;
+            run.self_time += span.self_time;
+            joined.push(run);
         } else {
             joined.push(*span);
         }

@@ -20,14 +20,14 @@ pub(crate) fn threads(statement: &Statement) -> Result<ThreadTimes, Failed> {
     Ok(threads)
 }
 
-/// Time of all threads in one state.
 pub(crate) fn time(threads: &ThreadTimes, state: ThreadState) -> Nanos {
     let accounts = threads.accounts.iter();
     let wanted = accounts.filter(|account| account.state == state);
     wanted.map(|account| account.time).sum()
 }
 
-/// A victim that always wants its CPU waits behind a real-time thread for as long as that ran.
+/// Checks that a victim that always wants its CPU waits behind a real-time thread for as long as
+/// that ran.
 pub(crate) fn waits_behind(
     truth: &Truth,
     recorded: &Recorded,
@@ -37,7 +37,7 @@ pub(crate) fn waits_behind(
     let mut books = recorded.header.books.iter();
     let books = books.find(|books| books.cpu == truth.cpu);
     let books = books.ok_or("its CPU has no books")?;
-    // Counted from when the victim's one thread became known, until the end.
+    // Counted from when the victim's only thread became known until the end.
     let begin = books.end - threads.elapsed;
     let during = truth.log.iter().map(|event| {
         let end = (event.start + event.length).min(books.end);
@@ -51,14 +51,16 @@ pub(crate) fn waits_behind(
     check(!threads.delays.is_empty(), || "no delay".to_owned())
 }
 
-/// Time that the victim waited behind the thread that made the events.
+/// Time that the victim waited behind the injecting thread.
 pub(crate) fn behind(truth: &Truth, threads: &ThreadTimes) -> Nanos {
     let behind = threads.behind.iter();
-    let its = behind.filter(|one| one.pid == Some(truth.pid) && one.name.starts_with(&truth.comm));
-    its.map(|one| one.time).sum()
+    let its = behind.filter(|interferer| {
+        interferer.pid == Some(truth.pid) && interferer.name.starts_with(&truth.comm)
+    });
+    its.map(|interferer| interferer.time).sum()
 }
 
-/// A victim whose child uses up its quota is throttled for as long as its cgroup says.
+/// Checks that a victim whose child uses up its quota is throttled for as long as its cgroup says.
 pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), Failed> {
     let found = time(threads, ThreadState::Throttled);
     check(truth.allows_throttled(found), || {
@@ -67,7 +69,7 @@ pub(crate) fn is_throttled(truth: &Truth, threads: &ThreadTimes) -> Result<(), F
     check(threads.processes >= 2, || "its child is missing".to_owned())
 }
 
-/// A victim is throttled for as long as its own quota held it, to 5 % or 20 ms.
+/// Checks that a victim is throttled for as long as its own quota says, within 5 % or 20 ms.
 pub(crate) fn is_held_by_its_own_quota(
     what: &str,
     time: Nanos,

@@ -1,4 +1,4 @@
-//! Incidents in a folder.
+//! A folder of incidents.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use ticktax_store::recording::RecordingWriter;
 
 const MS: i64 = 1_000_000;
 
-/// A recording in `folder` in which `game` waited 20 ms behind `by`, noticed at this time.
+/// Saves a recording in `folder` in which `game` waited 20 ms behind `by`, detected at this time.
 fn put(folder: &Path, at_unix_ms: i64, by: &str) {
     let mut sources = SourceTable::default();
     let game = sources.intern(process(Owner::Program, "game", 10));
@@ -40,7 +40,7 @@ fn put(folder: &Path, at_unix_ms: i64, by: &str) {
     writer.finish(&header).unwrap();
 }
 
-/// Recordings of which no index tells: a backup every minute, and something else once.
+/// A folder with recordings but no index: a backup delays every minute, an indexer once.
 pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for minute in 0..12 {

@@ -1,6 +1,6 @@
-//! What the tests of the command have in common.
+//! Helpers shared by the tests of the command.
 
-#![allow(dead_code, reason = "each program of tests needs a part of this")]
+#![allow(dead_code, reason = "each test binary uses a part of this")]
 
 pub(crate) mod incidents;
 pub(crate) mod traffic;
@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag::register_conditional_default;
 
-/// A loop that a daemon and a disk disturb, and whose wakeups are late. Its frames wander through the
-/// tick: where they keep to a phase of it, all depends on which.
+/// A loop disturbed by a daemon and a disk, with late wake-ups. Its period is not a multiple of the
+/// tick, so that no phase is special.
 pub(crate) const GAME: &str = r#"
 length = "30s"
 seed = 7
@@ -44,7 +44,6 @@ cost = "12us"
 softirq = "20us"
 "#;
 
-/// Runs the command to its end.
 pub(crate) fn ticktax(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(arguments)
@@ -52,19 +51,19 @@ pub(crate) fn ticktax(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Checks that arguments after `verb` exit with 2, print nothing, and say what would be right.
+/// Checks that the arguments after `verb` exit with code 2, print nothing to standard output, and
+/// give a hint.
 pub(crate) fn refused_as_usage(verb: &[&str], cases: &[(&[&str], &str)]) {
     for (arguments, hint) in cases {
         let output = ticktax(&[verb, arguments].concat());
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        let is_clear = said.contains(hint) && !said.contains("os error");
-        assert!(is_clear, "{arguments:?}: {said}");
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        let is_clear = errors.contains(hint) && !errors.contains("os error");
+        assert!(is_clear, "{arguments:?}: {errors}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
 
-/// Saves the recording of a scenario as `recording`.
 pub(crate) fn simulate(scenario: &Path, recording: &Path) {
     let (scenario, recording) = (scenario.to_str().unwrap(), recording.to_str().unwrap());
     let output = ticktax(&[
@@ -79,12 +78,11 @@ pub(crate) fn simulate(scenario: &Path, recording: &Path) {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// What a stream said.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The one line that a failure is allowed.
+/// The error message, which must be a single line.
 pub(crate) fn complaint(output: &Output) -> String {
     let text = text(&output.stderr);
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -92,8 +90,9 @@ pub(crate) fn complaint(output: &Output) -> String {
     text
 }
 
-/// Lets children hear Ctrl-C also where these tests run in a shell's background: that ignores it,
-/// which children inherit. A handler is not inherited; this one does what is done without one.
+/// Makes children receive Ctrl-C even if the tests run in a shell's background. A background shell
+/// ignores SIGINT, and children inherit that. They do not inherit a handler; this one performs the
+/// default action.
 pub(crate) fn let_children_hear_ctrl_c() {
     register_conditional_default(SIGINT, Arc::new(AtomicBool::new(true))).unwrap();
 }

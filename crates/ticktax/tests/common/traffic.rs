@@ -1,4 +1,4 @@
-//! Ends of traffic that run beside a test.
+//! Ends of traffic that run in separate processes.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -6,12 +6,12 @@ use std::{fs, thread, time::Duration};
 
 use nix::libc::c_long;
 
-/// A receiver of `net` that waits, and where.
+/// A waiting receiver of `net`, with its address.
 pub(crate) fn receiver(arguments: &[&str]) -> (Child, String) {
     listening(&["net", "recv"], arguments)
 }
 
-/// A receiver of this verb that waits, and where.
+/// A waiting receiver of this verb, with its address.
 pub(crate) fn listening(verb: &[&str], arguments: &[&str]) -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(verb)
@@ -30,18 +30,17 @@ pub(crate) fn listening(verb: &[&str], arguments: &[&str]) -> (Child, String) {
     (child, address)
 }
 
-/// Waits until a thread of this name is in a system call.
 pub(crate) fn wait_for_call(process: &Child, thread: &str, call: c_long) {
     let tasks = format!("/proc/{}/task", process.id());
     let call = call.to_string();
-    let is_in_it = || {
+    let is_in_call = || {
         let mut tasks = fs::read_dir(&tasks).unwrap().flatten();
         tasks.any(|task| {
             let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
             read("comm").trim() == thread && read("syscall").split(' ').next() == Some(&*call)
         })
     };
-    while !is_in_it() {
+    while !is_in_call() {
         thread::sleep(Duration::from_millis(5));
     }
 }

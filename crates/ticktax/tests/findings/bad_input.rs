@@ -1,4 +1,4 @@
-//! Files that are not what they should be: said under coverage, or passed over, and never fatal.
+//! Malformed files: they are reported as a limitation or skipped, and are never fatal.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use ticktax_probes::clock::now;
 
 use super::tree::{header, put};
 
-/// Every file that anything is read from.
+/// Every file that settings are read from.
 const ALL: [&str; 22] = [
     "boot/config-6.1.0",
     "dev/cpu_dma_latency",
@@ -44,13 +44,13 @@ fn machine_of(fill: impl Fn(&str) -> Vec<u8>) -> Machine {
         put(root.path(), path, &fill(path));
     }
     let machine = Proc::at(root.path()).machine();
-    // Whatever was read, it can be judged.
+    // Judging must not fail either.
     judge(&header(machine.clone()), Measured::default());
     machine
 }
 
 #[test]
-fn junk_is_passed_over() {
+fn junk_is_skipped() {
     for seed in 1..60u64 {
         machine_of(|path| {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ path.len() as u64;
@@ -58,7 +58,7 @@ fn junk_is_passed_over() {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                // Half of it from the letters that the formats are made of.
+                // Half of the bytes are characters that the formats use.
                 let byte = u8::try_from(state >> 56).unwrap();
                 let letters = b"\n =,.*/-:;\"0123456789abk\\#";
                 if byte < 128 {
@@ -75,7 +75,7 @@ fn junk_is_passed_over() {
 }
 
 #[test]
-fn a_huge_file_is_read_in_part_and_said() {
+fn a_huge_file_is_read_in_part_and_reported() {
     let begin = now();
     let machine = machine_of(|path| match path {
         "etc/sysctl.conf" => b"kernel.x = 1\n".repeat(800_000),
@@ -83,7 +83,7 @@ fn a_huge_file_is_read_in_part_and_said() {
     });
     assert!((now() - begin).as_secs_f64() < Duration::from_secs(20).as_secs_f64());
     let unread = &machine.configured.unread;
-    let told = unread.iter().any(|limitation| {
+    let is_reported = unread.iter().any(|limitation| {
         is_unread(
             limitation,
             "/etc/sysctl.conf",
@@ -92,12 +92,12 @@ fn a_huge_file_is_read_in_part_and_said() {
             },
         )
     });
-    assert!(told, "{unread:?}");
+    assert!(is_reported, "{unread:?}");
     assert_eq!(machine.configured.sysctl[0].key, "kernel.x");
 }
 
 #[test]
-fn what_is_no_file_is_said_and_what_is_not_there_is_not_missed() {
+fn a_folder_in_place_of_a_file_is_reported_and_a_missing_file_is_not() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir_all(root.path().join("etc/fstab")).unwrap();
     let machine = Proc::at(root.path()).machine();
@@ -109,7 +109,7 @@ fn what_is_no_file_is_said_and_what_is_not_there_is_not_missed() {
     );
 }
 
-/// Whether `path` is among the settings that could not be read, for this reason.
+/// Whether `path` is among the unreadable settings, for this reason.
 fn is_unread(limitation: &Limitation, path: &str, why: &Unreadable) -> bool {
     matches!(
         limitation,

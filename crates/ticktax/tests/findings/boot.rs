@@ -1,4 +1,4 @@
-//! Boot parameters, clocks and the kernel's log.
+//! Cases about boot parameters, clocks and the kernel's log.
 
 use super::tree::Expected::{Found, Silence};
 use super::tree::{CONFIG, Case, case};

@@ -1,4 +1,4 @@
-//! What an fsync is worth: file systems, disks, servers, and programs that do without.
+//! Cases about the durability of an fsync: file systems, disks, servers, and programs without it.
 
 use ticktax_model::machine::Writeback;
 use ticktax_model::recording::Header;
@@ -285,7 +285,7 @@ fn swaps() -> Vec<Case> {
         (MOUNTS, "server:/home /home nfs4 rw,hard 0 0\n"),
         ("proc/sys/vm/dirty_ratio", "20\n"),
     ];
-    /// What grew by so many MiB.
+    /// Lets the counters grow by this many MiB.
     fn grown(header: &mut Header, sent: Option<u64>, swapped: u64) -> Option<TickBill> {
         let at = |times: u64| Writeback {
             nfs_sent_bytes: sent.map(|sent| 5 + times * (sent << 20)),

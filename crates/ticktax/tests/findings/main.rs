@@ -1,5 +1,5 @@
-//! Findings on machines that are folders of files: each rule with a machine on which it must find
-//! something, and with some on which it must not.
+//! Findings on machines that are folders of files. Each rule has a machine with a finding and
+//! machines without.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -27,22 +27,22 @@ fn cases() -> Vec<Case> {
     lists.into_iter().flatten().collect()
 }
 
-/// All that is wrong at once, since one machine's findings may be another rule's.
+/// Collects all failures first, because one rule's fix can break another.
 #[test]
 fn every_machine_has_the_findings_that_it_should() {
     let mut wrong = Vec::new();
     for case in cases() {
         let found = case.found();
-        let told = found
+        let count = found
             .iter()
             .filter(|finding| finding.rule == case.rule)
             .count();
         let right = match case.expected {
             Expected::Found(text) => {
-                let mut told = found.iter().filter(|finding| finding.rule == case.rule);
-                told.any(|finding| format!("{finding:?}").contains(text))
+                let mut matching = found.iter().filter(|finding| finding.rule == case.rule);
+                matching.any(|finding| format!("{finding:?}").contains(text))
             }
-            Expected::Silence => told == 0,
+            Expected::Silence => count == 0,
         };
         if !right {
             wrong.push(format!("{} on {}: {found:#?}", case.rule, case.name));

@@ -1,4 +1,4 @@
-//! Rules that put what was measured beside what was asked for.
+//! Cases that compare measurements with settings.
 
 use ticktax_model::accounting::{AccountingStatement, Bias, BiasKind, Counting, CpuCheck};
 use ticktax_model::limitation::Limitation;
@@ -13,7 +13,6 @@ use super::tree::{CONFIG, Case, case};
 
 const CMDLINE: &str = "proc/cmdline";
 
-/// A case about files and a measurement.
 fn with(
     rule: &'static str,
     name: &'static str,
@@ -27,8 +26,8 @@ fn with(
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "a case's check may be none")]
-/// A CPU that `top` shows as so busy, of 60 % that it was.
+/// A CPU that was 60 % busy, and that `top` shows as busy for this share of the time.
+#[expect(clippy::unnecessary_wraps, reason = "the check of a case is optional")]
 fn shown(share: f64) -> Option<AccountingStatement> {
     let second = Nanos::from_secs(1);
     let busy = Nanos::from_millis(600);
@@ -57,7 +56,7 @@ fn shown(share: f64) -> Option<AccountingStatement> {
     })
 }
 
-/// A CPU that looks idle because of one program, which another has the samples of.
+/// A CPU that looks idle because of one program, whose samples another program gets.
 fn dodged() -> Option<AccountingStatement> {
     let mut check = shown(0.08)?;
     let phase = |program: &str, ms: i64| Bias {
@@ -72,7 +71,6 @@ fn dodged() -> Option<AccountingStatement> {
     Some(check)
 }
 
-/// A case about the accounting check.
 fn accounted(
     name: &'static str,
     accounting: fn() -> Option<AccountingStatement>,
@@ -84,9 +82,12 @@ fn accounted(
     }
 }
 
-/// The bill of a CPU that was busy under ticks of `hz`, and idle under `idle` a second, and whose
-/// tick stopped so often.
-#[expect(clippy::unnecessary_wraps, reason = "a case's measurement may be none")]
+/// The tick costs of a CPU that was busy at `hz` ticks per second, idle at `idle`, and whose tick
+/// stopped this often.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the measurement of a case is optional"
+)]
 fn bill(hz: f64, idle: u64, stopped: Option<u64>) -> Option<TickBill> {
     let ticks = |count, secs| Ticks {
         count,
@@ -119,7 +120,7 @@ fn bill(hz: f64, idle: u64, stopped: Option<u64>) -> Option<TickBill> {
     })
 }
 
-/// The bill of a CPU whose ticks took 10 ms.
+/// The tick costs of a CPU whose ticks took 10 ms.
 fn costly() -> Option<TickBill> {
     let mut bill = bill(250.0, 10, None)?;
     bill.cost = Some(TickCost {
@@ -164,7 +165,7 @@ fn refused_probe(header: &mut Header) -> Option<TickBill> {
     None
 }
 
-/// Line 24 interrupts CPU 1 so many times more at the end, and line 25 not at all.
+/// Line 24 interrupts CPU 1 thirty more times by the end, line 25 never.
 fn interrupted(header: &mut Header) -> Option<TickBill> {
     for (number, counts) in [("24", [0, 30]), ("25", [900, 0])] {
         let row = |times: u64| InterruptRow {

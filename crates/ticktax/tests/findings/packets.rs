@@ -1,4 +1,4 @@
-//! Rules about how packets are received.
+//! Cases about receiving packets.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use super::tree::{Case, case};
 const BUDGET: (&str, &str) = ("proc/sys/net/core/netdev_budget", "300\n");
 const TIME: (&str, &str) = ("proc/sys/net/core/netdev_budget_usecs", "8000\n");
 
-/// A case about the packets that were measured.
+/// A case about measured packets.
 fn with(
     rule: &'static str,
     name: &'static str,
@@ -34,8 +34,12 @@ fn with(
     }
 }
 
-/// CPU 1 ended its softirq so often with packets left; one of 50 wake-ups went through `ksoftirqd`.
-#[expect(clippy::unnecessary_wraps, reason = "a case's packets may be none")]
+/// CPU 1 ended its softirq this often with packets left; one of 50 wake-ups went through
+/// `ksoftirqd`.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the packets of a case are optional"
+)]
 fn squeezed(times: u64) -> Option<PacketPaths> {
     let way = |received_in, count, ms| PacketWay {
         raised_by: Some("eth0".to_owned()),
@@ -69,7 +73,7 @@ pub(crate) fn cases() -> Vec<Case> {
     lists.into_iter().flatten().collect()
 }
 
-/// The socket of process 10 on port 5000 dropped so many datagrams more, and another none.
+/// The socket of process 10 on port 5000 dropped this many more datagrams, another socket none.
 fn dropped(header: &mut Header, more: u64) -> Option<TickBill> {
     let socket = |inode, drops| UdpSocket {
         inode,
@@ -84,11 +88,14 @@ fn dropped(header: &mut Header, more: u64) -> Option<TickBill> {
     None
 }
 
-/// A thread of process 10 was woken by a packet, and waited for 17 ms behind a backup.
-#[expect(clippy::unnecessary_wraps, reason = "a case's packets may be none")]
+/// A thread of process 10 was woken by a packet and waited 17 ms behind a backup.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the packets of a case are optional"
+)]
 fn stalled() -> Option<PacketPaths> {
     let length = Nanos::from_millis(17);
-    let (step, of) = (Step::Woken, Intervals::default());
+    let (step, empty) = (Step::Woken, Intervals::default());
     Some(PacketPaths {
         threads: vec![PacketThread {
             name: "game".to_owned(),
@@ -96,12 +103,12 @@ fn stalled() -> Option<PacketPaths> {
             pid: 10,
             tid: 11,
             cpus: CpuList::from_iter([Cpu(1)]),
-            delay: of,
+            delay: empty,
             steps: vec![StepLength {
                 step,
                 length: Intervals {
                     max: Some(length),
-                    ..of
+                    ..empty
                 },
             }],
         }],
@@ -186,8 +193,11 @@ fn buffers() -> Vec<Case> {
     ]
 }
 
-/// A program that ran for a second, which `NET_RX` interrupted for so many ms besides.
-#[expect(clippy::unnecessary_wraps, reason = "a case's threads may be none")]
+/// A program that ran for a second and was also interrupted by `NET_RX` for this many ms.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the threads of a case are optional"
+)]
 fn interrupted(ms: i64) -> Option<ThreadTimes> {
     let account = |state, time| StateAccount {
         state,
@@ -255,7 +265,7 @@ fn steering() -> Vec<Case> {
     ]
 }
 
-/// Interrupt 38 came 500 times on CPU 1, for packets that woke the program.
+/// Interrupt 38 arrived 500 times on CPU 1, for packets that woke the program.
 fn interrupts(header: &mut Header) -> Option<TickBill> {
     let row = |count| InterruptRow {
         description: "PCI-MSIX-0000:00:03.0 1-edge eth0-rx-0".to_owned(),
@@ -266,7 +276,7 @@ fn interrupts(header: &mut Header) -> Option<TickBill> {
     None
 }
 
-/// The packets of [`stalled`], which this interrupt raised.
+/// The packets of [`stalled`], raised by this interrupt.
 fn raised_by(name: &str) -> Option<PacketPaths> {
     let mut packets = stalled()?;
     packets.ways = vec![PacketWay {
@@ -337,7 +347,7 @@ fn interrupting() -> Vec<Case> {
     ]
 }
 
-/// In 10 s on four CPUs eth0 received so many packets without GRO, and sent a few without TSO.
+/// In 10 s on four CPUs, eth0 received this many packets without GRO, and sent a few without TSO.
 fn received(header: &mut Header, packets: u64) -> Option<TickBill> {
     header.machine.online = "0-3".parse().unwrap();
     header.after.at = Nanos::from_secs(10);
@@ -352,7 +362,7 @@ fn received(header: &mut Header, packets: u64) -> Option<TickBill> {
     None
 }
 
-/// Softirqs took so many ms for packets, and more for others.
+/// Softirqs took this many ms for packets, and more for timers.
 fn softirqs(ms: i64) -> Vec<Account> {
     let account = |name: &str, time| Account {
         class: Class::Softirq,
@@ -372,19 +382,19 @@ fn softirqs(ms: i64) -> Vec<Account> {
 
 fn offloads() -> Vec<Case> {
     const RULE: &str = "offloads-off";
-    let of = |name, measured, accounts, expected| Case {
+    let with_softirqs = |name, measured, accounts, expected| Case {
         measured,
         accounts,
         ..case(RULE, name, &[], expected)
     };
     vec![
-        of(
+        with_softirqs(
             "received one by one",
             |header| received(header, 40_000),
             || softirqs(800),
             Found("off, while 40000 packets were received and 90 sent over it"),
         ),
-        of(
+        with_softirqs(
             "only of what passed",
             |header| received(header, 40_000),
             || softirqs(800),
@@ -392,25 +402,25 @@ fn offloads() -> Vec<Case> {
                 "ethtool -K eth0 gro on; what it saves on this kernel: ticktax net pair --vary gro=0,1",
             ),
         ),
-        of(
+        with_softirqs(
             "its cost",
             |header| received(header, 40_000),
             || softirqs(800),
             Found("NET_RX and NET_TX, 2.0 % of all CPU time"),
         ),
-        of(
+        with_softirqs(
             "few packets",
             |header| received(header, 400),
             || softirqs(800),
             Silence,
         ),
-        of(
+        with_softirqs(
             "little time",
             |header| received(header, 40_000),
             || softirqs(300),
             Silence,
         ),
-        of(
+        with_softirqs(
             "all on",
             |header| {
                 let bill = received(header, 40_000);

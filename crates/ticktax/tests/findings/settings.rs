@@ -1,4 +1,4 @@
-//! `sysctl`, `fstab`, and policies of power and memory.
+//! Cases about `sysctl`, `fstab`, and policies of power and memory.
 
 use super::tree::Expected::{Found, Silence};
 use super::tree::{Case, case};

@@ -15,34 +15,33 @@ use ticktax_model::statement::Account;
 use ticktax_model::tick::TickBill;
 use ticktax_model::victim::ThreadTimes;
 
-/// What a rule must say of a machine.
+/// Expected result of a rule.
 #[derive(Clone, Copy)]
 pub(crate) enum Expected {
-    /// Something that has this text in it.
+    /// A finding that contains this text.
     Found(&'static str),
-    /// Nothing.
     Silence,
 }
 
-/// A machine, and what one rule must say of it.
+/// A machine, and the expected result of one rule.
 pub(crate) struct Case {
     pub(crate) rule: &'static str,
     pub(crate) name: &'static str,
     pub(crate) files: Vec<(&'static str, String)>,
-    /// What was measured meanwhile.
+    /// Sets measurements, and returns the tick costs.
     pub(crate) measured: fn(&mut Header) -> Option<TickBill>,
-    /// What the accounting check said.
+    /// The result of the accounting check.
     pub(crate) accounting: fn() -> Option<AccountingStatement>,
-    /// What delayed packets.
+    /// The packet delays.
     pub(crate) packets: fn() -> Option<PacketPaths>,
-    /// What happened to the watched program's threads.
+    /// The times of the watched program's threads.
     pub(crate) threads: fn() -> Option<ThreadTimes>,
-    /// The accounts of the books.
+    /// The CPU accounts.
     pub(crate) accounts: fn() -> Vec<Account>,
     pub(crate) expected: Expected,
 }
 
-/// A case about files alone.
+/// A case with files only.
 pub(crate) fn case(
     rule: &'static str,
     name: &'static str,
@@ -65,7 +64,7 @@ pub(crate) fn case(
     }
 }
 
-/// A kernel of today, as it was built.
+/// The configuration of a current kernel.
 pub(crate) const CONFIG: (&str, &str) = (
     "boot/config-6.1.0",
     "CONFIG_HZ=250\nCONFIG_NO_HZ_COMMON=y\nCONFIG_NO_HZ_IDLE=y\nCONFIG_HIGH_RES_TIMERS=y\n\
@@ -78,7 +77,7 @@ pub(crate) fn put(root: &Path, path: &str, bytes: &[u8]) {
     fs::write(&full, bytes).unwrap();
 }
 
-/// Sets the rights of a file, as a parameter that may only be read or only be set has them.
+/// Sets the permissions of a file, such as those of a read-only or write-only parameter.
 pub(crate) fn allow(root: &Path, path: &str, mode: u32) {
     fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
 }
@@ -91,13 +90,13 @@ pub(crate) fn header(machine: Machine) -> Header {
 }
 
 impl Case {
-    /// All findings on the machine. It has a release, so that its configuration is found.
+    /// All findings on the machine. It has a kernel release so that its configuration is found.
     pub(crate) fn found(&self) -> Vec<Finding> {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "proc/sys/kernel/osrelease", b"6.1.0\n");
         for (path, text) in &self.files {
             match path.split_once(" mode ") {
-                // A file that only exists with these rights.
+                // A file with these permissions.
                 Some((path, mode)) => {
                     put(root.path(), path, text.as_bytes());
                     allow(root.path(), path, u32::from_str_radix(mode, 8).unwrap());

@@ -1,4 +1,4 @@
-//! Guests of the other architecture: arm64, with the command that `cargo xtask cross arm64` built.
+//! Guests with the other architecture, arm64. They run the command from `cargo xtask cross arm64`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,16 +25,16 @@ use crate::fixture::{audit, built, complaint, lab_run, why_not_there};
 /// Debian's kernel for clouds.
 pub(crate) const KERNEL: &str = "linux-image-cloud-arm64";
 
-/// A kernel that `cargo xtask kernels pseudo-nmi` builds; none of Debian's has them.
+/// A kernel that `cargo xtask kernels pseudo-nmi` builds. Debian's kernels lack pseudo-NMIs.
 pub(crate) const PSEUDO_NMI: &str = "hz250+pseudo-nmi+arm64";
 
-/// The newest kernels that Debian has for stable systems.
+/// Debian's newest kernels for stable systems.
 pub(crate) const NEWEST: [&str; 2] = [
     "trixie-backports:linux-image-cloud-amd64",
     "trixie-backports:linux-image-cloud-arm64",
 ];
 
-/// Why nothing can be tried on guests of `arch` with this kernel.
+/// Why guests of `arch` with this kernel cannot be tested, if they cannot.
 pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
     let version = Command::new(arch.qemu()).arg("--version").output();
     if version.is_err() {
@@ -43,44 +43,43 @@ pub(crate) fn why_not(arch: Arch, kernel: &str) -> Option<String> {
     for package in ["ticktax", "ticktax-inject"] {
         if built(arch, package).is_none() {
             return Some(format!(
-                "{package} is not built for {arch}: cargo xtask cross {arch} does"
+                "{package} is not built for {arch}: run cargo xtask cross {arch}"
             ));
         }
     }
     why_not_there(kernel)
 }
 
-/// Why nothing can be tried in the host's time: there a command that is not optimised needs half of the guest's for itself.
+/// Why tests on the host's clock cannot run, if they cannot: an unoptimised command needs half of
+/// the guest's CPU there.
 pub(crate) fn why_too_slow() -> Option<String> {
     let program = built(Arch::Arm, "ticktax")?;
     let is_debug = program.parent()?.ends_with("debug");
-    is_debug.then(|| {
-        "the command is not optimised: cargo xtask cross arm64 builds one that is".to_owned()
-    })
+    is_debug.then(|| "the command is not optimised: run cargo xtask cross arm64".to_owned())
 }
 
 fn account<'a>(statement: &'a Statement, class: Class, name: &str) -> &'a Account {
     let mut accounts = statement.accounts.iter();
-    let found = accounts.find(|it| it.class == class && it.name == name);
+    let found = accounts.find(|account| account.class == class && account.name == name);
     found.unwrap_or_else(|| panic!("no {name}: {:#?}", statement.accounts))
 }
 
-/// What a thread did by the trace that took 2 ms every 40 ms, as a share.
+/// CPU share of the injecting thread, which runs 2 ms every 40 ms, according to the trace.
 fn disturbance(statement: &Statement) -> f64 {
     let accounts = statement.accounts.iter();
-    let mine = accounts.filter(|it| it.name.contains("inject"));
-    let time: Nanos = mine.map(|it| it.time).sum();
+    let mine = accounts.filter(|account| account.name.contains("inject"));
+    let time: Nanos = mine.map(|account| account.time).sum();
     time.share_of(statement.cpus[0].elapsed)
 }
 
-/// The disturbance, typed.
+/// The command line of the disturbance.
 fn inject(arch: Arch) -> String {
     let program = built(arch, "ticktax-inject").unwrap();
     let words = "fifo --cpu 0 --period 40ms --length 2ms --for 5m --json";
     format!("{} {words}", program.display())
 }
 
-pub(crate) fn the_same_run_is_the_same_bytes() {
+pub(crate) fn the_same_run_gives_the_same_bytes() {
     let recording = || {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("audit.parquet");
@@ -99,9 +98,9 @@ pub(crate) fn the_same_run_is_the_same_bytes() {
     );
 }
 
-/// The tick, the timer's line and a thread by their names, every way in, and no word of what other
-/// architectures have.
-pub(crate) fn what_this_architecture_has_is_seen() {
+/// Checks that the tick, the timer interrupt and a thread have their names, that every kernel entry
+/// is watched, and that no hook of other architectures is missed.
+pub(crate) fn everything_on_this_architecture_is_recorded() {
     let beside = inject(Arch::Arm);
     let statement = audit(KERNEL, &["--beside", &beside], &["--for", "2s"]);
     assert_eq!(statement.machine.arch, "aarch64");
@@ -110,7 +109,7 @@ pub(crate) fn what_this_architecture_has_is_seen() {
     assert_eq!(statement.level, Level::Kernel);
     assert!(statement.balances(), "{:?}", statement.balance);
     let coverage = &statement.coverage;
-    // What arm64's 6.1 lacks; nothing of x86 is missed.
+    // Hooks that Linux 6.1 on arm64 lacks. No hook of x86 is missed.
     let lacks = |hook: Hook| matches!(hook, Hook::CsdFunction | Hook::PageFault);
     for limitation in &coverage.limitations {
         let fits = !matches!(limitation, Limitation::HookMissing { hook, .. } if !lacks(*hook));
@@ -123,9 +122,9 @@ pub(crate) fn what_this_architecture_has_is_seen() {
         .iter()
         .find(|part| part.name.starts_with("tick_"));
     let ticks = ticks.unwrap_or_else(|| panic!("{:?}", timer.parts)).count;
-    // 250 a second while the probe keeps the CPU busy.
+    // 250 ticks per second while the probe keeps the CPU busy.
     assert!((400..600).contains(&ticks), "{ticks}");
-    // The kernel's own count of the timer's line.
+    // The kernel's own count of timer interrupts.
     let bill = statement.tick.as_ref().unwrap();
     assert!(
         bill.cpus[0].interrupts.is_some_and(|count| count >= ticks),
@@ -142,19 +141,19 @@ pub(crate) fn what_this_architecture_has_is_seen() {
     let gaps = statement.gaps.as_ref().unwrap();
     let proven = |proof: Proof| proof == Proof::Proven;
     assert!(
-        gaps.proofs.iter().all(|it| proven(it.proof)),
+        gaps.proofs.iter().all(|gap| proven(gap.proof)),
         "{:?}",
         gaps.proofs
     );
     assert!(gaps.long.coverage() > 0.99, "{:?}", gaps.long);
-    // Nothing is outside in such a guest: no gap is empty, and little is left beside what was named.
+    // Nothing is outside in this guest: no gap is empty, and little is left besides the named time.
     let outside = gaps.long.outside.share_of(gaps.watched);
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
     let is_empty = |cause: &GapCause| cause.named == Nanos::ZERO;
     assert!(!gaps.causes.iter().any(is_empty), "{:?}", gaps.causes);
 }
 
-/// The child of this process that is a guest, once it is there.
+/// The QEMU child of this process, once it exists.
 fn qemu_of(lab: u32) -> Option<Pid> {
     let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
     let mut children = children.split_whitespace();
@@ -165,9 +164,9 @@ fn qemu_of(lab: u32) -> Option<Pid> {
     children.find(is_guest)?.parse().ok().map(Pid::from_raw)
 }
 
-/// A guest whose time is the host's is stopped again and again. No kernel can see that, arm64 has no steal in
-/// such a guest, and what proves it is that nothing else was there.
-pub(crate) fn time_that_the_host_takes_is_outside() {
+/// Stops a guest that runs on the host's clock, again and again. The kernel cannot see that, and
+/// arm64 has no steal time in such a guest. The proof is that nothing else was in the gap.
+pub(crate) fn time_taken_by_the_host_is_outside() {
     const STOP: Nanos = Nanos::from_millis(100);
     const BETWEEN: Nanos = Nanos::from_millis(400);
     const WATCHED: Nanos = Nanos::from_secs(4);
@@ -184,10 +183,10 @@ pub(crate) fn time_that_the_host_takes_is_outside() {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut lab = piped.spawn().unwrap();
     let id = lab.id();
-    // What it says fits into its pipe only while somebody reads.
+    // Its output fits into the pipe only while it is read.
     let mut out = lab.stdout.take().unwrap();
-    let said = thread::spawn(move || std::io::read_to_string(&mut out));
-    let (begun, mut turns, mut longest) = (now(), 0, Nanos::ZERO);
+    let output_text = thread::spawn(move || std::io::read_to_string(&mut out));
+    let (begin, mut rounds, mut longest) = (now(), 0, Nanos::ZERO);
     while lab.try_wait().unwrap().is_none() {
         if let Some(qemu) = qemu_of(id) {
             let stopped = now();
@@ -198,18 +197,19 @@ pub(crate) fn time_that_the_host_takes_is_outside() {
             longest = longest.max(now() - stopped);
         }
         sleep(BETWEEN);
-        turns += 1;
+        rounds += 1;
     }
-    // A busy host is late with each.
-    let each = Nanos((now() - begun).0 / turns);
+    // A busy host delays each stop.
+    let each = Nanos((now() - begin).0 / rounds);
     let output = lab.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", complaint(&output));
-    let said = said.join().unwrap().unwrap();
-    let statement: Statement = serde_json::from_str(&said).unwrap();
+    let output_text = output_text.join().unwrap().unwrap();
+    let statement: Statement = serde_json::from_str(&output_text).unwrap();
     assert!(statement.balances(), "{:?}", statement.balance);
     let gaps = statement.gaps.as_ref().unwrap();
-    // Where a switch was not reported (one at the begin or the end), the longest of the empty gaps is not proven.
-    let bounds = gaps.proofs.iter().map(|it| match it.proof {
+    // If a switch was not reported (one at either end), the longest of the empty gaps is not
+    // proven.
+    let bounds = gaps.proofs.iter().map(|gap| match gap.proof {
         Proof::Proven => 0,
         Proof::Bounded(gaps) => gaps,
         other => panic!("{other:?}"),
@@ -217,39 +217,40 @@ pub(crate) fn time_that_the_host_takes_is_outside() {
     let doubted: u64 = bounds.sum();
     assert!(doubted <= 2, "{:?}", gaps.proofs);
     let Stops { outside, in_rows } = Stops::in_recording(&file, STOP);
-    // One at either end may have been cut.
+    // One stop at either end may have been cut.
     let expected = usize::try_from(WATCHED.0 / each.0 - 2).unwrap();
     let found = outside.len() + in_rows;
     assert!(found >= expected, "{outside:?} and {in_rows} of {expected}");
-    // QEMU translates code that is new to it, so that a third of the time is the tool's.
+    // QEMU translates new code, so a third of the time belongs to the tool.
     assert!(outside.len() * 4 >= found, "{outside:?} and {in_rows}");
-    // The tick that was due, and what it set off.
+    // The pending tick and its consequences.
     let named = Nanos::from_millis(20);
-    // It goes on once the host has a CPU for it.
-    let most = longest + STOP;
+    // The guest continues once the host has a CPU for it.
+    let upper = longest + STOP;
     assert!(
-        outside.iter().all(|&length| length <= most),
+        outside.iter().all(|&length| length <= upper),
         "{outside:?}, {longest}"
     );
-    let least: Nanos = outside.iter().map(|&length| length - named).sum();
+    let lower: Nanos = outside.iter().map(|&length| length - named).sum();
     let account = account(&statement, Class::Outside, "outside");
-    // Those that are doubted are unexplained.
-    let least = least - Nanos(2 * STOP.0 * doubted.cast_signed());
-    assert!(account.time >= least, "{account:?}, {outside:?}");
+    // Doubtful gaps count as unexplained.
+    let lower = lower - Nanos(2 * STOP.0 * doubted.cast_signed());
+    assert!(account.time >= lower, "{account:?}, {outside:?}");
 }
 
-/// Where the host's stops of a guest came.
+/// Where the stops of a guest appear in the recording.
 struct Stops {
-    /// While the probe had the CPU: how long its gaps were.
+    /// Lengths of the probe's gaps.
     outside: Vec<Nanos>,
-    /// Within an interrupt or another thread, whose time each is then: nobody in the guest can tell.
+    /// Number of stops within an interrupt or another thread. The guest cannot distinguish them
+    /// from its own time.
     in_rows: usize,
 }
 
 impl Stops {
-    /// Those of about this length that a recording has, of which none is in both.
+    /// Finds stops of about this length. None counts twice.
     fn in_recording(file: &Path, stop: Nanos) -> Self {
-        // The guest may have run for some µs after it was to stop.
+        // The guest may have run for a few µs after the stop.
         let least = stop - Nanos::from_millis(1);
         let (mut gaps, mut rows) = (Vec::new(), Vec::new());
         let mut reader = RecordingReader::open(file).unwrap();
@@ -283,7 +284,7 @@ impl Stops {
     }
 }
 
-/// How many of a disturbance's interrupts a second were seen on the CPU that it disturbs, and how many were made.
+/// Interrupts per second on the disturbed CPU: as recorded, and as injected.
 fn interrupts(statement: &Statement, truth: &Path) -> (f64, f64) {
     let truth = fs::read(truth).unwrap();
     let truth: Value = serde_json::from_slice(&truth).unwrap();
@@ -296,33 +297,42 @@ fn interrupts(statement: &Statement, truth: &Path) -> (f64, f64) {
     (seen, made)
 }
 
-/// What the program beside the verb says, or the first of several.
+/// Output file of the additional program, or of the first one.
 const FIRST: &str = "ticktax-inject-0.stdout";
 
-/// Calls from one CPU to the other are counted by the name that they have everywhere.
-pub(crate) fn interrupts_between_cpus_have_their_name() {
+/// Checks that calls from one CPU to the other have the same name as on other architectures.
+pub(crate) fn interrupts_between_cpus_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = built(Arch::Arm, "ticktax-inject").unwrap();
     let words = "membarrier --cpu 1 --period 10ms --length 10us --for 5m --json";
     let beside = format!("{} {words}", program.display());
-    let keep = folder.path().to_str().unwrap();
-    let more = ["--tcg", "--smp", "2", "--beside", &beside, "--keep", keep];
+    let kept = folder.path().to_str().unwrap();
+    let more = [
+        "--tcg",
+        "--smp",
+        "2",
+        "--beside",
+        &beside,
+        "--guest-files",
+        kept,
+    ];
     let statement = audit(KERNEL, &more, &["--for", "4s", "--probe", "none"]);
     assert!(statement.balances(), "{:?}", statement.balance);
     let (seen, made) = interrupts(&statement, &folder.path().join(FIRST));
     assert!(seen > 0.8 * made, "{seen} of {made} a second");
 }
 
-/// What is an NMI on x86: interrupts of the performance counters. They are a line with a name, and all of them are seen.
-/// Where the kernel has pseudo-NMIs (`CONFIG_ARM64_PSEUDO_NMI`), they come where other interrupts are not let in.
-pub(crate) fn counters_interrupts_are_a_line_with_a_name() {
+/// Checks interrupts of the performance counters, which are NMIs on x86: they have a named account,
+/// and all of them are recorded. With `CONFIG_ARM64_PSEUDO_NMI`, they also arrive while other
+/// interrupts are disabled.
+pub(crate) fn interrupts_of_performance_counters_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = built(Arch::Arm, "ticktax-inject").unwrap();
     let words = "overflow --cpu 0 --cycles 2000000 --for 5m --json";
     let beside = format!("{} {words}", program.display());
-    let keep = folder.path().to_str().unwrap();
+    let kept = folder.path().to_str().unwrap();
     let parameter = "irqchip.gicv3_pseudo_nmi=1";
-    let guest = ["--cmdline", parameter, "--keep", keep];
+    let guest = ["--cmdline", parameter, "--guest-files", kept];
     let statement = audit(
         KERNEL,
         &[&guest[..], &["--beside", &beside]].concat(),
@@ -331,7 +341,7 @@ pub(crate) fn counters_interrupts_are_a_line_with_a_name() {
     assert!(statement.balances(), "{:?}", statement.balance);
     assert!(statement.coverage.every_entry_watched);
     let (seen, made) = interrupts(&statement, &folder.path().join(FIRST));
-    // A CPU that idles, as before the audit, counts no cycles.
+    // An idle CPU, as before the audit, counts no cycles.
     assert!(seen >= 0.95 * made, "{seen} of {made} a second");
     assert!((100.0..1_000.0).contains(&seen), "{seen} a second");
     let gaps = statement.gaps.as_ref().unwrap();
@@ -339,8 +349,8 @@ pub(crate) fn counters_interrupts_are_a_line_with_a_name() {
     assert!(outside < 0.001, "{outside}: {:?}", gaps.causes);
 }
 
-/// How many interrupts of the counters came a second, how many there were, and how many of those seen came while a kernel
-/// that has pseudo-NMIs was in the timer's: other interrupts are not let in there.
+/// Interrupts of the performance counters per second, as recorded and as injected, and the number
+/// of recorded ones that arrived during a timer interrupt, where other interrupts are disabled.
 fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.parquet");
@@ -349,7 +359,7 @@ fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     let beside = format!("{} {words}", program.display());
     let mut command = lab_run(PSEUDO_NMI);
     command.args(["--cmdline", parameters, "--beside", &beside, "--save"]);
-    command.arg(&file).arg("--keep").arg(folder.path());
+    command.arg(&file).arg("--guest-files").arg(folder.path());
     command.args(["--format", "json", "--", "audit", "--for", "1s"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", complaint(&output));
@@ -371,33 +381,36 @@ fn within_the_timers(parameters: &str) -> (f64, f64, usize) {
     (seen, made, counters.iter().filter(within).count())
 }
 
-/// They are seen where they come, also in the midst of another interrupt; without the parameter the same kernel has none
-/// there.
-pub(crate) fn pseudo_nmis_come_where_interrupts_are_not_let_in() {
+/// Checks that pseudo-NMIs are recorded even within another interrupt. Without the parameter, the
+/// same kernel has none there.
+pub(crate) fn pseudo_nmis_arrive_while_interrupts_are_disabled() {
     for (parameters, has_some) in [("irqchip.gicv3_pseudo_nmi=1", true), ("", false)] {
         let (seen, made, within) = within_the_timers(parameters);
-        let told = format!("{parameters}: {seen} of {made} a second, {within} within");
-        // A CPU that idles, as before the audit, counts no cycles.
-        assert!(seen >= 0.95 * made && made > 1_000.0, "{told}");
-        assert_eq!(within > 0, has_some, "{told}");
+        let figures = format!("{parameters}: {seen} of {made} a second, {within} within");
+        // An idle CPU, as before the audit, counts no cycles.
+        assert!(seen >= 0.95 * made && made > 1_000.0, "{figures}");
+        assert_eq!(within > 0, has_some, "{figures}");
     }
 }
 
-/// What is released for arm64, where `cargo xtask dist arm64` made it.
+/// The arm64 package from `cargo xtask dist arm64`, if it was built.
 fn package() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     let folder = own.ancestors().nth(2)?.join("dist-files");
-    let mut files = fs::read_dir(folder).ok()?.flatten().map(|it| it.path());
+    let mut files = fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path());
     files.find(|file| file.to_string_lossy().ends_with("_arm64.deb"))
 }
 
-/// Why the package cannot be tried.
+/// Why the package cannot be tested, if it cannot.
 pub(crate) fn why_no_package() -> Option<String> {
-    let none = || "no package of arm64 is built: cargo xtask dist arm64 does".to_owned();
-    package().is_none().then(none)
+    let why = || "no arm64 package is built: run cargo xtask dist arm64".to_owned();
+    package().is_none().then(why)
 }
 
-/// The package has what belongs to it, and its command audits a machine.
+/// Checks the files of the package, and audits a machine with its command.
 pub(crate) fn the_package_runs() {
     let folder = tempfile::tempdir().unwrap();
     let mut unpack = Command::new("dpkg-deb");
@@ -419,7 +432,7 @@ pub(crate) fn the_package_runs() {
     assert!(statement.balances(), "{:?}", statement.balance);
 }
 
-/// The committed object on the newest kernel, where fields and tracepoints have changed most.
+/// Loads the committed object on the newest kernel, where fields and tracepoints have changed most.
 pub(crate) fn everything_is_named_on(kernel: &str) {
     let arch = kernel.parse::<Wanted>().unwrap().arch().unwrap();
     let (binary, beside) = (built(arch, "ticktax").unwrap(), inject(arch));
@@ -428,8 +441,8 @@ pub(crate) fn everything_is_named_on(kernel: &str) {
     let sent = "irq-work --cpu 0 --period 10ms --for 5m --json";
     let sent = format!("{} {sent}", program.display());
     let folder = tempfile::tempdir().unwrap();
-    let keep = folder.path().to_str().unwrap();
-    let more = ["--binary", &binary, "--keep", keep];
+    let kept = folder.path().to_str().unwrap();
+    let more = ["--binary", &binary, "--guest-files", kept];
     let programs = ["--beside", &sent, "--beside", &beside];
     let more = [&more[..], &programs].concat();
     let statement = audit(kernel, &more, &["--for", "2s"]);
@@ -453,10 +466,11 @@ pub(crate) fn everything_is_named_on(kernel: &str) {
     assert!(tick, "{:?}", timer.parts);
     let share = disturbance(&statement);
     assert!((0.045..0.055).contains(&share), "{share}");
-    // Nothing is outside in this guest: its clock counts its own instructions.
+    // Nothing is outside in this guest, because its clock counts its own instructions.
     let outside = statement.accounts.iter();
-    let outside = outside.filter(|it| matches!(it.class, Class::Outside | Class::Unexplained));
-    let outside: Nanos = outside.map(|it| it.time).sum();
+    let outside =
+        outside.filter(|account| matches!(account.class, Class::Outside | Class::Unexplained));
+    let outside: Nanos = outside.map(|account| account.time).sum();
     let outside = outside.share_of(statement.cpus[0].elapsed);
     assert!(outside < 0.000_05, "{outside}");
     let (seen, made) = interrupts(&statement, &folder.path().join(FIRST));

@@ -1,4 +1,4 @@
-//! Boots a guest in which this program runs.
+//! Boots a guest that runs this test binary.
 
 use std::fs;
 use std::path::Path;
@@ -12,32 +12,29 @@ use ticktax_lab::{Program, Run};
 
 use crate::inside::COMMAND;
 
-/// Host time after which a guest is ended. They take up to a minute of CPU time, and a host at load
-/// 16 gives each an eighth of a CPU.
+/// Time limit for a guest. Guests take up to a minute of CPU time, and a host at load 16 gives each
+/// an eighth of a CPU.
 const LIMIT: Duration = Duration::from_mins(15);
-/// Number of lines of the console that a failure shows.
+/// Number of console lines shown after a failure.
 const LAST_LINES: usize = 12;
 
-/// A guest whose clock counts instructions.
 pub(crate) const COUNTED: Clock = Clock::Icount { shift: 2 };
 
-/// A guest to boot.
 pub(crate) struct Guest<'a> {
     pub(crate) kernel: &'a str,
-    /// The argument that makes this program do the guest's job.
+    /// The argument that selects the guest's job.
     pub(crate) verb: &'a str,
-    /// Parameters of the kernel.
     pub(crate) cmdline: &'a str,
     pub(crate) cpus: u32,
     pub(crate) clock: Clock,
 }
 
 impl Guest<'_> {
-    /// Boots it, and puts everything that it wrote into `folder`. A guest that fails, panics or
-    /// hangs is an error that shows its last output.
+    /// Boots the guest, and writes all of its files to `folder`. If it fails, panics or hangs, the
+    /// error shows its last output.
     pub(crate) fn boot(&self, folder: &Path) -> Result<Outcome, Failed> {
-        let set = std::env::var_os;
-        let cache = Cache::of_user(set("XDG_CACHE_HOME"), set("HOME"))?;
+        let variable = std::env::var_os;
+        let cache = Cache::of_user(variable("XDG_CACHE_HOME"), variable("HOME"))?;
         let kernel = find(&self.kernel.parse()?, &cache, &mut |_| {})?;
         let own = std::env::current_exe()?;
         let command = Program {
@@ -53,7 +50,7 @@ impl Guest<'_> {
             arguments: &[self.verb.to_owned()],
             programs: &[command],
             beside: &[],
-            // Its standard error has the reason of a failure.
+            // The reason of a failure is on its standard error.
             accepted: &[1],
             settings: GuestSettings {
                 cmdline: self.cmdline,
@@ -69,9 +66,9 @@ impl Guest<'_> {
         let outcome = run.start(&|| false, &mut |_| {});
         let outcome = outcome.map_err(|error| format!("{error}{}", last_lines(&console)))?;
         if outcome.exit != 0 {
-            let said = outcome.file(STANDARD_ERROR).unwrap_or_default();
-            let said = String::from_utf8_lossy(said);
-            return Err(format!("the guest failed: {said}{}", last_lines(&console)).into());
+            let errors = outcome.file(STANDARD_ERROR).unwrap_or_default();
+            let errors = String::from_utf8_lossy(errors);
+            return Err(format!("the guest failed: {errors}{}", last_lines(&console)).into());
         }
         for file in &outcome.files {
             fs::write(folder.join(&file.name), &file.contents)?;
@@ -80,11 +77,11 @@ impl Guest<'_> {
     }
 }
 
-/// The last lines of a console, for a failure's message.
+/// The last lines of a console, for an error message.
 fn last_lines(console: &Path) -> String {
-    let said = fs::read(console).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
-    let lines: Vec<&str> = said.lines().collect();
+    let text = fs::read(console).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
     let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
     format!("\nits console ended with:\n  {}", last.join("\n  "))
 }

@@ -1,4 +1,4 @@
-//! Building kernels, of a source that is made up: what a kernel's own makefiles do, in a few lines.
+//! Building kernels from a made-up source, whose makefile imitates the kernel's in a few lines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ $(O)/a.o: a.c
 $(O)/b.o: b.c $(O)/a.o
 	@echo "  CC      b.o"; while [ -e "$(HOLD)" ]; do sleep 0.05; done; cp $< $@
 "#;
-/// Its arguments are `-m -O OBJECTS CONFIG FRAGMENT`.
+/// The arguments are `-m -O OBJECTS CONFIG FRAGMENT`.
 const MERGE: &str =
     "#!/bin/sh\ncat \"$4\" \"$5\" > \"$3/merged\" && mv \"$3/merged\" \"$3/.config\"\n";
 const RATES: &str = "choice\n\tconfig HZ_1000\n\t\tbool \"1000 HZ\"\n\nendchoice\n\nconfig HZ\n\tint\n\t\
                      default 1000 if HZ_1000\n";
 
-/// Why nothing can be built here.
+/// Why kernels cannot be built here, if they cannot.
 pub(crate) fn why_not() -> Option<String> {
     let missing = ["make", "gcc", "flex", "bison", "bc"]
         .into_iter()
@@ -42,7 +42,7 @@ pub(crate) fn why_not() -> Option<String> {
     missing.map(|tool| format!("{tool} is not installed"))
 }
 
-/// A source, and a cache of its own.
+/// A kernel source with a separate cache.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -68,7 +68,7 @@ impl Place {
         self.0.path().join("linux")
     }
 
-    /// As long as it is there, builds do not end.
+    /// Builds wait as long as this file exists.
     fn hold(&self) -> PathBuf {
         self.0.path().join("hold")
     }
@@ -88,7 +88,7 @@ impl Place {
         self.build(more).output().unwrap()
     }
 
-    /// How often the first file was compiled, by build.
+    /// Number of times the first file was compiled, per build.
     fn compiled(&self) -> Vec<usize> {
         let builds = fs::read_dir(self.0.path().join("cache/ticktax/lab/build"));
         let builds = builds.into_iter().flatten().flatten();
@@ -102,7 +102,7 @@ impl Place {
     }
 }
 
-pub(crate) fn a_killed_build_goes_on_where_it_was() {
+pub(crate) fn a_killed_build_resumes() {
     let place = Place::new();
     fs::write(place.hold(), "").unwrap();
     let mut child = place.build(&[]).spawn().unwrap();
@@ -127,7 +127,7 @@ pub(crate) fn a_killed_build_goes_on_where_it_was() {
         assert!(kernel.origin.starts_with("linux-6.9.0-"), "{kernel:?}");
         assert_eq!(fs::read(&kernel.image).unwrap(), b"ab");
         assert!(kernel.took.0 > 0);
-        assert_eq!(place.compiled(), [1], "what was done is done again");
+        assert_eq!(place.compiled(), [1], "finished work was repeated");
         assert_eq!(place.image("hz250").unwrap(), b"ab");
     }
 }
@@ -161,7 +161,7 @@ pub(crate) fn another_source_or_configuration_is_another_build() {
         text(&refused.stderr).contains("CONFIG_NEVER=y"),
         "{refused:?}"
     );
-    // The one that was there stays.
+    // The existing kernel stays.
     assert!(place.image("hz250+rt").is_some());
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong in a lab: one clear line each, and nothing left behind.
+//! Failures of a lab: each has a one-line error and leaves nothing behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,16 +15,16 @@ use crate::fixture::{
     CLOUD, LIMIT, complaint, eventually, lab_run, lab_run_within, qemus_in, running_in, ticktax,
 };
 
-/// The user `nobody` of every Linux.
+/// The user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Fails unless what was said is one line with these words.
+/// Checks that a message is a single line with these words.
 fn one_line(complaint: &str, words: &str) {
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
     assert!(complaint.contains(words), "{complaint}");
 }
 
-pub(crate) fn without_qemu_one_line_says_so() {
+pub(crate) fn a_missing_qemu_is_a_one_line_error() {
     let place = tempfile::tempdir_in("/tmp").unwrap();
     let copy = place.path().join("ticktax");
     fs::copy(env!("CARGO_BIN_EXE_ticktax"), &copy).unwrap();
@@ -54,7 +54,7 @@ pub(crate) fn root_starts_no_qemu_from_the_inherited_path() {
         fs::write(&planted, &script).unwrap();
         fs::set_permissions(&planted, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    // An installed QEMU refuses this program: it is not a kernel.
+    // An installed QEMU rejects this program because it is not a kernel.
     let mut command = lab_run("/proc/self/exe");
     let output = command
         .env("PATH", place.path())
@@ -65,7 +65,7 @@ pub(crate) fn root_starts_no_qemu_from_the_inherited_path() {
     assert!(!started.exists(), "{}", complaint(&output));
 }
 
-pub(crate) fn a_kernel_that_is_not_there_is_named() {
+pub(crate) fn a_missing_kernel_is_named() {
     let cache = tempfile::tempdir().unwrap();
     for (kernel, words) in [
         ("hz77", "ticktax lab build --hz 77"),
@@ -86,15 +86,15 @@ pub(crate) fn a_kernel_that_is_not_there_is_named() {
         .output();
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
     assert!(
-        listed.starts_with("No kernel in the lab's cache"),
+        listed.starts_with("The lab's cache has no kernel"),
         "{listed}"
     );
 }
 
-pub(crate) fn what_no_guest_can_run_is_refused() {
+pub(crate) fn verbs_that_no_guest_can_run_are_refused() {
     for (verb, words) in [
         (&["dance"][..], "unrecognized subcommand"),
-        (&["schema"], "audit and pace"),
+        (&["schema"], "`audit` and `pace`"),
         (&["audit", "--save", "x"], "before the --"),
         (&["audit", "--pid", "1"], "no other programs"),
         (&["pace", "--pid", "1"], "no other programs"),
@@ -105,7 +105,11 @@ pub(crate) fn what_no_guest_can_run_is_refused() {
     }
     for (arguments, code, words) in [
         (&["--case", "nothing"][..], 1, "frame-rate-vs-hz, idle"),
-        (&["--case", "silent-rtc"], 1, "idle-cost-vs-hz can"),
+        (
+            &["--case", "silent-rtc"],
+            1,
+            "choose frame-rate-vs-hz and idle",
+        ),
         (&["--case", "idle-cost-vs-hz", "--tcg"], 2, "--icount"),
         (
             &[
@@ -143,18 +147,21 @@ pub(crate) fn what_no_guest_can_run_is_refused() {
     }
 }
 
-pub(crate) fn the_guests_verbs_are_nobody_elses() {
+pub(crate) fn hidden_verbs_only_run_in_guests() {
     let replay = "lab-replay frame-rate-vs-hz --for 1s --save x";
-    for (verb, words) in [("lab-guest", "PID 1"), (replay, "a lab's guests alone")] {
+    for (verb, words) in [
+        ("lab-guest", "only runs as PID 1"),
+        (replay, "only runs in lab guests"),
+    ] {
         let output = ticktax().args(verb.split(' ')).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         one_line(&complaint(&output), words);
     }
 }
 
-pub(crate) fn a_panic_is_one_line() {
+pub(crate) fn a_kernel_panic_is_a_one_line_error() {
     let mut command = lab_run(CLOUD);
-    // Without an init the kernel looks for a disk, which there is not.
+    // Without an init, the kernel looks for a disk, which does not exist.
     let output = command
         .args(["--cmdline", "rdinit=/nonexistent", "--", "pace"])
         .output()
@@ -163,7 +170,7 @@ pub(crate) fn a_panic_is_one_line() {
     one_line(&complaint(&output), "panicked: ");
 }
 
-pub(crate) fn a_guest_that_hangs_is_ended() {
+pub(crate) fn a_hanging_guest_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = lab_run_within("2s", CLOUD);
     let output = command
@@ -177,12 +184,12 @@ pub(crate) fn a_guest_that_hangs_is_ended() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-pub(crate) fn the_first_guest_that_fails_ends_the_others() {
+pub(crate) fn the_first_failing_guest_stops_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = ticktax();
     command.args(["lab", "compare", "--jobs", "2", "--vary"]);
     command.arg(format!("kernel={CLOUD}"));
-    // The first would go on for the whole limit, the second has no init.
+    // The first guest would run until the limit, and the second has no init.
     command.args(["--vary", "cmdline=,rdinit=/nonexistent", "--limit", LIMIT]);
     let output = command
         .env("TMPDIR", folder.path())
@@ -195,7 +202,7 @@ pub(crate) fn the_first_guest_that_fails_ends_the_others() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A lab whose guest is running.
+/// A lab with a running guest.
 fn running(folder: &Path) -> Child {
     let mut command = lab_run(CLOUD);
     let child = command
@@ -227,7 +234,7 @@ pub(crate) fn ctrl_c_leaves_nothing_behind() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-pub(crate) fn a_qemu_that_dies_is_one_line() {
+pub(crate) fn a_killed_qemu_is_a_one_line_error() {
     let folder = tempfile::tempdir().unwrap();
     let child = running(folder.path());
     for (qemu, _) in qemus_in(folder.path()) {

@@ -1,4 +1,4 @@
-//! What the tests stand on: the command, and which kernels can be had.
+//! Fixtures: the command, and the available kernels.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use ticktax_lab::Arch;
 use ticktax_lab::kernel::{Cache, find};
 use ticktax_model::statement::Statement;
 
-/// Debian's kernel for clouds: the smallest that it has.
+/// Debian's kernel for clouds, its smallest one.
 pub(crate) const CLOUD: &str = "linux-image-cloud-amd64";
 
-/// Why a test with this kernel cannot run here.
+/// Why a test with this kernel cannot run here, if it cannot.
 pub(crate) fn why_not(kernel: &str) -> Option<String> {
     if let Some(why) = why_no_guest() {
         return Some(why);
@@ -27,52 +27,50 @@ pub(crate) fn why_not(kernel: &str) -> Option<String> {
     (!apt_has(&[kernel])).then(|| format!("{kernel} is not in the cache, and apt does not know it"))
 }
 
-/// Why a kernel of a suite or an architecture that apt has no list of here cannot be had. It is brought into the cache.
+/// Why a kernel of another suite or architecture is not available, if it is not. Otherwise it is
+/// now in the cache.
 pub(crate) fn why_not_there(kernel: &str) -> Option<String> {
     if listed(kernel) {
         return None;
     }
-    let set = std::env::var_os;
-    let found = Cache::of_user(set("XDG_CACHE_HOME"), set("HOME"))
+    let variable = std::env::var_os;
+    let found = Cache::of_user(variable("XDG_CACHE_HOME"), variable("HOME"))
         .and_then(|cache| find(&kernel.parse().unwrap(), &cache, &mut |_| {}));
     found.err().map(|error| error.to_string())
 }
 
-/// Whether this kernel is in the cache.
 pub(crate) fn listed(kernel: &str) -> bool {
     let listed = ticktax().args(["lab", "list"]).output();
     let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let is_it = |line: &str| line.split_whitespace().next() == Some(kernel);
-    listed.is_ok_and(|listed| listed.lines().any(is_it))
+    let is_listed = |line: &str| line.split_whitespace().next() == Some(kernel);
+    listed.is_ok_and(|listed| listed.lines().any(is_listed))
 }
 
-/// The command.
 pub(crate) fn ticktax() -> Command {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))
 }
 
-/// Limit of a guest's time on the host's clock. A guest takes up to a minute of CPU time, and a
-/// host at load 16 gives it an eighth of a CPU.
+/// Time limit for a guest on the host's clock. A guest takes up to a minute of CPU time, and a host
+/// at load 16 gives it an eighth of a CPU.
 pub(crate) const LIMIT: &str = "10m";
 
-/// `lab run` with a kernel. The test adds the other arguments.
+/// `lab run` with a kernel; the test adds the other arguments.
 pub(crate) fn lab_run(kernel: &str) -> Command {
     lab_run_within(LIMIT, kernel)
 }
 
-/// The same, for a guest that may take only this long.
+/// Same as [`lab_run`], with a time limit.
 pub(crate) fn lab_run_within(limit: &str, kernel: &str) -> Command {
     let mut command = ticktax();
     command.args(["lab", "run", "--limit", limit, "--kernel", kernel]);
     command
 }
 
-/// What a command says on standard error.
 pub(crate) fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The QEMUs with this folder in their arguments, and these arguments.
+/// QEMU processes with this folder in their arguments, with these arguments.
 pub(crate) fn qemus_in(folder: &Path) -> Vec<(Pid, String)> {
     let folder = folder.to_string_lossy().into_owned();
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -80,27 +78,27 @@ pub(crate) fn qemus_in(folder: &Path) -> Vec<(Pid, String)> {
         let pid = process.file_name().to_str()?.parse().ok()?;
         let line = fs::read(process.path().join("cmdline")).ok()?;
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        let is_it = line.starts_with("qemu") && line.contains(&folder);
-        is_it.then_some((Pid::from_raw(pid), line))
+        let is_match = line.starts_with("qemu") && line.contains(&folder);
+        is_match.then_some((Pid::from_raw(pid), line))
     };
     processes.filter_map(qemu).collect()
 }
 
-/// The same without their numbers.
+/// Arguments of QEMU processes in this folder.
 pub(crate) fn running_in(folder: &Path) -> Vec<String> {
     let qemus = qemus_in(folder).into_iter();
     qemus.map(|(_, line)| line).collect()
 }
 
-/// Waits until `true`, for at most two minutes.
-pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> bool {
+/// Waits until a condition holds, for at most two minutes.
+pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     (0..2_400).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
-        what()
+        condition()
     })
 }
 
-/// A program of this package for guests of `arch`, where it was built; a static one of another architecture.
+/// A built program of this package for guests of `arch`. For another architecture, the static one.
 pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_ticktax"));
     if arch == Arch::HOST {
@@ -108,13 +106,17 @@ pub(crate) fn built(arch: Arch, package: &str) -> Option<PathBuf> {
     }
     let target = own.ancestors().nth(2)?.join(arch.target());
     let all = ["dist", "release", "debug"].map(|profile| target.join(profile).join(package));
-    // The newest, as `lab run` takes it.
-    let written = |file: &PathBuf| fs::metadata(file).and_then(|it| it.modified()).ok();
+    // The newest, as `lab run` chooses.
+    let written = |file: &PathBuf| {
+        fs::metadata(file)
+            .and_then(|metadata| metadata.modified())
+            .ok()
+    };
     let found = all.into_iter().filter(|file| file.is_file());
     found.max_by_key(written)
 }
 
-/// What an audit says in a guest, with `more` of the lab's arguments.
+/// The statement of an audit in a guest, with `more` arguments for the lab.
 pub(crate) fn audit(kernel: &str, more: &[&str], verb: &[&str]) -> Statement {
     let mut command = lab_run(kernel);
     command

@@ -1,4 +1,4 @@
-//! Guests that do what they were booted for.
+//! Guests that run successfully.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -26,7 +26,7 @@ const PACE: [&str; 8] = [
     "--sleep=nanosleep",
 ];
 
-/// A guest that ran `pace`: its recording, its page, and the statement of the recording.
+/// A guest that ran `pace`: its recording, its page, and its statement.
 struct Paced {
     recording: Vec<u8>,
     page: String,
@@ -65,8 +65,8 @@ impl Paced {
     }
 }
 
-/// The guests of these tests: two with a kernel without fine timers, which run at the same time,
-/// and one with them.
+/// The guests of these tests: two with coarse timers, which run at the same time, and one with
+/// high-resolution timers.
 struct Guests {
     coarse: [Paced; 2],
     fine: Paced,
@@ -87,14 +87,14 @@ fn guests() -> &'static Guests {
     })
 }
 
-pub(crate) fn the_same_run_is_the_same_bytes() {
+pub(crate) fn the_same_run_gives_the_same_bytes() {
     let [one, other] = &guests().coarse;
     assert!(one.recording.len() > 1_000);
     let same = one.recording == other.recording;
     assert!(same, "the second run differs from the first");
 }
 
-pub(crate) fn two_labs_at_once_do_not_meet() {
+pub(crate) fn two_labs_at_once_do_not_interfere() {
     let [one, other] = &guests().coarse;
     assert!(one.page == other.page, "the two differ");
 }
@@ -108,13 +108,13 @@ pub(crate) fn boot_parameters_change_the_kernel() {
     );
     assert_eq!(fine.machine.high_resolution, Some(true));
     assert_eq!(coarse.machine.high_resolution, Some(false));
-    // Not the maximum: unoptimised ticktax may run before a frame on the guest's only CPU, and
-    // whether it does changes with every build.
+    // Not the maximum, because an unoptimised ticktax may run before a frame on the guest's only
+    // CPU. That changes with every build.
     let wait = |paced: &PaceStatement| {
         let wakeups = paced.figures.as_ref().unwrap().wakeup.as_ref().unwrap();
         wakeups.quantile(0.9).unwrap().0
     };
-    // Slack of 50 µs and a bit, compared with the rest of a tick of 4 ms.
+    // The slack is 50 µs plus a little; the coarse timers wait for the rest of a 4 ms tick.
     assert!(wait(fine) < 200_000, "{}", wait(fine));
     assert!(
         (2_000_000..4_100_000).contains(&wait(coarse)),
@@ -123,7 +123,7 @@ pub(crate) fn boot_parameters_change_the_kernel() {
     );
 }
 
-pub(crate) fn an_audit_comes_back_whole() -> Result<(), Failed> {
+pub(crate) fn a_guest_returns_a_complete_audit() -> Result<(), Failed> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.parquet");
     let mut command = lab_run(CLOUD);
@@ -146,7 +146,7 @@ pub(crate) fn an_audit_comes_back_whole() -> Result<(), Failed> {
     let statement = statement(&report.output().unwrap())?;
     check(statement.balances(), || format!("{:?}", statement.balance))?;
     gaps::are_explained(&statement)?;
-    // The guest's clock counts the guest's own instructions, so nothing outside takes any time.
+    // The guest's clock counts its own instructions, so nothing outside takes time.
     let watched = statement
         .gaps
         .as_ref()
@@ -157,9 +157,9 @@ pub(crate) fn an_audit_comes_back_whole() -> Result<(), Failed> {
     })
 }
 
-pub(crate) fn a_verb_that_fails_is_told() {
+pub(crate) fn the_error_of_a_verb_is_printed() {
     let mut command = lab_run(CLOUD);
-    // A guest with a single CPU has none with this number.
+    // A guest with one CPU does not have this one.
     let output = command
         .args(["--", "pace", "--cpu", "7", "--for", "1s"])
         .output()
@@ -172,8 +172,9 @@ pub(crate) fn a_verb_that_fails_is_told() {
 
 /// The statement of a case on Debian's kernel, which ticks at 250 Hz.
 ///
-/// The program is built without optimisation, and the model knows nothing of what it executes around its sleeps: at 4 ns
-/// an instruction the loop has 1.0 % fewer frames than the model says, which is all that is allowed, at 2 ns 0.6 %.
+/// The program is not optimised, and the model ignores its instructions around the sleeps. At 4 ns
+/// per instruction, the loop has 1.0 % fewer frames than predicted, which is the limit; at 2 ns,
+/// 0.6 %.
 fn case(name: &str) -> KernelsStatement {
     let output = ticktax()
         .args(["lab", "compare", "--limit", LIMIT, "--format", "json"])
@@ -186,8 +187,8 @@ fn case(name: &str) -> KernelsStatement {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Work of 3 ms that begins at a tick of 4 ms is over before the next.
-pub(crate) fn a_case_does_on_a_kernel_what_the_model_says() {
+/// 3 ms of work that starts at a tick is over before the next tick, 4 ms later.
+pub(crate) fn a_kernel_confirms_the_model_of_a_case() {
     let statement = case("frame-rate-vs-hz");
     assert_eq!(statement.met(), (2, 2), "{statement:#?}");
     let kernel = |what: &str| {
@@ -196,27 +197,30 @@ pub(crate) fn a_case_does_on_a_kernel_what_the_model_says() {
     };
     let (sampled, used) = (kernel("CPU as sampled at ticks"), kernel("CPU as used"));
     assert!(sampled < 0.1, "{sampled}");
-    // 31 times 3.01 ms, and what the kernel's own work adds.
+    // 31 frames of 3.01 ms, plus the kernel's own work.
     assert!((9.3..9.7).contains(&used), "{used}");
 }
 
 pub(crate) fn an_idle_guests_instructions_are_counted() {
     let statement = case("idle-cost-vs-hz");
-    let of: Vec<f64> = statement
+    let thousands: Vec<f64> = statement
         .tables
         .iter()
         .map(|table| table.rows[0].kernel)
         .collect();
-    let [programs, idle, one_shot, stops] = of[..] else {
+    let [programs, idle, one_shot, stops] = thousands[..] else {
         panic!("{statement:#?}");
     };
-    // In thousands a second: at 250 Hz no tick is done in less than 500 instructions, and programming
-    // the next one and waking programs up take more.
-    assert!(125.0 < idle && idle < one_shot && idle < programs, "{of:?}");
-    assert!(0.0 < stops && stops < idle / 4.0, "{of:?}");
+    // In thousands per second. At 250 Hz, each tick takes at least 500 instructions. Programming
+    // the next tick and waking programs take more.
+    assert!(
+        125.0 < idle && idle < one_shot && idle < programs,
+        "{thousands:?}"
+    );
+    assert!(0.0 < stops && stops < idle / 4.0, "{thousands:?}");
 }
 
-pub(crate) fn a_comparison_is_the_same_by_one_and_by_two_at_once() {
+pub(crate) fn a_comparison_does_not_depend_on_the_number_of_jobs() {
     let compared = |jobs: &str, format: &str| {
         let mut command = ticktax();
         command.args(["lab", "compare", "--limit", LIMIT, "--jobs", jobs]);
@@ -226,7 +230,7 @@ pub(crate) fn a_comparison_is_the_same_by_one_and_by_two_at_once() {
         command.args(["--rate", "35", "--work", "1ms", "--for", "2s"]);
         command.args(["--rounds", "1", "--vary", "sleep=nanosleep,spin"]);
         let output = command.output().unwrap();
-        // 2 s have too few samples for the model's range of them, so it may end with 1.
+        // In 2 s, there are too few samples for the model's range, so the exit code may be 1.
         assert_eq!(complaint(&output), "");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -235,16 +239,16 @@ pub(crate) fn a_comparison_is_the_same_by_one_and_by_two_at_once() {
     assert_eq!(comparison.cells.len(), 4);
     let is_modelled = |cell: &KernelCell| cell.hz == Some(250) && cell.predicted.is_some();
     assert!(comparison.cells.iter().all(is_modelled), "{comparison:#?}");
-    // The second run prints the page of the first one's document.
+    // The second run prints the page of the first run's document.
     let document = Document::KernelComparison(Box::new(comparison.clone()));
     let text = Format::named("text").unwrap();
     let page = compared("2", "text");
     assert_eq!(page, render(&document, text, &TextStyle::default()));
-    // All have been compared, also those that spin: their frames come by 35 a second in both.
+    // All cells were compared, also the spinning ones, which reach 35 frames per second in both.
     assert!(page.contains(" of 4 agree"), "{page}");
     let spins = |cell: &&KernelCell| cell.sleep == SleepMethod::Spin;
     let spins: Vec<&KernelCell> = comparison.cells.iter().filter(spins).collect();
-    // By the page's own measure: within 1 %.
+    // The page's own criterion: within 1 %.
     let in_time = |cell: &&KernelCell| {
         let (least, most) = cell.predicted.as_ref().unwrap().rate_hz;
         let rates = [cell.measured.rate_hz, least, most];

@@ -1,4 +1,4 @@
-//! Starts programs and tracers inside a guest.
+//! Programs and tracers inside a guest.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -19,16 +19,16 @@ use crate::programs::PROGRAM;
 
 pub(crate) type Outcome<T = ()> = Result<T, Failed>;
 
-/// Name of the ticktax command among a guest's tools.
+/// Name of the ticktax binary in the guest.
 pub(crate) const COMMAND: &str = "ticktax";
-/// Folder of links to this program, one for each name that it runs under.
+/// Folder of symbolic links to this binary, one for each program name.
 const NAMES: &str = "/tmp/names";
-/// Number of looks for a remark, and the time between two looks.
+/// Number of checks for a message, and the time between two checks.
 const LOOKS: u32 = 1_500;
 const LOOK: Duration = Duration::from_millis(40);
 
-/// Mounts the cgroups, and switches the cpu controller on. A quota needs both. An injector that
-/// switched it on would switch it off at its end, although another one still needs it.
+/// Mounts the cgroups, and enables the cpu controller, which quotas need. If an injector enabled
+/// it, the injector would also disable it at its end, while another one still needs it.
 pub(crate) fn mount_cgroups() -> Outcome {
     let group = Some("cgroup2");
     let (flags, none) = (MsFlags::empty(), None::<&str>);
@@ -36,17 +36,16 @@ pub(crate) fn mount_cgroups() -> Outcome {
     Ok(fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu")?)
 }
 
-/// The ticktax command.
 pub(crate) fn ticktax() -> Command {
     Command::new(Path::new(TOOLS).join(COMMAND))
 }
 
-/// Files of a plan and of its truth.
+/// Paths of a plan and of its truth.
 pub(crate) fn files(name: &str) -> (String, String) {
     (format!("/tmp/{name}.plan"), format!("/tmp/{name}.truth"))
 }
 
-/// Starts one of the programs under this name.
+/// Starts a program under this name.
 pub(crate) fn start(name: &str, arguments: &[&str]) -> Outcome<Child> {
     Ok(command(name, arguments)?.spawn()?)
 }
@@ -70,33 +69,32 @@ pub(crate) fn finish(mut child: Child) -> Outcome {
     Err(format!("a program of the guest ended with {status}").into())
 }
 
-/// Runs one disturbance as a program of this name.
+/// Runs a disturbance as a program with this name.
 pub(crate) fn inject(name: &str, plan: &Plan) -> Outcome<Truth> {
     finish(begin(name, plan)?)?;
     take(name)
 }
 
-/// Starts one disturbance as a program of this name.
+/// Starts a disturbance as a program with this name.
 pub(crate) fn begin(name: &str, plan: &Plan) -> Outcome<Child> {
     let (plan_file, truth) = files(name);
     fs::write(&plan_file, serde_json::to_vec(plan)?)?;
     start(name, &["inject", &plan_file, &truth])
 }
 
-/// Reads a truth that a program wrote.
 pub(crate) fn take(name: &str) -> Outcome<Truth> {
     let (_, truth) = files(name);
     Ok(serde_json::from_slice(&fs::read(truth)?)?)
 }
 
-/// A ticktax command that traces. It writes to files named after it.
+/// A tracing ticktax command, which writes to files named after it.
 pub(crate) struct Tracer {
     name: &'static str,
     child: Child,
 }
 
 impl Tracer {
-    /// Starts it, and waits until it is attached.
+    /// Starts the command, and waits until it is attached.
     pub(crate) fn start(name: &'static str, arguments: &[&str]) -> Outcome<Self> {
         let child = ticktax()
             .args(arguments)
@@ -107,23 +105,23 @@ impl Tracer {
         let tracer = Self { name, child };
         match attached::wait_in_guest(tracer.child.id()) {
             Ok(_) => Ok(tracer),
-            Err(_) => Err(format!("{name} did not attach: {}", tracer.said()).into()),
+            Err(_) => Err(format!("{name} did not attach: {}", tracer.messages()).into()),
         }
     }
 
-    fn said(&self) -> String {
+    fn messages(&self) -> String {
         fs::read_to_string(format!("{}.err", self.name)).unwrap_or_default()
     }
 
-    /// Waits until it has said this.
+    /// Waits for a message with these words.
     pub(crate) fn says(&self, words: &str) -> Outcome {
         for _ in 0..LOOKS {
-            if self.said().contains(words) {
+            if self.messages().contains(words) {
                 return Ok(());
             }
             thread::sleep(LOOK);
         }
-        Err(format!("{} did not say `{words}`: {}", self.name, self.said()).into())
+        Err(format!("{} did not say `{words}`: {}", self.name, self.messages()).into())
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> Outcome {
@@ -133,18 +131,17 @@ impl Tracer {
         )?)
     }
 
-    /// Ends it as Ctrl-C does.
+    /// Ends it like Ctrl-C.
     pub(crate) fn interrupt(self) -> Outcome {
         self.signal(Signal::SIGINT)?;
         self.ended()
     }
 
-    /// Waits for its end.
     pub(crate) fn ended(mut self) -> Outcome {
         let status = self.child.wait()?;
         if status.success() {
             return Ok(());
         }
-        Err(format!("{} ended with {status}: {}", self.name, self.said()).into())
+        Err(format!("{} ended with {status}: {}", self.name, self.messages()).into())
     }
 }

@@ -1,4 +1,4 @@
-//! Kernels that the tracer's programs have to load on. Each boots once.
+//! Kernels that the tracer's programs must load on. Each boots once.
 
 use std::fs;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::inside::{self, Outcome, Tracer, mount_cgroups};
 use crate::scenario::plan::CPU;
 use crate::shared;
 
-/// The argument that makes the tests' program do a kernel's job.
+/// The argument that selects this job in a guest.
 pub(crate) const VERB: &str = "kernel-guest";
 
 /// A kernel that loads the committed object for kernels before 5.12. The scenario's kernel loads
-/// the other one.
+/// the other object.
 const OLD: &str = "bullseye:linux-image-cloud-amd64";
 
-/// The other kernels, which boot if all kernels are asked for.
+/// Further kernels, which boot only if all kernels are requested.
 const OTHERS: [&str; 4] = [
     "bullseye:linux-image-rt-amd64",
     "linux-image-rt-amd64",
@@ -34,14 +34,13 @@ const OTHERS: [&str; 4] = [
     "linux-image-6.12-rt-amd64",
 ];
 
-/// The triggers of the recorder. Even in an idle guest the kernel takes longer than 10 µs.
+/// Triggers of the recorder. Even in an idle guest, the kernel takes longer than 10 µs.
 const TRIGGERS: [&str; 2] = ["stretch>10us", "wait>10us"];
-/// The truth of the quota, as JSON.
+/// File with the truth of the quota, as JSON.
 const TRUTH: &str = "truth.json";
 
 type Test = fn(&Path) -> Result<(), Failed>;
 
-/// Tests of each kernel.
 const TESTS: [(&str, Test); 3] = [
     ("the_tracer_loads_on", the_tracer_loads),
     (
@@ -51,13 +50,13 @@ const TESTS: [(&str, Test); 3] = [
     ("a_quota_holds_a_program_on", a_quota_holds_a_program),
 ];
 
-/// The results of a kernel's guest, or the reason why it failed.
+/// The results of a kernel's guest, or the reason of its failure.
 type Booted = OnceLock<Result<TempDir, String>>;
 
-/// The tier of the tests on kernels beyond the two of the default run.
+/// Test tier of the additional kernels.
 pub(crate) const TIER: &str = "kernels";
 
-/// The tests on all kernels. Kernels that do not boot here are ignored, and the reason is printed.
+/// The tests on all kernels. Kernels that cannot boot here are ignored with a printed reason.
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for kernel in [OLD].into_iter().chain(OTHERS) {
@@ -116,30 +115,30 @@ pub(crate) fn run() -> Outcome {
     }
     let tracer = Tracer::start("recorder", &record)?;
     tracer.says("Recording CPU")?;
-    // A window begins 2 s before its trigger and ends 2 s after it.
+    // A window starts 2 s before its trigger and ends 2 s after it.
     std::thread::sleep(std::time::Duration::from_secs(4));
     tracer.signal(Signal::SIGTERM)?;
     tracer.ended()
 }
 
-/// The committed object of the tracer's programs loads on a kernel that it was not built on.
+/// Checks that the committed BPF object loads on a kernel that it was not built on.
 fn the_tracer_loads(folder: &Path) -> Result<(), Failed> {
     let statement = statement_in(folder, "audit")?;
     check(statement.balances(), || format!("{:?}", statement.balance))?;
     coverage::is_complete(&Recorded::read(&folder.join("audit.parquet"))?.header)
 }
 
-/// The recorder's ring, names of threads and triggers are in use only in its own programs.
+/// The recorder's programs are the only ones with a ring, thread names and triggers.
 fn the_recorder_keeps_a_window(folder: &Path) -> Result<(), Failed> {
     let incidents = fs::read_to_string(folder.join("recorder.json"))?;
     let remarks = fs::read_to_string(folder.join("recorder.err"))?;
-    // It kept a window, and reported it.
+    // It kept a window and reported it.
     check(incidents.contains(" UTC  1  "), || {
         format!("{incidents}{remarks}")
     })
 }
 
-/// A program that always wants the CPU is held to half of each 10 ms.
+/// Checks that a program that always wants the CPU gets half of each 10 ms.
 fn a_quota_holds_a_program(folder: &Path) -> Result<(), Failed> {
     let truth: Truth = serde_json::from_slice(&fs::read(folder.join(TRUTH))?)?;
     let recorded = Recorded::read(&folder.join("audit.parquet"))?;

@@ -1,12 +1,12 @@
-//! The lab: real kernels in QEMU.
+//! Tests of the lab: real kernels in QEMU.
 //!
-//! `vm::` tests boot a guest. Where QEMU is not installed, or a test's kernel neither in the user's
-//! cache nor to be had by apt, they are reported as ignored, by name, and why is said first.
+//! `vm::` tests boot a guest. If QEMU is missing, or a kernel is neither cached nor available from
+//! apt, they are reported as ignored, and the reason is printed first.
 
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "a test that cannot set itself up fails, and says why"
+    reason = "a test that cannot set itself up fails with a reason"
 )]
 
 mod arm;
@@ -38,129 +38,127 @@ use fixture::{CLOUD, why_not};
 
 type Test = fn();
 
-/// Tests that boot nothing.
+/// Tests that do not boot a guest.
 const ANYWHERE: &[(&str, Test)] = &[
     (
-        "without_qemu_one_line_says_so",
-        faults::without_qemu_one_line_says_so,
+        "a_missing_qemu_is_a_one_line_error",
+        faults::a_missing_qemu_is_a_one_line_error,
     ),
     (
-        "what_no_guest_can_run_is_refused",
-        faults::what_no_guest_can_run_is_refused,
+        "verbs_that_no_guest_can_run_are_refused",
+        faults::verbs_that_no_guest_can_run_are_refused,
     ),
     (
-        "a_kernel_that_is_not_there_is_named",
-        faults::a_kernel_that_is_not_there_is_named,
+        "a_missing_kernel_is_named",
+        faults::a_missing_kernel_is_named,
     ),
     (
-        "the_guests_verbs_are_nobody_elses",
-        faults::the_guests_verbs_are_nobody_elses,
+        "hidden_verbs_only_run_in_guests",
+        faults::hidden_verbs_only_run_in_guests,
     ),
 ];
 
-/// Tests that need what kernels are built with.
+/// Tests that need the tools for building kernels.
 const BUILDS: &[(&str, Test)] = &[
-    (
-        "a_killed_build_goes_on_where_it_was",
-        builds::a_killed_build_goes_on_where_it_was,
-    ),
+    ("a_killed_build_resumes", builds::a_killed_build_resumes),
     (
         "another_source_or_configuration_is_another_build",
         builds::another_source_or_configuration_is_another_build,
     ),
 ];
 
-/// Tests in a guest with Debian's kernel for clouds.
 const ON_CLOUD: &[(&str, Test)] = &[
     (
-        "the_same_run_is_the_same_bytes",
-        guests::the_same_run_is_the_same_bytes,
+        "the_same_run_gives_the_same_bytes",
+        guests::the_same_run_gives_the_same_bytes,
     ),
     (
-        "two_labs_at_once_do_not_meet",
-        guests::two_labs_at_once_do_not_meet,
+        "two_labs_at_once_do_not_interfere",
+        guests::two_labs_at_once_do_not_interfere,
     ),
     (
         "boot_parameters_change_the_kernel",
         guests::boot_parameters_change_the_kernel,
     ),
     (
-        "a_verb_that_fails_is_told",
-        guests::a_verb_that_fails_is_told,
+        "the_error_of_a_verb_is_printed",
+        guests::the_error_of_a_verb_is_printed,
     ),
     (
-        "a_case_does_on_a_kernel_what_the_model_says",
-        guests::a_case_does_on_a_kernel_what_the_model_says,
+        "a_kernel_confirms_the_model_of_a_case",
+        guests::a_kernel_confirms_the_model_of_a_case,
     ),
     (
         "an_idle_guests_instructions_are_counted",
         guests::an_idle_guests_instructions_are_counted,
     ),
-    ("a_panic_is_one_line", faults::a_panic_is_one_line),
     (
-        "a_comparison_is_the_same_by_one_and_by_two_at_once",
-        guests::a_comparison_is_the_same_by_one_and_by_two_at_once,
+        "a_kernel_panic_is_a_one_line_error",
+        faults::a_kernel_panic_is_a_one_line_error,
+    ),
+    (
+        "a_comparison_does_not_depend_on_the_number_of_jobs",
+        guests::a_comparison_does_not_depend_on_the_number_of_jobs,
     ),
 ];
 
-/// Tests that run alone: they look at processes left behind, or the guest's time is the host's.
+/// Tests that run alone, because they inspect leftover processes or use the host's clock.
 const ALONE_ON_CLOUD: &[(&str, Test)] = &[
     (
-        "a_recorder_outlives_what_happens_to_its_machine",
-        recorder::a_recorder_outlives_what_happens_to_its_machine,
+        "a_recorder_survives_changes_of_its_machine",
+        recorder::a_recorder_survives_changes_of_its_machine,
     ),
     (
-        "a_guest_that_hangs_is_ended",
-        faults::a_guest_that_hangs_is_ended,
+        "a_hanging_guest_is_stopped",
+        faults::a_hanging_guest_is_stopped,
     ),
     (
         "ctrl_c_leaves_nothing_behind",
         faults::ctrl_c_leaves_nothing_behind,
     ),
     (
-        "a_qemu_that_dies_is_one_line",
-        faults::a_qemu_that_dies_is_one_line,
+        "a_killed_qemu_is_a_one_line_error",
+        faults::a_killed_qemu_is_a_one_line_error,
     ),
     (
         "a_killed_lab_leaves_no_qemu_behind",
         faults::a_killed_lab_leaves_no_qemu_behind,
     ),
     (
-        "the_first_guest_that_fails_ends_the_others",
-        faults::the_first_guest_that_fails_ends_the_others,
+        "the_first_failing_guest_stops_the_others",
+        faults::the_first_failing_guest_stops_the_others,
     ),
 ];
 
-/// Tests in guests of arm64.
 const ON_ARM: [(&str, Test); 3] = [
     (
-        "the_same_run_is_the_same_bytes",
-        arm::the_same_run_is_the_same_bytes,
+        "the_same_run_gives_the_same_bytes",
+        arm::the_same_run_gives_the_same_bytes,
     ),
     (
-        "what_this_architecture_has_is_seen",
-        arm::what_this_architecture_has_is_seen,
+        "everything_on_this_architecture_is_recorded",
+        arm::everything_on_this_architecture_is_recorded,
     ),
     (
-        "counters_interrupts_are_a_line_with_a_name",
-        arm::counters_interrupts_are_a_line_with_a_name,
+        "interrupts_of_performance_counters_are_named",
+        arm::interrupts_of_performance_counters_are_named,
     ),
 ];
 
-/// What is to be tried on arm64 in the host's time.
+/// Tests in arm64 guests on the host's clock.
 const ON_ARM_IN_HOSTS_TIME: [(&str, Test); 2] = [
     (
-        "time_that_the_host_takes_is_outside",
-        arm::time_that_the_host_takes_is_outside,
+        "time_taken_by_the_host_is_outside",
+        arm::time_taken_by_the_host_is_outside,
     ),
     (
-        "interrupts_between_cpus_have_their_name",
-        arm::interrupts_between_cpus_have_their_name,
+        "interrupts_between_cpus_are_named",
+        arm::interrupts_between_cpus_are_named,
     ),
 ];
 
-/// Tests that may run at the same time share it. A test that runs alone holds it exclusively.
-static TURNS: RwLock<()> = RwLock::new(());
+/// Lock that lets tests run at the same time or, exclusively, alone.
+static EXCLUSION: RwLock<()> = RwLock::new(());
 
 /// A test that fails by panicking.
 fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
@@ -170,24 +168,24 @@ fn trial(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// A test that may run at the same time as another one.
+/// A test that can run at the same time as others.
 fn shared(name: &str, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     Trial::test(name, move || {
-        let _turn = TURNS.read().unwrap_or_else(PoisonError::into_inner);
+        let _guard = EXCLUSION.read().unwrap_or_else(PoisonError::into_inner);
         test()
     })
 }
 
-/// A test that runs alone, and fails by panicking.
+/// A test that runs alone and fails by panicking.
 fn alone(name: &str, test: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
-        let _turn = TURNS.write().unwrap_or_else(PoisonError::into_inner);
+        let _guard = EXCLUSION.write().unwrap_or_else(PoisonError::into_inner);
         test();
         Ok(())
     })
 }
 
-/// What this program does in a guest that it is PID 1 of; `None` where it is in none.
+/// The job of this binary if it runs in a guest, as PID 1 or started by it.
 fn in_a_guest() -> Option<ExitCode> {
     if ticktax_lab::guest::is_init() {
         eprintln!("{}", ticktax_lab::guest::run());
@@ -205,11 +203,11 @@ fn in_a_guest() -> Option<ExitCode> {
         },
         _ => return None,
     };
-    // They change the clock, the CPUs and the power of their machine. Guests start many of them, so
-    // that the whole machine is not read here.
+    // The jobs change the clock, CPUs and power state of their machine. Guests start many of them,
+    // so this reads only one file.
     let parameters = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
     if !parameters.contains(&format!("{LAB_PARAMETER}=")) {
-        eprintln!("{verb} is for a lab's guest alone");
+        eprintln!("{verb} only runs in lab guests");
         return Some(ExitCode::FAILURE);
     }
     Some(match run() {
@@ -221,16 +219,16 @@ fn in_a_guest() -> Option<ExitCode> {
     })
 }
 
-/// Tests that need the static command of an architecture.
-fn of_architectures() -> Vec<Trial> {
+/// Tests that need a static binary for each architecture.
+fn architecture_trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     let why = arm::why_not(Arch::Arm, arm::KERNEL);
     if let Some(why) = &why {
         eprintln!("vm::arm64 tests are ignored: {why}");
     }
     let named = |(name, test): (&str, Test)| trial(&format!("vm::arm64::{name}"), test);
-    for it in ON_ARM {
-        trials.push(named(it).with_ignored_flag(why.is_some()));
+    for test in ON_ARM {
+        trials.push(named(test).with_ignored_flag(why.is_some()));
     }
     let slow = why.clone().or_else(arm::why_too_slow);
     if let (None, Some(slow)) = (&why, &slow) {
@@ -253,8 +251,8 @@ fn of_architectures() -> Vec<Trial> {
         eprintln!("vm::arm64 tests of pseudo-NMIs are ignored: {why}");
     }
     let pseudo_nmis = (
-        "pseudo_nmis_come_where_interrupts_are_not_let_in",
-        arm::pseudo_nmis_come_where_interrupts_are_not_let_in as Test,
+        "pseudo_nmis_arrive_while_interrupts_are_disabled",
+        arm::pseudo_nmis_arrive_while_interrupts_are_disabled as Test,
     );
     trials.push(named(pseudo_nmis).with_ignored_flag(no_kernel.is_some()));
     let why = why.or_else(arm::why_no_package);
@@ -285,7 +283,8 @@ fn main() -> ExitCode {
         return code;
     }
     let mut arguments = Arguments::from_args();
-    // Each guest takes a CPU. Guests under icount do not change each other's results.
+    // Each guest occupies a CPU. Guests with an instruction clock do not affect each other's
+    // results.
     arguments.test_threads.get_or_insert(2);
     let cloud = why_not(CLOUD);
     if let Some(why) = &cloud {
@@ -293,7 +292,7 @@ fn main() -> ExitCode {
     }
     let scenario = scenario::trials();
     let scenario = scenario.map(|trial| trial.with_ignored_flag(cloud.is_some()));
-    // The first boots the guest of all of them, while other tests run.
+    // The first one boots the shared guest while other tests run.
     let mut scenario: VecDeque<Trial> = scenario.collect();
     let mut trials: Vec<Trial> = scenario.pop_front().into_iter().collect();
     trials.extend(ANYWHERE.iter().map(|&(name, test)| trial(name, test)));
@@ -314,12 +313,12 @@ fn main() -> ExitCode {
         trials.push(trial(&on_cloud(name), test).with_ignored_flag(cloud.is_some()));
     }
     let audit = shared(
-        &on_cloud("an_audit_comes_back_whole"),
-        guests::an_audit_comes_back_whole,
+        &on_cloud("a_guest_returns_a_complete_audit"),
+        guests::a_guest_returns_a_complete_audit,
     );
     trials.push(audit.with_ignored_flag(cloud.is_some()));
     trials.extend(kernels::trials());
-    trials.extend(of_architectures());
+    trials.extend(architecture_trials());
     trials.extend(scenario);
     for &(name, test) in ALONE_ON_CLOUD {
         trials.push(alone(&on_cloud(name), test).with_ignored_flag(cloud.is_some()));

@@ -1,4 +1,4 @@
-//! The programs of guests. Each is this program under another name.
+//! Programs in guests. Each is this binary under another name.
 
 use std::fs;
 use std::io::{BufRead, Read, Write};
@@ -17,10 +17,9 @@ use ticktax_probes::clock::now;
 use crate::checks::{Grid, WHOLE_PROCESS};
 use crate::scenario::plan::{CPU, FRAME};
 
-/// The argument that makes the tests' program one of these.
+/// The argument that selects one of these programs.
 pub(crate) const PROGRAM: &str = "guest-program";
 
-/// Runs the program that the arguments name.
 pub(crate) fn program(arguments: &[String]) -> Result<(), Failed> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
@@ -50,7 +49,7 @@ fn cpu_time(clock: ClockId) -> Result<Nanos, Failed> {
     Ok(Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec()))
 }
 
-/// Makes a disturbance and writes what it did.
+/// Makes a disturbance and writes its truth.
 fn inject(plan: &str, truth: &str) -> Result<(), Failed> {
     let plan: Plan = serde_json::from_slice(&fs::read(plan)?)?;
     let mut done = ticktax_inject::run(&plan)?;
@@ -77,8 +76,8 @@ fn hog(begin: Nanos, length: Nanos, file: &str) -> Result<(), Failed> {
     Ok(fs::write(file, serde_json::to_vec(&truth)?)?)
 }
 
-/// Begins a frame each [`FRAME`] and skips those that are already over, until its standard input
-/// ends. Writes when each frame was due and when it began.
+/// Starts a frame every [`FRAME`], skipping missed ones, until its standard input ends. Writes when
+/// each frame was due and when it started.
 fn paced(file: &str) -> Result<(), Failed> {
     let ended = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ended);
@@ -98,7 +97,7 @@ fn paced(file: &str) -> Result<(), Failed> {
     Ok(fs::write(file, serde_json::to_vec(&readings)?)?)
 }
 
-/// Obeys each line of its standard input, and answers with a byte when that is done.
+/// Executes each line of its standard input, and answers each with a byte.
 fn victim() -> Result<(), Failed> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -119,7 +118,7 @@ fn victim() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Starts this number of programs, which end at once.
+/// Starts this many programs that end immediately.
 fn children(count: u64) -> Result<(), Failed> {
     for _ in 0..count {
         let mut child = Command::new(std::env::current_exe()?);
@@ -131,7 +130,7 @@ fn children(count: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A truth of a disturbance that begins.
+/// The truth of a starting disturbance.
 pub(crate) fn truth(kind: &str, tid: i32, comm: &str, start: Nanos) -> Truth {
     Truth {
         kind: kind.to_owned(),

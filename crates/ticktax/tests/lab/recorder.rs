@@ -1,4 +1,5 @@
-//! The flight recorder in a guest.
+//! A flight recorder in a guest whose machine changes: CPUs go offline, the clock is set, the
+//! machine sleeps.
 
 mod facts;
 pub(crate) mod guest;
@@ -17,20 +18,20 @@ use ticktax_model::statement::Statement;
 use crate::boot::Guest;
 use crate::fixture::{CLOUD, complaint, ticktax};
 
-/// What the guest wrote under this name.
-fn said(outcome: &Outcome, name: &str) -> String {
+/// The text of a file that the guest wrote.
+fn guest_text(outcome: &Outcome, name: &str) -> String {
     let bytes = outcome.file(name).unwrap_or_default();
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The lines of JSON that it wrote under this name.
+/// The JSON lines of a file that the guest wrote.
 fn lines(outcome: &Outcome, name: &str) -> Vec<Value> {
-    let text = said(outcome, name);
+    let text = guest_text(outcome, name);
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     lines.collect()
 }
 
-/// A stall as the guest made it, beside the line that the index has for it.
+/// A stall as the guest made it, with its line in the index.
 struct Caught {
     told: Value,
     line: Value,
@@ -38,21 +39,22 @@ struct Caught {
 }
 
 impl Caught {
-    /// All of them, in their order.
+    /// All stalls, in order.
     fn all(outcome: &Outcome) -> Vec<Self> {
         let index = lines(outcome, "index.jsonl");
-        let named = |name: &str| index.iter().filter(|it| it["line"] == name).count();
+        let named = |name: &str| index.iter().filter(|line| line["line"] == name).count();
         assert_eq!((named("began"), named("ended")), (1, 1), "{index:#?}");
-        let incidents = index.into_iter().filter(|it| it["line"] == "incident");
+        let incidents = index.into_iter().filter(|line| line["line"] == "incident");
         let incidents: Vec<Value> = incidents.collect();
         let told = lines(outcome, guest::TOLD);
         assert_eq!(told.len(), incidents.len(), "{incidents:#?}");
-        let both = told.into_iter().zip(incidents);
-        both.map(|(told, line)| Self::of(outcome, told, line))
+        let pairs = told.into_iter().zip(incidents);
+        pairs
+            .map(|(told, line)| Self::of(outcome, told, line))
             .collect()
     }
 
-    /// Reads its recording as a user does, which has to balance.
+    /// Reads its recording, which must balance.
     fn of(outcome: &Outcome, told: Value, line: Value) -> Self {
         let name = line["recording"].as_str().unwrap_or_default();
         let bytes = outcome.file(name).unwrap_or_else(|| panic!("{line}"));
@@ -74,19 +76,19 @@ impl Caught {
         Self { told, line, header }
     }
 
-    fn number(of: &Value, name: &str) -> i64 {
-        of[name]
+    fn number(object: &Value, name: &str) -> i64 {
+        object[name]
             .as_i64()
-            .unwrap_or_else(|| panic!("{name} of {of}"))
+            .unwrap_or_else(|| panic!("{name} of {object}"))
     }
 
-    /// The stall, its length, who made it and when, by the wall clock as it stood then.
+    /// Checks the stall: its length, its culprit, and its time by the wall clock of that moment.
     fn is_right(&self) {
         let Self { told, line, header } = self;
         let incident = &line["incident"];
         assert_eq!(incident["kind"], "wait", "{told} {line}");
         assert_eq!(incident["thread"]["name"], guest::VICTIM, "{told} {line}");
-        // Of its process only the thread that took its CPU ran there.
+        // Of the injector's process, only the thread that preempted the victim ran there.
         let most = Self::number(&incident["ran"][0], "time_ns");
         assert_eq!(incident["ran"][0]["pids"][0], told["pid"], "{told} {line}");
         assert_eq!(incident["cpu"], told["cpu"], "{told} {line}");
@@ -96,12 +98,13 @@ impl Caught {
             "{told} {line}"
         );
         let at = Self::number(incident, "at_unix_ms");
-        let [after, before] = ["after_unix_ms", "before_unix_ms"].map(|it| Self::number(told, it));
+        let [after, before] =
+            ["after_unix_ms", "before_unix_ms"].map(|bound| Self::number(told, bound));
         assert!((after - 1..=before + 1).contains(&at), "{told} {line}");
-        // Its window begins 2 s earlier, or where the one before ended.
+        // Its window starts 2 s earlier, or where the previous one ended.
         let began = header.began_unix * 1_000;
         assert!((at - 15_000..=at).contains(&began), "{told} {began}");
-        // A stall cannot have been longer than its window: no time is in it twice.
+        // A stall cannot be longer than its window, so no time is counted twice.
         for books in &header.books {
             assert!(books.elapsed() <= Nanos::from_secs(10), "{told} {books:?}");
         }
@@ -112,27 +115,31 @@ impl Caught {
     }
 
     fn was_set(&self) -> Option<Nanos> {
-        self.limitations().iter().find_map(|it| match it {
-            Limitation::ClockSet { by } => Some(*by),
-            _ => None,
-        })
+        self.limitations()
+            .iter()
+            .find_map(|limitation| match limitation {
+                Limitation::ClockSet { by } => Some(*by),
+                _ => None,
+            })
     }
 
     fn slept(&self) -> Option<Nanos> {
-        self.limitations().iter().find_map(|it| match it {
-            Limitation::Suspended { time } => Some(*time),
-            _ => None,
-        })
+        self.limitations()
+            .iter()
+            .find_map(|limitation| match limitation {
+                Limitation::Suspended { time } => Some(*time),
+                _ => None,
+            })
     }
 }
 
-/// A CPU leaves and comes back, the wall clock is set, the machine is suspended: whatever happens, the recorder goes
-/// on, catches stalls, and keeps its books.
-pub(crate) fn a_recorder_outlives_what_happens_to_its_machine() {
+/// Checks that the recorder continues, catches stalls and balances although a CPU goes offline and
+/// returns, the wall clock is set, and the machine is suspended.
+pub(crate) fn a_recorder_survives_changes_of_its_machine() {
     let guest = Guest {
         kernel: CLOUD,
         verb: guest::VERB,
-        // On a busy host, the kernel takes a timer that comes late for a broken one, and gives up.
+        // On a busy host, the kernel would take a late timer for a broken one and give up.
         cmdline: "no_timer_check",
         cpus: 2,
         clock: Clock::Tcg,
@@ -141,15 +148,15 @@ pub(crate) fn a_recorder_outlives_what_happens_to_its_machine() {
     let outcome = guest.boot(folder.path());
     let outcome = outcome.unwrap_or_else(|failed| panic!("{}", failed.message().unwrap_or("?")));
     let remarks = [ticktax_lab::guest::STANDARD_ERROR, guest::SAID, guest::TOLD];
-    let remarks = remarks.map(|name| said(&outcome, name)).concat();
-    let ended: Value = serde_json::from_str(&said(&outcome, guest::ENDED)).unwrap();
-    // The sums of all that time: to the ns, on each CPU.
+    let remarks = remarks.map(|name| guest_text(&outcome, name)).concat();
+    let ended: Value = serde_json::from_str(&guest_text(&outcome, guest::ENDED)).unwrap();
+    // The sums over the entire time balance exactly on each CPU.
     assert_eq!(ended["code"], 0, "{remarks}");
-    assert!(remarks.contains("the books balance"), "{remarks}");
+    assert!(remarks.contains("the accounts balance"), "{remarks}");
     let caught = Caught::all(&outcome);
     assert_eq!(caught.len(), 8, "{remarks}");
-    for one in &caught {
-        one.is_right();
+    for stall in &caught {
+        stall.is_right();
     }
     let set: Vec<_> = caught.iter().map(Caught::was_set).collect();
     let there_and_back = [None, None, None, Some(guest::STEP), Some(-guest::STEP)];
@@ -170,31 +177,32 @@ pub(crate) fn a_recorder_outlives_what_happens_to_its_machine() {
         panic!("{slept:?}");
     };
     assert!(
-        before.is_some_and(|it| (it - asleep).0.abs() < 100_000_000),
+        before.is_some_and(|time| (time - asleep).0.abs() < 100_000_000),
         "{slept:?}"
     );
     assert!(rest.iter().chain([after]).all(Option::is_none), "{slept:?}");
-    // Nobody has the time in which it slept: all that is counted fits into the time that it was awake.
-    let page = said(&outcome, guest::PAGE);
+    // The time asleep belongs to no account: everything counted fits into the time awake.
+    let page = guest_text(&outcome, guest::PAGE);
     let index = lines(&outcome, "index.jsonl");
     let began = Caught::number(&index[0], "at_unix_ms") * 1_000_000;
     let began = began - Caught::number(&ended, "wall_ahead_ns");
     let until = |what: &str| Nanos(Caught::number(&ended, what) - began).as_secs_f64();
     let watched = until("counted_ns");
     for cpu in ["0", "1"] {
-        let of = |family: &str| sum_of(&page, &format!("{family}{{cpu=\"{cpu}\""));
-        let recorded = of("ticktax_recorded_seconds_total");
-        let classes = of("ticktax_cpu_seconds_total");
+        let total = |family: &str| sum_of(&page, &format!("{family}{{cpu=\"{cpu}\""));
+        let recorded = total("ticktax_recorded_seconds_total");
+        let classes = total("ticktax_cpu_seconds_total");
         assert!((recorded - classes).abs() < 1e-6, "{recorded} {classes}");
         let fits = recorded > watched / 2.0 && recorded < watched + 0.01;
         assert!(fits, "{recorded} s of {watched}: {page}");
     }
     let recorded = sum_of(&page, "ticktax_recorded_seconds_total{cpu=\"0\"");
-    // Facts begin a moment later than the sums.
+    // Facts start slightly later than the sums.
     facts_span_what_was_watched(&outcome, recorded * 0.9..until("over_ns"));
 }
 
-/// Windows follow each other without a gap however the wall clock is set, and hold no time in which the machine slept.
+/// Checks that windows follow each other without a gap although the wall clock is set, and contain
+/// no time asleep.
 fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     let minutes = Accounts::read(outcome, "accounts");
     for table in ["accounts_10m", "accounts_1h"] {
@@ -202,7 +210,7 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
         assert_eq!(longer.time, minutes.time, "{table}");
         assert_eq!(longer.length(), minutes.length(), "{table}");
     }
-    // About what its page had at least, until it had ended at most.
+    // At least about the time shown on the page, at most until the agent ended.
     let length = minutes.length().as_secs_f64();
     assert!(
         seconds.contains(&length),
@@ -210,13 +218,14 @@ fn facts_span_what_was_watched(outcome: &Outcome, seconds: Range<f64>) {
     );
     let lengths: BTreeMap<i64, Nanos> = minutes.windows.iter().copied().collect();
     for (window @ (begin, cpu), time) in &minutes.of_window {
-        // Sums come within a moment of the window's ends; what was going on when it began came in with all its time.
-        let most = lengths[begin] + minutes.longest[window] + Nanos::from_secs(2);
-        assert!(*time <= most, "CPU {cpu} at {begin}: {time} of {most}");
+        // Sums arrive shortly after the end of a window. Intervals that started before it count in
+        // full.
+        let upper = lengths[begin] + minutes.longest[window] + Nanos::from_secs(2);
+        assert!(*time <= upper, "CPU {cpu} at {begin}: {time} of {upper}");
     }
 }
 
-/// The sum of the values of these series on a page.
+/// Sum of the values of these series on a page.
 fn sum_of(page: &str, series: &str) -> f64 {
     let lines = page.lines().filter(|line| line.starts_with(series));
     let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());

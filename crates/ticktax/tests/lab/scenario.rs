@@ -1,4 +1,5 @@
-//! One guest with many disturbances at known times. Many tests check ticktax's report of them.
+//! One guest with many disturbances at known times; many tests check what ticktax reports about
+//! them.
 //!
 //! The guest boots once for all of them. Its clock counts instructions, so the host's load does not
 //! change the results.
@@ -26,7 +27,7 @@ use crate::shared;
 
 type Test = fn(&Scenario) -> Result<(), Failed>;
 
-/// The tests. All of them read the results of one guest.
+/// The tests, which all read the results of one guest.
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let all = [machine::TESTS, victim::TESTS, incidents::TESTS].concat();
     all.into_iter().map(|(name, test)| {
@@ -35,11 +36,11 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     })
 }
 
-/// Variable that names a folder for the guest's results. If the folder has results, no guest boots,
-/// so that a changed check can be repeated in seconds.
+/// Environment variable for the folder of the guest's results. If the folder has results, no guest
+/// boots, so a changed check can be repeated in seconds.
 const KEEP: &str = "TICKTAX_SCENARIO_FOLDER";
 
-/// The guest's results. After a failure, the first test has the reason, and the others name it.
+/// The guest's results. After a failure, one test reports the reason, and the others refer to it.
 fn scenario() -> Result<&'static Scenario, Failed> {
     static SCENARIO: OnceLock<Option<Scenario>> = OnceLock::new();
     let mut reason = None;
@@ -60,16 +61,13 @@ fn scenario() -> Result<&'static Scenario, Failed> {
 pub(super) struct Scenario {
     folder: PathBuf,
     truths: BTreeMap<String, Truth>,
-    /// The audit of the whole machine.
     machine: Audit,
-    /// The audit of one program.
     victim: Audit,
-    /// Periodic activity in the recording of the machine.
     beats: BeatStatement,
     _temporary: Option<tempfile::TempDir>,
 }
 
-/// An audit's statement, and its recording.
+/// The statement and the recording of an audit.
 pub(super) struct Audit {
     statement: Statement,
     recorded: Recorded,
@@ -98,7 +96,7 @@ impl Scenario {
             let guest = Guest {
                 kernel: CLOUD,
                 verb: guest::VERB,
-                // The daemon of huge pages runs for as long at a time as a stall.
+                // The huge page daemon would run as long as a stall.
                 cmdline: "transparent_hugepage=never",
                 cpus: 1,
                 clock: COUNTED,
@@ -106,7 +104,7 @@ impl Scenario {
             guest.boot(&folder)?;
         }
         let beats = ["beats", "--format", "json"];
-        let beats = ticktax_says(&beats, &folder.join("machine.parquet"))?;
+        let beats = ticktax_output(&beats, &folder.join("machine.parquet"))?;
         Ok(Self {
             truths: serde_json::from_slice(&fs::read(truths)?)?,
             machine: Audit::read(&folder, "machine")?,
@@ -117,20 +115,18 @@ impl Scenario {
         })
     }
 
-    /// The truth of the disturbance with this name.
     pub(super) fn truth(&self, name: &str) -> Result<&Truth, Failed> {
         let truth = self.truths.get(name);
         truth.ok_or_else(|| format!("the guest wrote no truth of {name}").into())
     }
 
-    /// A file that the guest wrote.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }
 
-/// The output of a `ticktax` command on this machine about a file of the guest.
-fn ticktax_says(arguments: &[&str], file: &Path) -> Result<Vec<u8>, Failed> {
+/// Output of a `ticktax` command on this machine for a file of the guest.
+fn ticktax_output(arguments: &[&str], file: &Path) -> Result<Vec<u8>, Failed> {
     let output = ticktax().args(arguments).arg(file).output()?;
     check(output.status.success(), || complaint(&output))?;
     Ok(output.stdout)

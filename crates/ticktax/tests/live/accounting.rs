@@ -15,10 +15,9 @@ use ticktax_model::{Cpu, Nanos};
 use super::checks::accounting::{self as checks, accounting, line};
 use super::fixture::{Place, Recorded, check, injector, statement, ticktax};
 
-/// How far a share of the time may be from the injected truth.
+/// Allowed error of a share of the time.
 const POINTS: f64 = 0.005;
 
-/// An audited disturbance.
 struct Audited {
     truth: Truth,
     statement: Statement,
@@ -26,7 +25,7 @@ struct Audited {
 }
 
 impl Audited {
-    /// Arguments of the checks.
+    /// The arguments of the checks.
     fn parts(&self) -> checks::Audited<'_> {
         checks::Audited {
             truth: &self.truth,
@@ -53,7 +52,7 @@ fn audit(plan: &Plan, probe: &str) -> Result<Audited, Failed> {
     })
 }
 
-/// Why the kernel's samples cannot be tested here, if they cannot.
+/// Why the kernel's sampling cannot be tested here, if it cannot.
 pub(crate) fn unsampled() -> Option<&'static str> {
     let machine = Proc::default().machine();
     let Ok(cpu) = ticktax_inject::default_cpu() else {
@@ -61,8 +60,8 @@ pub(crate) fn unsampled() -> Option<&'static str> {
     };
     match (sampled(&machine, cpu), counting(&machine).tick) {
         (Some(true), Some(_)) => None,
-        (Some(false), _) => Some("this kernel measures, and does not sample"),
-        _ => Some("how this kernel counts is not known"),
+        (Some(false), _) => Some("this kernel measures instead of sampling"),
+        _ => Some("it is unknown how this kernel counts"),
     }
 }
 
@@ -75,7 +74,7 @@ fn dodge(window: Window) -> Result<Plan, Failed> {
         .duration(Nanos::from_secs(4)))
 }
 
-/// The program's samples, its true time, and the cause on its CPU.
+/// Checks the program's samples, its true time, and the cause on its CPU.
 fn samples(window: Window, too_many: bool) -> Result<(), Failed> {
     let audited = audit(&dodge(window)?, "none")?;
     checks::samples_miss(audited.parts(), too_many, POINTS)
@@ -89,8 +88,8 @@ pub(crate) fn a_program_around_ticks_is_found() -> Result<(), Failed> {
     samples(Window::AROUND, true)
 }
 
-/// The soaker gets what the program leaves, whatever the kernel's columns say.
-pub(crate) fn the_soaker_gets_what_is_left() -> Result<(), Failed> {
+/// Checks that the soak probe gets the time that the program leaves.
+pub(crate) fn the_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
     let plan = dodge(Window::BETWEEN)?;
     let audited = audit(&plan, "soak")?;
     let line = line(&audited.truth, accounting(&audited.statement)?)?;
@@ -105,18 +104,18 @@ pub(crate) fn the_soaker_gets_what_is_left() -> Result<(), Failed> {
         .ok_or("no block was timed meanwhile")?;
     let busy = line.busy_share.ok_or("busy is not known")?;
     let left = left.time.share_of(left.watched);
-    // The hypervisor's time is in neither.
+    // Neither contains the hypervisor's time.
     check(left + busy <= 1.03, || {
         format!("left {left}, busy {busy}, {block:?}")
     })?;
-    // A CPU that was slower than at its fastest got less done in the time that was left.
+    // A CPU below its highest speed got less done in the time that was left.
     let left = left * median / block.fastest_ns();
     check(left + busy + outside >= 0.90, || {
         format!("left {left}, busy {busy}, outside {outside}, {block:?}")
     })
 }
 
-/// A nice program beside a witness that is nice as well: its time is not the witness'.
+/// Checks that a nice program is not confused with a probe that is also nice.
 pub(crate) fn a_nice_program_is_shown_as_busy() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     for probe in ["spin", "soak"] {
@@ -135,7 +134,7 @@ pub(crate) fn a_nice_program_is_shown_as_busy() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A nice program that uses up a CPU, until it is dropped.
+/// A nice program that keeps a CPU busy until it is dropped.
 struct Hog(Child);
 
 impl Hog {
@@ -154,18 +153,18 @@ impl Hog {
 
 impl Drop for Hog {
     fn drop(&mut self) {
-        // It may have ended by itself, which the test finds out by its figures.
+        // It may have ended; then the test's figures show it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Interrupt load that the kernel does not measure, compared with the injector's own measurement.
-pub(crate) fn interrupts_that_are_not_measured_are_named() -> Result<(), Failed> {
+/// Checks interrupt time that the kernel does not measure against the injector's own measurement.
+pub(crate) fn unmeasured_interrupts_are_named() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(Disturbance::Softirq { packets: 64 }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(1), Nanos::ZERO))
         .duration(Nanos::from_secs(3));
     let audited = audit(&plan, "none")?;
-    checks::interrupts_that_are_not_measured_are_named(audited.parts())
+    checks::unmeasured_interrupts_are_named(audited.parts())
 }

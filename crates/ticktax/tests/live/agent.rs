@@ -1,4 +1,4 @@
-//! The agent on this machine: what it serves, what it writes, what it may do, and what goes wrong.
+//! The agent on this machine: what it serves, writes and may do, and how it fails.
 
 mod contrib;
 mod recorder;
@@ -17,12 +17,12 @@ use parquet::record::{Field, Row};
 
 pub(crate) use contrib::{
     a_prometheus_scrapes_it_and_evaluates_the_rules, a_prometheus_takes_native_histograms,
-    has_prometheus, has_systemd_analyze, the_dashboard_and_the_rules_name_what_is_served,
+    has_prometheus, has_systemd_analyze, the_dashboard_and_the_rules_name_existing_metrics,
     the_unit_has_room_for_a_recorder, the_unit_is_sound,
 };
-pub(crate) use recorder::{a_recorder_runs_beside_its_sums, its_probes_run_without_rights};
+pub(crate) use recorder::{a_recorder_runs_along_with_the_sums, its_probes_run_without_rights};
 pub(crate) use rights::{
-    folders_of_other_users_are_refused, its_socket_is_its_users_wherever_it_lies,
+    folders_of_other_users_are_refused, its_socket_belongs_to_its_user_in_every_folder,
     its_threads_are_filtered_and_have_no_bounding_set,
     links_in_place_of_its_folder_or_socket_lead_nowhere, parents_of_its_folders_stay_roots,
     state_folders_work_in_any_order,
@@ -31,10 +31,9 @@ use running::{AS_NOBODY, Agent, SERVING, recorded_in_classes, sum_of};
 
 use super::fixture::check;
 
-/// The user `nobody` of every Linux.
 const NOBODY: u32 = 65_534;
 
-/// A folder that `nobody` has, and the path of one that is to be made in it.
+/// A folder owned by `nobody`, and the path of a folder to create in it.
 fn place_of_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -44,7 +43,7 @@ fn place_of_nobody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     Ok((place, facts))
 }
 
-/// The lines of a process' status, by their names.
+/// The fields of a process's status.
 fn status(pid: u32) -> Result<BTreeMap<String, String>, Failed> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -53,7 +52,7 @@ fn status(pid: u32) -> Result<BTreeMap<String, String>, Failed> {
         .collect())
 }
 
-/// Fails unless the process has no rights at all.
+/// Checks that the process has no rights.
 fn has_no_rights(pid: u32) -> Result<(), Failed> {
     let status = status(pid)?;
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
@@ -91,7 +90,7 @@ pub(crate) fn serves_what_it_counts_without_rights() -> Result<(), Failed> {
         })?;
     }
     check(page.ends_with("# EOF\n"), || page.clone())?;
-    // What is counted only grows.
+    // The counters only grow.
     let later = agent.page_when_it_changes(&page)?;
     check(
         sum_of(&later, "ticktax_recorded_seconds_total") > recorded,
@@ -115,7 +114,7 @@ pub(crate) fn programs_are_named_without_their_arguments() -> Result<(), Failed>
     result
 }
 
-/// The command where every user may run it, and its folder, which is gone with the first.
+/// A copy of the command that every user can run. Dropping the folder removes it.
 fn copy_for_anybody() -> Result<(tempfile::TempDir, PathBuf), Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -140,55 +139,57 @@ pub(crate) fn three_capabilities_are_enough() -> Result<(), Failed> {
     let mut agent = Agent::run(command, &SERVING)?;
     has_no_rights(agent.pid())?;
     let page = agent.page_when("ticktax_recorded_seconds_total")?;
-    // CAP_SYSLOG lets it see what the kernel's functions are called: without, there are no ticks.
+    // CAP_SYSLOG makes kernel function names visible; without it, no ticks are known.
     check(sum_of(&page, "ticktax_ticks_total") > 0.0, || page.clone())?;
     agent.stops_with_balanced_books()
 }
 
-pub(crate) fn without_rights_it_says_what_it_needs() -> Result<(), Failed> {
+pub(crate) fn without_rights_it_names_the_missing_ones() -> Result<(), Failed> {
     let (_place, copy) = copy_for_anybody()?;
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     command.arg(&copy).args(["agent", "--listen", "none"]);
-    let said = complaint(&mut command)?;
-    check(said.contains("CAP_BPF"), || said.clone())
+    let errors = complaint(&mut command)?;
+    check(errors.contains("CAP_BPF"), || errors.clone())
 }
 
-/// The one line that a command complains with as it fails.
+/// The one-line error of a failing command.
 fn complaint(command: &mut Command) -> Result<String, Failed> {
     let output = command.output()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     check(output.status.code() == Some(1), || {
-        format!("{}: {said}", output.status)
+        format!("{}: {errors}", output.status)
     })?;
-    let complaints = said.lines().filter(|line| line.starts_with("ticktax: "));
-    check(complaints.count() == 1, || said.clone())?;
-    check(!said.contains("os error"), || said.clone())?;
-    Ok(said)
+    let complaints = errors.lines().filter(|line| line.starts_with("ticktax: "));
+    check(complaints.count() == 1, || errors.clone())?;
+    check(!errors.contains("os error"), || errors.clone())?;
+    Ok(errors)
 }
 
-/// The rows of a table of accounts, each with its CPU, its time in ns and its count.
+/// The rows of a table of accounts: CPU, time in ns, count.
 fn rows(table: &Path) -> Result<Vec<(i64, i64, i64)>, Failed> {
     let all = facts_rows(table)?;
     let number = |row: &Row, name: &str| {
         let mut columns = row.get_column_iter();
-        match columns.find(|column| column.0 == name).map(|it| it.1) {
+        match columns
+            .find(|column| column.0 == name)
+            .map(|column| column.1)
+        {
             Some(Field::Long(number)) => *number,
             Some(Field::Short(number)) => i64::from(*number),
             other => panic!("{name}: {other:?}"),
         }
     };
-    let of = |row: &Row| {
+    let figures = |row: &Row| {
         (
             number(row, "cpu"),
             number(row, "time_ns"),
             number(row, "count"),
         )
     };
-    Ok(all.iter().map(of).collect())
+    Ok(all.iter().map(figures).collect())
 }
 
-/// All rows of a table.
 fn facts_rows(table: &Path) -> Result<Vec<Row>, Failed> {
     let mut rows = Vec::new();
     for day in fs::read_dir(table)? {
@@ -207,13 +208,13 @@ fn facts_rows(table: &Path) -> Result<Vec<Row>, Failed> {
     Ok(rows)
 }
 
-pub(crate) fn facts_hold_what_was_counted() -> Result<(), Failed> {
+pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
     let (_place, facts) = place_of_nobody()?;
     let folder = facts.display().to_string();
     let agent = Agent::start(&[
         "--listen", "none", "--user", "nobody", "--facts", &folder, "--for", "3s",
     ])?;
-    let said = agent.ends_with_balanced_books()?;
+    let messages = agent.ends_with_balanced_books()?;
     let per_cpu = |table: &str| {
         let mut times: BTreeMap<i64, i64> = BTreeMap::new();
         for (cpu, time, _) in rows(&facts.join(table))? {
@@ -225,7 +226,7 @@ pub(crate) fn facts_hold_what_was_counted() -> Result<(), Failed> {
     for (cpu, time) in &minutes {
         let seconds = *time as f64 / 1e9;
         check((2.0..60.0).contains(&seconds), || {
-            format!("CPU {cpu}: {seconds} s\n{said}")
+            format!("CPU {cpu}: {seconds} s\n{messages}")
         })?;
     }
     check(!minutes.is_empty(), || "no rows".to_owned())?;
@@ -235,7 +236,7 @@ pub(crate) fn facts_hold_what_was_counted() -> Result<(), Failed> {
             format!("{table}: {longer:?}, {minutes:?}")
         })?;
     }
-    // So it is with ticks, which there are at least a few of in three seconds.
+    // The same holds for ticks, of which there are a few in three seconds.
     let ticks = rows(&facts.join("tick"))?;
     check(ticks.iter().map(|row| row.2).sum::<i64>() > 0, || {
         format!("{ticks:?}")
@@ -256,13 +257,13 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
     let mut first = Agent::start(&[&AS_NOBODY[..], &["--facts", &folder]].concat())?;
     let ticktax = || Command::new(env!("CARGO_BIN_EXE_ticktax"));
     let address = first.address()?;
-    let said = complaint(ticktax().args(["agent", "--listen", &address]))?;
-    check(said.contains("listens there already"), || said.clone())?;
-    let said = complaint(ticktax().args([
+    let errors = complaint(ticktax().args(["agent", "--listen", &address]))?;
+    check(errors.contains("already listens there"), || errors.clone())?;
+    let errors = complaint(ticktax().args([
         "agent", "--listen", "none", "--user", "nobody", "--facts", &folder,
     ]))?;
-    check(said.contains("another agent writes"), || said.clone())?;
-    // The first goes on, and a second one elsewhere beside it.
+    check(errors.contains("another agent writes"), || errors.clone())?;
+    // The first keeps running, and so does another one with a different port and folder.
     let mut second = Agent::start(&SERVING)?;
     second.page_when("ticktax_recorded_seconds_total")?;
     second.stops_with_balanced_books()?;
@@ -270,10 +271,10 @@ pub(crate) fn two_agents_do_not_share_a_port_or_a_folder() -> Result<(), Failed>
     first.stops_with_balanced_books()
 }
 
-pub(crate) fn a_full_disk_is_said_and_stops_nothing() -> Result<(), Failed> {
+pub(crate) fn a_full_disk_is_reported_and_the_agent_continues() -> Result<(), Failed> {
     let (_place, facts) = place_of_nobody()?;
     fs::create_dir(&facts)?;
-    // In a mount namespace of its own, which goes with it.
+    // In a mount namespace that ends with the process.
     let script = "mount -t tmpfs -o size=16k,uid=65534,mode=700 none \"$1\" && \
                   head -c 12288 /dev/zero > \"$1/filler\" && \
                   exec \"$2\" agent --listen none --user nobody --for 2s --facts \"$1\"";
@@ -282,42 +283,48 @@ pub(crate) fn a_full_disk_is_said_and_stops_nothing() -> Result<(), Failed> {
         .arg(&facts)
         .arg(env!("CARGO_BIN_EXE_ticktax"))
         .output()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     check(output.status.code() == Some(1), || {
-        format!("{}: {said}", output.status)
+        format!("{}: {errors}", output.status)
     })?;
-    check(said.contains("the disk is full"), || said.clone())?;
-    check(!said.contains("os error"), || said.clone())?;
-    check(!said.contains("books are off"), || said.clone())
+    check(errors.contains("the disk is full"), || errors.clone())?;
+    check(!errors.contains("os error"), || errors.clone())?;
+    check(!errors.contains("accounts do not balance"), || {
+        errors.clone()
+    })
 }
 
-pub(crate) fn a_disk_that_becomes_read_only_is_said_and_stops_nothing() -> Result<(), Failed> {
+pub(crate) fn a_disk_that_becomes_read_only_is_reported_and_the_agent_continues()
+-> Result<(), Failed> {
     let (place, facts) = place_of_nobody()?;
     fs::create_dir(&facts)?;
-    // The agent has the folder once its lock is there; it ends by a signal, so that nobody waits for a time.
+    // The agent owns the folder once its lock exists. A signal ends it, so that the test does not
+    // depend on time.
     let script = "mount -t tmpfs -o uid=65534,mode=700 none \"$1\" || exit 9; \
                   \"$2\" agent --listen none --every 1s --user nobody --facts \"$1\" 2>\"$3\" & agent=$!; \
                   until [ -e \"$1/.lock\" ]; do kill -0 $agent || exit 9; sleep 0.1; done; \
                   until mount -o remount,ro \"$1\"; do kill -0 $agent || exit 9; sleep 0.1; done; \
                   kill -TERM $agent; wait $agent";
-    let said = place.path().join("said");
+    let messages = place.path().join("said");
     let output = Command::new("unshare")
         .args(["-m", "sh", "-c", script, "sh"])
         .arg(&facts)
         .arg(env!("CARGO_BIN_EXE_ticktax"))
-        .arg(&said)
+        .arg(&messages)
         .output()?;
-    let said = fs::read_to_string(said)?;
+    let messages = fs::read_to_string(messages)?;
     check(output.status.code() == Some(1), || {
         let script = String::from_utf8_lossy(&output.stderr);
-        format!("{}: {said}{script}", output.status)
+        format!("{}: {messages}{script}", output.status)
     })?;
-    check(said.contains("read-only"), || said.clone())?;
-    check(!said.contains("os error"), || said.clone())?;
-    check(!said.contains("books are off"), || said.clone())
+    check(messages.contains("read-only"), || messages.clone())?;
+    check(!messages.contains("os error"), || messages.clone())?;
+    check(!messages.contains("accounts do not balance"), || {
+        messages.clone()
+    })
 }
 
-pub(crate) fn a_killed_agent_leaves_whole_files() -> Result<(), Failed> {
+pub(crate) fn a_killed_agent_leaves_complete_files() -> Result<(), Failed> {
     let (_place, facts) = place_of_nobody()?;
     let folder = facts.display().to_string();
     let arguments = [&AS_NOBODY[..], &["--facts", &folder]].concat();
@@ -331,7 +338,7 @@ pub(crate) fn a_killed_agent_leaves_whole_files() -> Result<(), Failed> {
     for path in [&day, &leftover] {
         chown(path, Some(NOBODY), Some(NOBODY))?;
     }
-    // The lock ended with the agent, and the next one clears the leftover.
+    // The lock ended with the agent, and the next one removes the leftover.
     let mut next = Agent::start(&arguments)?;
     next.page_when("ticktax_recorded_seconds_total")?;
     let left = fs::read_dir(&day)?.count();

@@ -1,4 +1,4 @@
-//! Disturbances of known rhythm: what repeats must be found, and named, and nothing else.
+//! Disturbances with a known rhythm: their period must be found and named, and no other.
 
 use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
@@ -10,7 +10,7 @@ use super::fixture::{Place, audit_to, check, ticktax};
 
 const SHORT: Nanos = Nanos::from_secs(5);
 
-/// A thread with this schedule, and the beats that `ticktax beats` finds in a recording of it.
+/// A thread with this schedule, and what `ticktax beats` finds in a recording of it.
 fn beats_of(schedule: Schedule, duration: Nanos) -> Result<(Truth, BeatStatement), Failed> {
     let disturbance = Disturbance::Fifo { priority: 50 };
     let plan = Plan::new(disturbance, ticktax_inject::default_cpu()?)
@@ -31,15 +31,17 @@ pub(crate) fn a_thread_has_its_period_its_name_and_its_timer() -> Result<(), Fai
     checks::has_its_period_and_its_timer(&truth, period, &all)
 }
 
-/// Where a real-time thread wakes seldom, the timer of the real-time budget expires shortly before,
-/// and on an idle CPU the tick balances: neither wakes it. The kernel's own beats have their timers.
-pub(crate) fn a_cause_is_what_woke_and_not_what_ran_before() -> Result<(), Failed> {
+/// If a real-time thread wakes rarely, the timer of the real-time budget expires shortly before,
+/// and on an idle CPU the tick balances load. Neither wakes the thread. The kernel's own periodic
+/// work has its timers.
+pub(crate) fn a_cause_is_the_waker_and_not_a_neighbour_in_time() -> Result<(), Failed> {
     let (period, length) = (Nanos::from_secs(3), Nanos::from_millis(1));
-    // The thread runs once more at its end, here so soon after its ninth beat that this is a part of it. A third of
-    // a period later it would be an interval of its own, and nine beats with one that does not fit are few.
-    let length_of_all = Nanos::from_millis(24_500);
-    let (truth, all) = beats_of(Schedule::every(period, length), length_of_all)?;
-    checks::is_of_its_timer(&truth, &all)?;
+    // The thread runs once more at its end. Here that is so soon after its ninth run that it
+    // belongs to it. A third of a period later, it would be a separate interval, and nine regular
+    // ones with one irregular are few.
+    let duration = Nanos::from_millis(24_500);
+    let (truth, all) = beats_of(Schedule::every(period, length), duration)?;
+    checks::is_caused_by_its_timer(&truth, &all)?;
     let of_timers = ["kdamond", "vmstat_update", "psi_avgs_work"];
     let beats = all.beats.iter().filter(|line| !line.chain.is_empty());
     for line in beats.filter(|line| of_timers.iter().any(|name| line.name.contains(name))) {
@@ -50,11 +52,11 @@ pub(crate) fn a_cause_is_what_woke_and_not_what_ran_before() -> Result<(), Faile
     Ok(())
 }
 
-pub(crate) fn a_thread_at_random_has_none() -> Result<(), Failed> {
+pub(crate) fn a_thread_at_random_times_has_no_period() -> Result<(), Failed> {
     let schedule = Schedule {
         random: true,
         ..Schedule::every(Nanos::from_millis(20), Nanos::from_micros(300))
     };
     let (truth, all) = beats_of(schedule, SHORT)?;
-    checks::has_none(&truth, &all)
+    checks::has_no_period(&truth, &all)
 }

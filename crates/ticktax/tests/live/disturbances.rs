@@ -1,4 +1,4 @@
-//! Disturbances of known size: the account that each belongs to must show it, to within 5 %.
+//! Disturbances of known size: the account that each belongs to must show it within 5 %.
 
 use libtest_mimic::Failed;
 use ticktax_inject::{Disturbance, Plan, Schedule, Truth};
@@ -17,7 +17,7 @@ fn plan(disturbance: Disturbance, period: Nanos, length: Nanos) -> Result<Plan, 
         .duration(Nanos::from_secs(3)))
 }
 
-/// A disturbance of this machine, and the check of it.
+/// Makes a disturbance on this machine and checks it.
 fn check_of(
     plan: &Plan,
     checked: fn(&Truth, &Recorded, Tolerance) -> Result<(), Failed>,
@@ -32,7 +32,7 @@ pub(crate) fn fifo_thread() -> Result<(), Failed> {
     check_of(&plan, checks::fifo_thread)
 }
 
-/// Calls from other CPUs arrive as one of two vectors; the kernel counts both in one row.
+/// Calls from other CPUs arrive on one of two vectors. The kernel counts both in one row.
 fn calls(recorded: &Recorded, truth: &Truth) -> u64 {
     let (_, count) = recorded.sum(|span, source| {
         is_during(span, truth)

@@ -17,48 +17,48 @@ use super::nets::leaves_nothing_when_killed;
 
 const START: [&str; 7] = ["net", "pair", "--format", "json", "--seed", "1", "--for"];
 
-fn told(output: &Output) -> Result<NetExperiment, Failed> {
+fn statement(output: &Output) -> Result<NetExperiment, Failed> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.clone().into_owned())?;
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn experiment(arguments: &[&str]) -> Result<NetExperiment, Failed> {
-    told(&ticktax(&START).args(arguments).output()?)
+    statement(&ticktax(&START).args(arguments).output()?)
 }
 
-/// What an experiment says that cannot be, and its exit code.
+/// Checks that invalid arguments are refused in one line with exit code 2.
 fn refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
     let output = ticktax(&["net", "pair"]).args(arguments).output()?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let is_refused = output.status.code() == Some(2) && output.stdout.is_empty();
-    let one_line = said.trim_end().lines().count() == 1 && !said.contains("os error");
-    check(is_refused && one_line && said.contains(why), || {
-        format!("{arguments:?}: {said}")
+    let one_line = errors.trim_end().lines().count() == 1 && !errors.contains("os error");
+    check(is_refused && one_line && errors.contains(why), || {
+        format!("{arguments:?}: {errors}")
     })
 }
 
-/// Calls of 512 bytes take several times the CPU time of calls of 64 KiB, on any machine.
+/// Calls of 512 bytes take several times the CPU time of 64 KiB calls on every machine.
 pub(crate) fn small_calls_cost() -> Result<(), Failed> {
-    let it = experiment(&["150ms", "--blocks", "3", "--vary", "size=512,65536"])?;
-    let why = || format!("{it:?}");
-    check(it.check.is_whole() && it.plan.blocks == 3, why)?;
-    check(it.no_books.is_none(), why)?;
-    let effect = it.effects.first().ok_or("no effect")?;
+    let result = experiment(&["150ms", "--blocks", "3", "--vary", "size=512,65536"])?;
+    let why = || format!("{result:?}");
+    check(result.check.is_whole() && result.plan.blocks == 3, why)?;
+    check(result.no_books.is_none(), why)?;
+    let effect = result.effects.first().ok_or("no effect")?;
     let share = effect.cpu.share.ok_or("no interval")?;
     check(effect.cpu.verdict == Verdict::Better, why)?;
     check(share.high < -0.3, why)?;
-    let mut costs = it.costs.costs.iter();
+    let mut costs = result.costs.costs.iter();
     let call = costs.find(|cost| cost.unit == CostUnit::Call);
     let ns = call.and_then(|cost| cost.ns).ok_or("no cost of a call")?;
-    // A system call, and little beside it.
+    // One system call and little more.
     check(ns.value > 20.0 && ns.value < 50_000.0, why)
 }
 
-/// What two settings have in effect tells that they are one.
+/// Settings whose effects are identical are reported as one.
 pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
-    // Without checksums no segmentation: of four combinations three differ.
-    let it = experiment(&[
+    // Without checksums there is no segmentation, so only three of four combinations differ.
+    let result = experiment(&[
         "60ms",
         "--blocks",
         "2",
@@ -68,20 +68,20 @@ pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
         "--vary",
         "tso=0,1",
     ])?;
-    let why = || format!("{it:?}");
-    check((it.check.cells, it.check.different) == (4, 3), why)?;
-    check(it.check.rank < it.check.effects, why)?;
+    let why = || format!("{result:?}");
+    check((result.check.cells, result.check.different) == (4, 3), why)?;
+    check(result.check.rank < result.check.effects, why)?;
     let off = Term {
         factor: 0,
         value: 0,
     };
-    let mut idle = it.check.idle.iter();
+    let mut idle = result.check.idle.iter();
     check(
-        idle.any(|it| it.factor == 1 && it.while_at == Some(off)),
+        idle.any(|setting| setting.factor == 1 && setting.while_at == Some(off)),
         why,
     )?;
-    // More than the kernel allows is what it allows.
-    let it = experiment(&[
+    // Values above the kernel's limit have the effect of the limit.
+    let result = experiment(&[
         "60ms",
         "--blocks",
         "2",
@@ -89,16 +89,16 @@ pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
         "--vary",
         "rcvbuf=512M,1024M",
     ])?;
-    let why = || format!("{it:?}");
-    check(it.check.rank == 0 && it.effects.is_empty(), why)?;
-    check(it.cells[1].same_as == 0, why)
+    let why = || format!("{result:?}");
+    check(result.check.rank == 0 && result.effects.is_empty(), why)?;
+    check(result.cells[1].same_as == 0, why)
 }
 
-/// Each option is in effect as it was set, and nothing of it is outside of the namespaces.
+/// Checks that each option takes effect, and only within the namespaces.
 pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), Failed> {
     let sysctl = || fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps");
     let before = sysctl()?;
-    let it = experiment(&[
+    let result = experiment(&[
         "60ms",
         "--blocks",
         "1",
@@ -108,13 +108,13 @@ pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), F
         "--vary",
         "mss=536,1400",
     ])?;
-    let why = || format!("{it:?}");
+    let why = || format!("{result:?}");
     check(sysctl()? == before, why)?;
-    check(it.check.different == 4, why)?;
-    for cell in &it.cells {
+    check(result.check.different == 4, why)?;
+    for cell in &result.cells {
         let fact = |name: &str| {
-            let mut facts = cell.facts.iter().filter(|it| it.name == name);
-            facts.next().map(|it| it.value.clone())
+            let mut facts = cell.facts.iter().filter(|fact| fact.name == name);
+            facts.next().map(|fact| fact.value.clone())
         };
         let stamps = ["off", "on"][cell.values[0]];
         check(fact("timestamps").as_deref() == Some(stamps), why)?;
@@ -126,7 +126,7 @@ pub(crate) fn options_are_in_effect_and_only_in_the_namespaces() -> Result<(), F
     Ok(())
 }
 
-pub(crate) fn what_cannot_be_varied_is_refused_before_any_run() -> Result<(), Failed> {
+pub(crate) fn invalid_factors_are_refused_before_any_run() -> Result<(), Failed> {
     refused(
         &["--vary", "speed=1,2"],
         "nothing of this name can be varied",
@@ -162,22 +162,22 @@ pub(crate) fn what_cannot_be_varied_is_refused_before_any_run() -> Result<(), Fa
     ] {
         refused(&[option, value, "--vary", vary], "leave one of the two out")?;
     }
-    refused(&["--udp", "--vary", "protocol=tcp,udp"], "--udp sets what")?;
+    refused(&["--udp", "--vary", "protocol=tcp,udp"], "set by --udp")?;
     refused(
         &["--vary", "size=1,2,3,4,5,6,7,8", "--blocks", "900"],
         "14400 runs",
     )
 }
 
-/// The pilot's spread says how many blocks are run, and so many are.
-pub(crate) fn a_pilot_says_how_many_blocks() -> Result<(), Failed> {
+/// Checks that the pilot's spread determines the number of blocks.
+pub(crate) fn a_pilot_determines_the_number_of_blocks() -> Result<(), Failed> {
     let vary = ["--untraced", "--vary", "size=512,65536", "--resolve", "60%"];
     let output = ticktax(&START).arg("60ms").args(vary).output()?;
-    let it = told(&output)?;
-    let why = || format!("{it:?}");
-    let plan = &it.plan;
+    let result = statement(&output)?;
+    let why = || format!("{result:?}");
+    let plan = &result.plan;
     let mut needed = plan.needed.iter();
-    let needed = needed.find(|it| (it.share - plan.resolution).abs() < 1e-9);
+    let needed = needed.find(|row| (row.share - plan.resolution).abs() < 1e-9);
     check(
         plan.pilot_blocks == Some(3) && (plan.resolution - 0.6).abs() < 1e-9,
         why,
@@ -186,26 +186,27 @@ pub(crate) fn a_pilot_says_how_many_blocks() -> Result<(), Failed> {
     check(plan.planned >= 2 && plan.blocks == plan.planned, why)?;
     let needed = needed.ok_or("no number of blocks")?;
     check(needed.blocks == plan.planned, why)?;
-    let runs: u64 = it.cells.iter().map(|cell| cell.runs).sum();
+    let runs: u64 = result.cells.iter().map(|cell| cell.runs).sum();
     check(runs == 2 * 2 * plan.blocks, why)?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let remark = format!("so that {} blocks find 60.0 %", plan.planned);
-    check(said.contains(&remark), || said.clone())
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let remark = format!("{} blocks resolve 60.0 %", plan.planned);
+    check(errors.contains(&remark), || errors.clone())
 }
 
-/// A narrow link is a factor like others: less arrives over it.
+/// Checks that less data arrives over a narrower link.
 pub(crate) fn a_link_can_be_varied() -> Result<(), Failed> {
     let vary = ["--blocks", "3", "--untraced", "--vary", "link-rate=10M,40M"];
-    let it = experiment(&[&["300ms"][..], &vary].concat())?;
-    let why = || format!("{it:?}");
-    let [narrow, wide] = &*it.cells else {
+    let result = experiment(&[&["300ms"][..], &vary].concat())?;
+    let why = || format!("{result:?}");
+    let [narrow, wide] = &*result.cells else {
         return Err(why().into());
     };
     check(narrow.rate < 10.5e6 && wide.rate < 42e6, why)?;
     check(wide.rate > 2.0 * narrow.rate, why)
 }
 
-/// Devices, disciplines and namespaces go with the process, in whichever run it is, and nothing is to be undone.
+/// Checks that devices, disciplines and namespaces end with the process in any run, and nothing
+/// needs to be undone.
 pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
     leaves_nothing_when_killed(&[
         "net",
@@ -221,14 +222,14 @@ pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
         "tso=0,1",
     ])?;
     let undone = ticktax(&["undo"]).output()?;
-    let said = String::from_utf8_lossy(&undone.stdout).into_owned();
-    check(undone.status.success(), || said.clone())?;
-    // The next one finds nothing in its way.
+    let page = String::from_utf8_lossy(&undone.stdout).into_owned();
+    check(undone.status.success(), || page.clone())?;
+    // The next experiment is not affected.
     experiment(&["60ms", "--blocks", "1", "--untraced", "--vary", "tso=0,1"]).map(|_| ())
 }
 
-/// Over loopback sizes can be varied, and what is a namespace's cannot.
-pub(crate) fn without_rights_sockets_alone_are_varied() -> Result<(), Failed> {
+/// Without rights, sizes can be varied over loopback, but nothing that belongs to a namespace.
+pub(crate) fn without_rights_only_socket_options_are_varied() -> Result<(), Failed> {
     let place = within_reach_of_nobody()?;
     let run = |vary: &str| {
         let mut command = as_nobody(place.path());
@@ -237,20 +238,20 @@ pub(crate) fn without_rights_sockets_alone_are_varied() -> Result<(), Failed> {
             .args(["60ms", "--blocks", "1", "--vary", vary]);
         command.output()
     };
-    let it = told(&run("size=1k,64k")?)?;
-    check(it.no_books.is_some() && it.check.is_whole(), || {
-        format!("{it:?}")
+    let result = statement(&run("size=1k,64k")?)?;
+    check(result.no_books.is_some() && result.check.is_whole(), || {
+        format!("{result:?}")
     })?;
     let output = run("tcp_sack=0,1")?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    check(output.status.code() == Some(2), || said.clone())?;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(output.status.code() == Some(2), || errors.clone())?;
     check(
-        said.contains("cannot vary tcp_sack") && said.contains("CAP_NET_ADMIN"),
-        || said.clone(),
+        errors.contains("cannot vary tcp_sack") && errors.contains("CAP_NET_ADMIN"),
+        || errors.clone(),
     )
 }
 
-/// Ctrl-C leaves the blocks that are whole.
+/// Checks that Ctrl-C keeps the complete blocks.
 pub(crate) fn an_interrupted_experiment_keeps_whole_blocks() -> Result<(), Failed> {
     let child = ticktax(&START)
         .args([
@@ -267,12 +268,15 @@ pub(crate) fn an_interrupted_experiment_keeps_whole_blocks() -> Result<(), Faile
     // A block takes half a second on a quiet machine.
     thread::sleep(Duration::from_secs(8));
     kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
-    let it = told(&child.wait_with_output()?)?;
-    let why = || format!("{it:?}");
-    check(it.plan.ended_early.is_some(), why)?;
-    check(it.plan.blocks > 0 && it.plan.blocks < 500, why)?;
+    let result = statement(&child.wait_with_output()?)?;
+    let why = || format!("{result:?}");
+    check(result.plan.ended_early.is_some(), why)?;
+    check(result.plan.blocks > 0 && result.plan.blocks < 500, why)?;
     check(
-        it.cells.iter().all(|cell| cell.runs == 2 * it.plan.blocks),
+        result
+            .cells
+            .iter()
+            .all(|cell| cell.runs == 2 * result.plan.blocks),
         why,
     )
 }

@@ -1,4 +1,4 @@
-//! Whole audits of this machine, and what happens to them when something goes wrong.
+//! Audits of the entire machine, and their behaviour when something fails.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -16,7 +16,6 @@ use super::checks::{Tolerance, counters, gaps};
 use super::common::let_children_hear_ctrl_c;
 use super::fixture::{Place, Recorded, check, statement, ticktax};
 
-/// The user `nobody` of every Linux.
 const NOBODY: u32 = 65_534;
 
 fn time_of(statement: &Statement, class: Class) -> Nanos {
@@ -24,7 +23,7 @@ fn time_of(statement: &Statement, class: Class) -> Nanos {
 }
 
 pub(crate) fn books_balance_and_gaps_are_explained() -> Result<(), Failed> {
-    // On a machine that is busy, an audit has no probe unless it is asked for one.
+    // By default, an audit of a busy machine has no probe.
     let arguments = [
         "audit", "--for", "3s", "--format", "json", "--probe", "spin",
     ];
@@ -41,20 +40,20 @@ pub(crate) fn books_balance_and_gaps_are_explained() -> Result<(), Failed> {
     })?;
     gaps::are_explained(&statement)?;
     let clock = statement.clock.as_ref().ok_or("no clock")?;
-    // Less than the shortest gap that counts; on a guest that shares its CPUs it is a few times the 30 to 70 ns that
-    // a reading takes.
+    // Less than the shortest gap that counts. On a guest that shares its CPUs, this is a few times
+    // the 30 to 70 ns of a clock reading.
     check(clock.uncertainty < Nanos::from_micros(1), || {
         format!("{clock:?}")
     })
 }
 
-/// Events between the kernel's readings and the books, at least.
+/// Minimum allowance for events between the kernel's readings and the accounts.
 const BETWEEN: Tolerance = Tolerance {
     events: 40.0,
     ..Tolerance::LIVE
 };
 
-pub(crate) fn spans_are_as_many_as_the_kernel_counts() -> Result<(), Failed> {
+pub(crate) fn spans_match_the_kernels_counts() -> Result<(), Failed> {
     let place = Place::new();
     let file = place.file("x.parquet");
     let output = ticktax(&[
@@ -63,7 +62,7 @@ pub(crate) fn spans_are_as_many_as_the_kernel_counts() -> Result<(), Failed> {
     .arg(&file)
     .output()?;
     statement(&output)?;
-    counters::spans_are_as_many(&Recorded::read(&file)?, BETWEEN)
+    counters::spans_match_counts(&Recorded::read(&file)?, BETWEEN)
 }
 
 pub(crate) fn sums_balance_too() -> Result<(), Failed> {
@@ -111,7 +110,7 @@ pub(crate) fn a_first_interrupt_still_prints() -> Result<(), Failed> {
     })
 }
 
-/// The full disk is a small one, in a mount namespace that goes with the process.
+/// The full disk is a small one in a mount namespace that ends with the process.
 pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("disk");
@@ -130,7 +129,7 @@ pub(crate) fn a_full_disk_still_prints_the_statement() -> Result<(), Failed> {
     })?;
     check(complaint.contains("full"), || complaint.to_string())?;
     check(!complaint.contains("os error"), || complaint.to_string())?;
-    // The listing of the disk at the end: nothing but the complaint may be there.
+    // The script lists the disk at the end: it must be empty, so only the error message is printed.
     check(complaint.lines().count() == 1, || {
         format!("left behind: {complaint}")
     })?;
@@ -161,7 +160,7 @@ pub(crate) fn without_root_the_level_is_proc() -> Result<(), Failed> {
     Ok(())
 }
 
-pub(crate) fn without_root_nobody_elses_loop_is_watched() -> Result<(), Failed> {
+pub(crate) fn without_root_other_users_loops_are_not_watched() -> Result<(), Failed> {
     let place = within_reach_of_nobody()?;
     let pid = std::process::id().to_string();
     let output = as_nobody(place.path())
@@ -174,7 +173,7 @@ pub(crate) fn without_root_nobody_elses_loop_is_watched() -> Result<(), Failed> 
     check(output.stdout.is_empty(), || complaint.clone())
 }
 
-/// The command in a shell that sets a limit before.
+/// The command in a shell that first sets a limit.
 fn limited(limit: &str, arguments: &str) -> Command {
     let mut command = Command::new("sh");
     let script = format!("ulimit {limit} && exec \"$0\" {arguments}");
@@ -199,7 +198,7 @@ pub(crate) fn a_tracer_without_files_is_explained() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A folder with the command in it that everybody may run.
+/// A folder with a copy of the command that everybody can run.
 pub(super) fn within_reach_of_nobody() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -213,7 +212,7 @@ pub(super) fn within_reach_of_nobody() -> Result<tempfile::TempDir, Failed> {
     Ok(place)
 }
 
-/// The command in this folder, for an ordinary user to run.
+/// The command in this folder, run as an ordinary user.
 pub(super) fn as_nobody(place: &Path) -> Command {
     let mut command = Command::new(place.join("ticktax"));
     command.current_dir("/").uid(NOBODY).gid(NOBODY);

@@ -1,4 +1,4 @@
-//! Audits as the tests make them: of a disturbance, of nothing, as another user.
+//! Audits for the tests: of a disturbance, of nothing, as another user.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use ticktax_model::Nanos;
 use super::checks::WHOLE_PROCESS;
 pub(crate) use super::checks::{Recorded, check, statement};
 
-/// How this binary is told to be the audited command.
+/// Makes this binary the audited command.
 const AS_INJECTOR: &str = "--as-injector";
 
 fn own_cpu_time() -> Nanos {
@@ -23,21 +23,20 @@ fn own_cpu_time() -> Nanos {
     Nanos(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
 }
 
-/// Whether this process may trace the kernel.
 pub(crate) fn may_trace() -> bool {
     nix::unistd::geteuid().is_root() && Path::new("/sys/kernel/btf/vmlinux").exists()
 }
 
-/// Why no thread here may be a real-time one, if none may: with `CONFIG_RT_GROUP_SCHED` a cgroup has none unless
-/// it is given time for them.
+/// Why real-time threads are not allowed here, if they are not. With `CONFIG_RT_GROUP_SCHED`, a
+/// cgroup has none unless it is given time for them.
 pub(crate) fn no_real_time() -> Option<&'static str> {
     let tried = Command::new("chrt").args(["--rr", "1", "true"]).output();
     let may = tried.is_ok_and(|output| output.status.success());
     (!may).then_some("needs a cgroup that may run real-time threads")
 }
 
-/// Makes the disturbance whose plan the arguments name and writes down what it did, if that is
-/// what this process is for.
+/// If this process was started as an injector, makes the disturbance of the given plan and writes
+/// its truth.
 pub(crate) fn as_injector() -> Option<ExitCode> {
     let arguments: Vec<OsString> = env::args_os().collect();
     let [_, flag, plan, truth] = &arguments[..] else {
@@ -63,7 +62,7 @@ pub(crate) fn as_injector() -> Option<ExitCode> {
     })
 }
 
-/// A folder for recordings, gone with the test.
+/// A temporary folder for recordings.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -76,17 +75,15 @@ impl Place {
     }
 }
 
-/// The command under test, with these arguments.
 pub(crate) fn ticktax(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command.args(arguments);
     command
 }
 
-/// The command that makes a disturbance, and the file in which it will say what it did.
+/// The command that makes a disturbance, and the path of its truth.
 ///
-/// Those that spin all the time to see or to be interrupted are above all programs: however busy the
-/// machine is, they are there.
+/// Disturbances that spin run as real-time threads, so that a busy machine does not delay them.
 pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, PathBuf), Failed> {
     let (plan_file, truth_file) = (place.file("plan"), place.file("truth"));
     fs::write(&plan_file, serde_json::to_vec(plan)?)?;
@@ -96,7 +93,7 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, Pat
     );
     let mut command: Vec<OsString> = Vec::new();
     if spins {
-        // In turns, because one thread of theirs spins until another, on its CPU as well, ends that.
+        // Round-robin, because a spinning thread on the same CPU waits for another one to end it.
         command.extend(["chrt", "--rr", "1"].map(OsString::from));
     }
     command.extend([
@@ -108,7 +105,7 @@ pub(crate) fn injector(plan: &Plan, place: &Place) -> Result<(Vec<OsString>, Pat
     Ok((command, truth_file))
 }
 
-/// Audits a disturbance: what it did, and what was recorded of it.
+/// Audits a disturbance. Returns its truth and the recording.
 pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     let place = Place::new();
     let recording = place.file("recording.parquet");
@@ -116,7 +113,7 @@ pub(crate) fn audit_of(plan: &Plan) -> Result<(Truth, Recorded), Failed> {
     Ok((truth, Recorded::read(&recording)?))
 }
 
-/// Audits a disturbance, and saves the recording.
+/// Audits a disturbance and saves the recording.
 pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<Truth, Failed> {
     let (command, truth_file) = injector(plan, place)?;
     let output = ticktax(&["audit", "--probe", "none", "--format", "json", "--save"])
@@ -131,10 +128,10 @@ pub(crate) fn audit_to(plan: &Plan, place: &Place, recording: &Path) -> Result<T
     Ok(serde_json::from_slice(&fs::read(&truth_file)?)?)
 }
 
-/// Fails unless `told` is within 5 % of `truth`, or within `slack` of it.
-pub(crate) fn close(what: &str, told: f64, truth: f64, slack: f64) -> Result<(), Failed> {
+/// Checks that `found` is within 5 % or `slack` of `truth`.
+pub(crate) fn close(what: &str, found: f64, truth: f64, slack: f64) -> Result<(), Failed> {
     let allowed = (0.05 * truth).max(slack);
-    check((told - truth).abs() <= allowed, || {
-        format!("{what}: told {told}, in truth {truth} (± {allowed})")
+    check((found - truth).abs() <= allowed, || {
+        format!("{what}: {found} found, {truth} in truth (± {allowed})")
     })
 }

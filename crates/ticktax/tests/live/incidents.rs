@@ -1,4 +1,4 @@
-//! The flight recorder: rare stalls of known making.
+//! The flight recorder, with known rare stalls.
 
 mod faults;
 mod frames;
@@ -23,20 +23,19 @@ use super::fixture::{Place, check, injector, ticktax};
 use recorder::{Recorder, Victim, incidents, triggers_of};
 
 pub(crate) use faults::{
-    a_folder_that_becomes_read_only_is_said_and_stops_nothing, a_full_disk_is_said_and_counted,
-    a_killed_recorder_leaves_a_folder_that_goes_on, triggers_without_end_are_counted,
-    what_prolongs_a_recording_does_not_hold_up_its_lines,
+    a_folder_that_becomes_read_only_is_reported_and_the_recorder_continues,
+    a_full_disk_is_reported_and_counted, a_killed_recorder_leaves_a_folder_that_goes_on,
+    an_extended_recording_does_not_delay_its_lines, excess_triggers_are_counted,
 };
 pub(crate) use frames::{
-    a_lost_frame_is_caught_with_who_had_its_cpu, a_program_that_ends_loses_no_more_frames,
-    frames_that_are_caught_at_load_were_lost,
+    a_lost_frame_is_caught_with_its_culprit, a_program_that_ends_loses_no_more_frames,
+    frames_caught_under_load_were_lost,
 };
 pub(crate) use kinds::{
     a_block_is_caught_with_what_woke_it, a_gap_is_caught_with_what_ran_in_it,
-    a_quota_that_is_used_up_is_caught, a_softirq_that_goes_on_is_caught_with_whom_it_interrupted,
+    a_long_softirq_is_caught_with_the_interrupted_thread, a_quota_that_is_used_up_is_caught,
 };
 
-/// How long a stall lasts.
 const STALL: Nanos = Nanos::from_millis(20);
 
 pub(crate) fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
@@ -45,7 +44,7 @@ pub(crate) fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let _victim = Victim::start(cpu)?;
     let recorder = Recorder::start(&folder, "wait:comm=ttx-victim>14ms")?;
-    // Each stall is an incident of its own.
+    // Each stall is a separate incident.
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(4_500), STALL))
         .duration(Nanos::from_secs(10));
@@ -60,46 +59,47 @@ pub(crate) fn a_stall_is_caught_with_what_ran_instead() -> Result<(), Failed> {
     })?;
     recorder.mark("after the stalls")?;
     recorder.signal(Signal::SIGUSR1)?;
-    // The windows that they are in end 2 s later.
+    // Their windows end 2 s later.
     for _ in 0..300 {
-        if asked(&folder)?.len() == 2 {
+        if requested_kinds(&folder)?.len() == 2 {
             break;
         }
         thread::sleep(Duration::from_millis(100));
     }
-    let said = recorder.end()?;
-    check(said.contains(Victim::NAME), || said.clone())?;
+    let messages = recorder.end()?;
+    check(messages.contains(Victim::NAME), || messages.clone())?;
     let found = incidents(&folder)?;
-    let is_it = |line: &&Value| is_stall(&line["incident"], Victim::NAME, pid, STALL);
-    let stall = found.iter().find(is_it);
+    let is_wanted = |line: &&Value| is_stall(&line["incident"], Victim::NAME, pid, STALL);
+    let stall = found.iter().find(is_wanted);
     let stall = stall.ok_or_else(|| format!("no stall of {pid} among {found:#?}"))?;
-    // Its recording is one like any other, and says what made it.
+    // Its recording is an ordinary one that names its trigger.
     let triggers = triggers_of(&folder, stall)?;
     check(
         triggers
             .iter()
-            .any(|it| it.kind == TriggerKind::Wait && it.comm == Victim::NAME),
+            .any(|trigger| trigger.kind == TriggerKind::Wait && trigger.comm == Victim::NAME),
         || format!("{triggers:?}"),
     )?;
     let name = stall["recording"].as_str().ok_or("it was not kept")?;
     let report = ticktax(&["report"]).arg(folder.join(name)).output()?;
     check(report.status.success(), || {
         let (page, complaint) = (report.stdout.as_slice(), report.stderr.as_slice());
-        let said = [page, complaint].map(String::from_utf8_lossy).concat();
-        format!("{}: {said}", report.status)
+        let printed = [page, complaint].map(String::from_utf8_lossy).concat();
+        format!("{}: {printed}", report.status)
     })?;
-    let kinds = asked(&folder)?;
+    let kinds = requested_kinds(&folder)?;
     check(kinds == [TriggerKind::Signal, TriggerKind::Mark], || {
         format!("{kinds:?}")
     })
 }
 
-/// The sorts of triggers that somebody asked for, among the recordings of a folder.
-fn asked(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
+/// The kinds of requested triggers in the recordings of a folder.
+fn requested_kinds(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
     let mut kinds = Vec::new();
     let mut seen = HashSet::new();
     for line in incidents(folder)? {
-        // One that follows closely is in the same recording, and that is written a moment after its lines.
+        // A request soon after another shares its recording, which is written shortly after the
+        // lines.
         let name = line["recording"].as_str().unwrap_or_default().to_owned();
         if !folder.join(&name).is_file() || !seen.insert(name) {
             continue;
@@ -107,7 +107,7 @@ fn asked(folder: &Path) -> Result<Vec<TriggerKind>, Failed> {
         let triggers = triggers_of(folder, &line)?.into_iter();
         kinds.extend(
             triggers
-                .map(|it| it.kind)
+                .map(|trigger| trigger.kind)
                 .filter(|kind| !kind.is_measured()),
         );
     }

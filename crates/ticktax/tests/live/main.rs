@@ -1,12 +1,12 @@
-//! The command on this machine's own kernel, beside disturbances of known size.
+//! The command on the kernel of this machine, with disturbances of known size.
 //!
-//! Names say what a test needs: `root::` tests trace the kernel, and are reported as ignored, by
-//! name, where they may not. They run one at a time, because they share the machine.
+//! `root::` tests trace the kernel. Without the rights for that, they are reported as ignored. They
+//! run one at a time because they share the machine.
 
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "a test that cannot set itself up fails, and says why"
+    reason = "a test that cannot set itself up fails with a reason"
 )]
 
 mod accounting;
@@ -45,8 +45,8 @@ const ROOT: &[(&str, Test)] = &[
         faults::books_balance_and_gaps_are_explained,
     ),
     (
-        "spans_are_as_many_as_the_kernel_counts",
-        faults::spans_are_as_many_as_the_kernel_counts,
+        "spans_match_the_kernels_counts",
+        faults::spans_match_the_kernels_counts,
     ),
     ("sums_balance_too", faults::sums_balance_too),
     (
@@ -70,8 +70,8 @@ const ROOT: &[(&str, Test)] = &[
         faults::without_root_the_level_is_proc,
     ),
     (
-        "without_root_nobody_elses_loop_is_watched",
-        faults::without_root_nobody_elses_loop_is_watched,
+        "without_root_other_users_loops_are_not_watched",
+        faults::without_root_other_users_loops_are_not_watched,
     ),
     ("injected::softirq_load", disturbances::softirq_load),
     ("injected::timer_storm", disturbances::timer_storm),
@@ -81,8 +81,8 @@ const ROOT: &[(&str, Test)] = &[
     ),
     ("injected::cgroup_quota", disturbances::cgroup_quota),
     (
-        "tick::ticks_are_as_many_as_the_kernel_counts",
-        ticks::ticks_are_as_many_as_the_kernel_counts,
+        "tick::ticks_match_the_kernels_counts",
+        ticks::ticks_match_the_kernels_counts,
     ),
     (
         "tick::a_saved_recording_makes_the_same_bill",
@@ -93,8 +93,8 @@ const ROOT: &[(&str, Test)] = &[
         accounting::a_nice_program_is_shown_as_busy,
     ),
     (
-        "accounting::interrupts_that_are_not_measured_are_named",
-        accounting::interrupts_that_are_not_measured_are_named,
+        "accounting::unmeasured_interrupts_are_named",
+        accounting::unmeasured_interrupts_are_named,
     ),
     (
         "victim::is_throttled_by_its_quota",
@@ -122,49 +122,49 @@ const ROOT: &[(&str, Test)] = &[
         victims::a_stopped_program_is_stopped,
     ),
     (
-        "victim::a_process_that_is_not_there_is_named",
-        victims::a_process_that_is_not_there_is_named,
+        "victim::a_missing_process_is_named",
+        victims::a_missing_process_is_named,
     ),
     (
-        "victim::without_root_the_counters_are_told",
-        victims::without_root_the_counters_are_told,
+        "victim::without_root_the_counters_are_reported",
+        victims::without_root_the_counters_are_reported,
     ),
     (
-        "pace::finds_the_rate_of_a_loop_by_its_wakeups",
-        paces::finds_the_rate_of_a_loop_by_its_wakeups,
+        "pace::finds_the_rate_of_a_loop_from_its_wakeups",
+        paces::finds_the_rate_of_a_loop_from_its_wakeups,
     ),
     (
-        "pace::says_that_a_program_has_no_rhythm",
-        paces::says_that_a_program_has_no_rhythm,
+        "pace::reports_that_a_program_has_no_rhythm",
+        paces::reports_that_a_program_has_no_rhythm,
     ),
     ("pace::ends_with_the_process", paces::ends_with_the_process),
     (
-        "net::the_books_of_traffic_balance",
-        nets::the_books_of_traffic_balance,
+        "net::the_accounts_of_traffic_balance",
+        nets::the_accounts_of_traffic_balance,
     ),
     (
-        "net::a_soaker_has_what_is_left",
-        nets::a_soaker_has_what_is_left,
+        "net::a_soak_probe_gets_the_remaining_time",
+        nets::a_soak_probe_gets_the_remaining_time,
     ),
     (
         "net::every_datagram_is_placed",
         nets::every_datagram_is_placed,
     ),
     (
-        "net::a_link_has_the_rate_that_was_asked_for",
-        nets::a_link_has_the_rate_that_was_asked_for,
+        "net::a_link_has_the_requested_rate",
+        nets::a_link_has_the_requested_rate,
     ),
     (
-        "net::a_link_is_delayed_or_what_the_kernel_lacks_is_named",
-        nets::a_link_is_delayed_or_what_the_kernel_lacks_is_named,
+        "net::a_link_is_delayed_or_the_missing_kernel_option_is_named",
+        nets::a_link_is_delayed_or_the_missing_kernel_option_is_named,
     ),
     (
         "net::a_sampler_finds_no_interrupt",
         nets::a_sampler_finds_no_interrupt,
     ),
     (
-        "net::an_mtu_is_that_of_the_devices",
-        nets::an_mtu_is_that_of_the_devices,
+        "net::the_mtu_applies_to_the_devices",
+        nets::the_mtu_applies_to_the_devices,
     ),
     (
         "net::a_killed_pair_leaves_nothing",
@@ -184,12 +184,12 @@ const ROOT: &[(&str, Test)] = &[
         experiments::options_are_in_effect_and_only_in_the_namespaces,
     ),
     (
-        "net_vary::what_cannot_be_varied_is_refused_before_any_run",
-        experiments::what_cannot_be_varied_is_refused_before_any_run,
+        "net_vary::invalid_factors_are_refused_before_any_run",
+        experiments::invalid_factors_are_refused_before_any_run,
     ),
     (
-        "net_vary::a_pilot_says_how_many_blocks",
-        experiments::a_pilot_says_how_many_blocks,
+        "net_vary::a_pilot_determines_the_number_of_blocks",
+        experiments::a_pilot_determines_the_number_of_blocks,
     ),
     (
         "net_vary::a_link_can_be_varied",
@@ -200,16 +200,16 @@ const ROOT: &[(&str, Test)] = &[
         experiments::a_killed_experiment_leaves_nothing,
     ),
     (
-        "net_vary::without_rights_sockets_alone_are_varied",
-        experiments::without_rights_sockets_alone_are_varied,
+        "net_vary::without_rights_only_socket_options_are_varied",
+        experiments::without_rights_only_socket_options_are_varied,
     ),
     (
         "net_vary::an_interrupted_experiment_keeps_whole_blocks",
         experiments::an_interrupted_experiment_keeps_whole_blocks,
     ),
     (
-        "packets::where_nothing_is_lost_nobody_is_named",
-        packets::where_nothing_is_lost_nobody_is_named,
+        "packets::no_culprit_is_named_without_losses",
+        packets::no_culprit_is_named_without_losses,
     ),
     (
         "packets::a_killed_pair_leaves_nothing",
@@ -232,40 +232,40 @@ const ROOT: &[(&str, Test)] = &[
         agent::three_capabilities_are_enough,
     ),
     (
-        "agent::without_rights_it_says_what_it_needs",
-        agent::without_rights_it_says_what_it_needs,
+        "agent::without_rights_it_names_the_missing_ones",
+        agent::without_rights_it_names_the_missing_ones,
     ),
     (
-        "agent::facts_hold_what_was_counted",
-        agent::facts_hold_what_was_counted,
+        "agent::facts_hold_all_counted_time",
+        agent::facts_hold_all_counted_time,
     ),
     (
         "agent::two_agents_do_not_share_a_port_or_a_folder",
         agent::two_agents_do_not_share_a_port_or_a_folder,
     ),
     (
-        "agent::a_full_disk_is_said_and_stops_nothing",
-        agent::a_full_disk_is_said_and_stops_nothing,
+        "agent::a_full_disk_is_reported_and_the_agent_continues",
+        agent::a_full_disk_is_reported_and_the_agent_continues,
     ),
     (
-        "agent::a_disk_that_becomes_read_only_is_said_and_stops_nothing",
-        agent::a_disk_that_becomes_read_only_is_said_and_stops_nothing,
+        "agent::a_disk_that_becomes_read_only_is_reported_and_the_agent_continues",
+        agent::a_disk_that_becomes_read_only_is_reported_and_the_agent_continues,
     ),
     (
-        "agent::a_killed_agent_leaves_whole_files",
-        agent::a_killed_agent_leaves_whole_files,
+        "agent::a_killed_agent_leaves_complete_files",
+        agent::a_killed_agent_leaves_complete_files,
     ),
     (
-        "agent::the_dashboard_and_the_rules_name_what_is_served",
-        agent::the_dashboard_and_the_rules_name_what_is_served,
+        "agent::the_dashboard_and_the_rules_name_existing_metrics",
+        agent::the_dashboard_and_the_rules_name_existing_metrics,
     ),
     (
-        "agent::a_recorder_runs_beside_its_sums",
-        agent::a_recorder_runs_beside_its_sums,
+        "agent::a_recorder_runs_along_with_the_sums",
+        agent::a_recorder_runs_along_with_the_sums,
     ),
     (
-        "incidents::a_disk_may_be_made_read_only_and_writable_again",
-        remount::a_disk_may_be_made_read_only_and_writable_again,
+        "incidents::a_disk_can_become_read_only_and_writable_again",
+        remount::a_disk_can_become_read_only_and_writable_again,
     ),
     (
         "incidents::a_stall_is_caught_with_what_ran_instead",
@@ -276,32 +276,32 @@ const ROOT: &[(&str, Test)] = &[
         incidents::a_killed_recorder_leaves_a_folder_that_goes_on,
     ),
     (
-        "incidents::a_full_disk_is_said_and_counted",
-        incidents::a_full_disk_is_said_and_counted,
+        "incidents::a_full_disk_is_reported_and_counted",
+        incidents::a_full_disk_is_reported_and_counted,
     ),
     (
-        "incidents::a_folder_that_becomes_read_only_is_said_and_stops_nothing",
-        incidents::a_folder_that_becomes_read_only_is_said_and_stops_nothing,
+        "incidents::a_folder_that_becomes_read_only_is_reported_and_the_recorder_continues",
+        incidents::a_folder_that_becomes_read_only_is_reported_and_the_recorder_continues,
     ),
     (
-        "incidents::triggers_without_end_are_counted",
-        incidents::triggers_without_end_are_counted,
+        "incidents::excess_triggers_are_counted",
+        incidents::excess_triggers_are_counted,
     ),
     (
-        "incidents::what_prolongs_a_recording_does_not_hold_up_its_lines",
-        incidents::what_prolongs_a_recording_does_not_hold_up_its_lines,
+        "incidents::an_extended_recording_does_not_delay_its_lines",
+        incidents::an_extended_recording_does_not_delay_its_lines,
     ),
     (
         "incidents::a_gap_is_caught_with_what_ran_in_it",
         incidents::a_gap_is_caught_with_what_ran_in_it,
     ),
     (
-        "incidents::a_lost_frame_is_caught_with_who_had_its_cpu",
-        incidents::a_lost_frame_is_caught_with_who_had_its_cpu,
+        "incidents::a_lost_frame_is_caught_with_its_culprit",
+        incidents::a_lost_frame_is_caught_with_its_culprit,
     ),
     (
-        "incidents::frames_that_are_caught_at_load_were_lost",
-        incidents::frames_that_are_caught_at_load_were_lost,
+        "incidents::frames_caught_under_load_were_lost",
+        incidents::frames_caught_under_load_were_lost,
     ),
     (
         "incidents::a_program_that_ends_loses_no_more_frames",
@@ -320,8 +320,8 @@ const ROOT: &[(&str, Test)] = &[
         agent::links_in_place_of_its_folder_or_socket_lead_nowhere,
     ),
     (
-        "agent::its_socket_is_its_users_wherever_it_lies",
-        agent::its_socket_is_its_users_wherever_it_lies,
+        "agent::its_socket_belongs_to_its_user_in_every_folder",
+        agent::its_socket_belongs_to_its_user_in_every_folder,
     ),
     (
         "agent::its_threads_are_filtered_and_have_no_bounding_set",
@@ -344,27 +344,27 @@ const ROOT: &[(&str, Test)] = &[
         incidents::a_quota_that_is_used_up_is_caught,
     ),
     (
-        "incidents::a_softirq_that_goes_on_is_caught_with_whom_it_interrupted",
-        incidents::a_softirq_that_goes_on_is_caught_with_whom_it_interrupted,
+        "incidents::a_long_softirq_is_caught_with_the_interrupted_thread",
+        incidents::a_long_softirq_is_caught_with_the_interrupted_thread,
     ),
 ];
 
-/// Those whose disturbance is a real-time thread, or has to be above all programs.
+/// Tests whose disturbance is a real-time thread, or must outrank all programs.
 const REAL_TIME: &[(&str, Test)] = &[
     ("injected::fifo_thread", disturbances::fifo_thread),
     ("injected::membarrier_storm", disturbances::membarrier_storm),
     ("injected::tlb_shootdowns", disturbances::tlb_shootdowns),
     (
-        "beats::a_cause_is_what_woke_and_not_what_ran_before",
-        beats::a_cause_is_what_woke_and_not_what_ran_before,
+        "beats::a_cause_is_the_waker_and_not_a_neighbour_in_time",
+        beats::a_cause_is_the_waker_and_not_a_neighbour_in_time,
     ),
     (
         "beats::a_thread_has_its_period_its_name_and_its_timer",
         beats::a_thread_has_its_period_its_name_and_its_timer,
     ),
     (
-        "beats::a_thread_at_random_has_none",
-        beats::a_thread_at_random_has_none,
+        "beats::a_thread_at_random_times_has_no_period",
+        beats::a_thread_at_random_times_has_no_period,
     ),
     (
         "net::packets_wait_behind_a_fifo_thread",
@@ -375,24 +375,23 @@ const REAL_TIME: &[(&str, Test)] = &[
         victims::waits_behind_a_fifo_thread,
     ),
     (
-        "victim::a_real_time_loop_is_kept_from_its_cpu",
-        victims::a_real_time_loop_is_kept_from_its_cpu,
+        "victim::a_real_time_loop_is_throttled_by_the_kernel",
+        victims::a_real_time_loop_is_throttled_by_the_kernel,
     ),
     (
-        "pace::names_who_made_frames_late",
-        paces::names_who_made_frames_late,
+        "pace::names_the_culprit_of_late_frames",
+        paces::names_the_culprit_of_late_frames,
     ),
     (
         "packets::a_stall_is_named_and_predicts_what_it_loses",
         packets::a_stall_is_named_and_predicts_what_it_loses,
     ),
     (
-        "packets::a_buffer_as_it_is_printed_loses_next_to_nothing",
-        packets::a_buffer_as_it_is_printed_loses_next_to_nothing,
+        "packets::the_advised_buffer_loses_almost_nothing",
+        packets::the_advised_buffer_loses_almost_nothing,
     ),
 ];
 
-/// Tests that need Prometheus.
 const PROMETHEUS: &[(&str, Test)] = &[
     (
         "agent::a_prometheus_scrapes_it_and_evaluates_the_rules",
@@ -404,7 +403,7 @@ const PROMETHEUS: &[(&str, Test)] = &[
     ),
 ];
 
-/// Those that look at a terminal, and disturb from above all programs.
+/// Tests of a terminal, with disturbances that outrank all programs.
 const SCREENS: &[(&str, Test)] = &[
     (
         "screens::a_real_time_thief_is_named",
@@ -428,12 +427,12 @@ const SCREENS: &[(&str, Test)] = &[
         screens::a_storm_of_timers_is_named,
     ),
     (
-        "screens::where_nothing_is_wrong_the_screen_says_so",
-        screens::where_nothing_is_wrong_the_screen_says_so,
+        "screens::an_undisturbed_program_is_reported_as_such",
+        screens::an_undisturbed_program_is_reported_as_such,
     ),
 ];
 
-/// The same of recordings made by hand, which anybody may look at.
+/// Tests of a terminal with artificial recordings, which need no rights.
 const RECORDED: &[(&str, Test)] = &[
     (
         "screens::a_hypervisor_that_takes_time_is_named",
@@ -445,8 +444,8 @@ const RECORDED: &[(&str, Test)] = &[
     ),
 ];
 
-/// Tests that need a CPU whose columns are sampled at the tick, and a program that outranks all
-/// others there.
+/// Tests that need a CPU whose time is sampled at the tick, and a program that outranks all others
+/// there.
 const SAMPLED: &[(&str, Test)] = &[
     (
         "accounting::a_program_between_ticks_is_found",
@@ -457,14 +456,14 @@ const SAMPLED: &[(&str, Test)] = &[
         accounting::a_program_around_ticks_is_found,
     ),
     (
-        "accounting::the_soaker_gets_what_is_left",
-        accounting::the_soaker_gets_what_is_left,
+        "accounting::the_soak_probe_gets_the_remaining_time",
+        accounting::the_soak_probe_gets_the_remaining_time,
     ),
 ];
 
-/// The tests that `cargo test` runs: what only this machine's own kernel can show, and what holds
-/// however busy the machine is. The others need a quiet machine; `vm::scenario` checks most of
-/// their disturbances in a guest that no load can change. They run here with `TICKTAX_TESTS=live`.
+/// The tests that `cargo test` runs: those that need this machine's own kernel and pass on a busy
+/// machine. The others need a quiet machine and run with `TICKTAX_TESTS=live`. `vm::scenario`
+/// checks most of their disturbances in a guest that load cannot affect.
 const ON_A_BUSY_MACHINE: [&str; 12] = [
     "books_balance_and_gaps_are_explained",
     "a_killed_audit_leaves_no_program_behind",
@@ -481,14 +480,14 @@ const ON_A_BUSY_MACHINE: [&str; 12] = [
 ];
 
 fn main() -> ExitCode {
-    // The same binary makes the disturbances, as the command that is audited.
+    // The same binary makes the disturbances, as the audited command.
     if let Some(exit) = fixture::as_injector() {
         return exit;
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let allowed = fixture::may_trace();
-    // One that cannot run here is reported as ignored, with what it lacks.
+    // Tests that cannot run here are reported as ignored, with the reason.
     let left_out = left_out("live");
     let trial = |&(name, test): &(&str, Test), lacks: Option<&str>| {
         let left_out = left_out.as_deref();

@@ -1,4 +1,4 @@
-//! Traffic between namespaces, traced.
+//! Traced traffic between namespaces.
 
 use std::fs;
 use std::process::{Output, Stdio};
@@ -12,7 +12,7 @@ use ticktax_model::net::{Doing, EndReport, Link, NetStatement, TrafficAccount};
 use super::faults::{as_nobody, within_reach_of_nobody};
 use super::fixture::{check, ticktax};
 
-fn told(output: &Output) -> Result<NetStatement, Failed> {
+fn parse(output: &Output) -> Result<NetStatement, Failed> {
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.clone().into_owned())?;
     Ok(serde_json::from_slice(&output.stdout)?)
@@ -20,27 +20,28 @@ fn told(output: &Output) -> Result<NetStatement, Failed> {
 
 fn pair(arguments: &[&str]) -> Result<NetStatement, Failed> {
     let start = ["net", "pair", "--for", "500ms", "--format", "json"];
-    told(&ticktax(&start).args(arguments).output()?)
+    parse(&ticktax(&start).args(arguments).output()?)
 }
 
-/// A pair's link, as its devices are.
+/// A link with this MTU and no shaping.
 fn plain(mtu: u32) -> Link {
     Link::Veth { mtu, shaping: None }
 }
 
-/// The accounts of both ends and of the kernel sum to the time between the first byte and the last, and the threads'
-/// times are those of their own clocks.
-pub(crate) fn the_books_of_traffic_balance() -> Result<(), Failed> {
+/// Checks that the accounts of both ends and of the kernel add up to the time between the first and
+/// the last byte, and that the threads' times fit their CPU clocks.
+pub(crate) fn the_accounts_of_traffic_balance() -> Result<(), Failed> {
     for arguments in [&[][..], &["--udp"], &["--size", "64"], &["--soak"]] {
-        let it = pair(arguments)?;
-        let why = || format!("{arguments:?}: {it:?}");
-        let (Some(books), Some(sender), Some(receiver)) = (&it.books, &it.sender, &it.receiver)
+        let statement = pair(arguments)?;
+        let why = || format!("{arguments:?}: {statement:?}");
+        let (Some(books), Some(sender), Some(receiver)) =
+            (&statement.books, &statement.sender, &statement.receiver)
         else {
             return Err(why().into());
         };
         let window = sender.last.max(receiver.last) - sender.begin;
         let cpus = i64::try_from(books.cpus.len())?;
-        let sum: Nanos = books.accounts.iter().map(|it| it.time).sum();
+        let sum: Nanos = books.accounts.iter().map(|account| account.time).sum();
         check(sum == books.elapsed, why)?;
         check(books.elapsed == Nanos(window.0 * cpus), why)?;
         let unexplained = books.time(TrafficAccount::Unexplained);
@@ -59,70 +60,72 @@ pub(crate) fn the_books_of_traffic_balance() -> Result<(), Failed> {
         ] {
             let traced = books.time(calls) + books.time(user);
             check(traced > Nanos::ZERO, why)?;
-            // Interrupts on top of a thread are in its own clock, and not in its account. What it does before its
-            // first call and after its last is in its clock too.
+            // A thread's CPU clock includes interrupts, which its account does not. It also
+            // includes work before the first and after the last call.
             check(traced <= end.cpu + Nanos::from_millis(5), why)?;
         }
         check(
             books.time(TrafficAccount::SoftirqReceive) > Nanos::ZERO,
             why,
         )?;
-        check(it.link == plain(1_500), why)?;
+        check(statement.link == plain(1_500), why)?;
     }
     Ok(())
 }
 
-/// What a soaker has left is what the accounts leave.
-pub(crate) fn a_soaker_has_what_is_left() -> Result<(), Failed> {
-    let it = pair(&["--soak"])?;
-    let books = it.books.as_ref().ok_or("no books")?;
+/// Checks that the soak probe gets the time that the accounts leave.
+pub(crate) fn a_soak_probe_gets_the_remaining_time() -> Result<(), Failed> {
+    let statement = pair(&["--soak"])?;
+    let books = statement.books.as_ref().ok_or("no books")?;
     let soaked = books.time(TrafficAccount::Soaker);
     let idle = books.time(TrafficAccount::Idle);
-    // Where others want all of the CPUs, nothing is.
+    // If others use all CPUs, nothing is left.
     let others = books.time(TrafficAccount::Program).share_of(books.elapsed);
     let has_some = soaked > Nanos::ZERO && soaked > idle;
-    check(has_some || others > 0.8, || format!("{it:?}"))
+    check(has_some || others > 0.8, || format!("{statement:?}"))
 }
 
-/// Counters of the namespace: nothing else is in it.
+/// Uses counters of the namespace, which contains nothing else.
 pub(crate) fn every_datagram_is_placed() -> Result<(), Failed> {
-    let it = pair(&["--udp", "--rate", "max", "--size", "200"])?;
-    let receiver = it.receiver.as_ref().ok_or("no receiver")?;
+    let statement = pair(&["--udp", "--rate", "max", "--size", "200"])?;
+    let receiver = statement.receiver.as_ref().ok_or("no receiver")?;
     let datagrams = receiver.datagrams.ok_or("no datagrams")?;
     let lost = datagrams.lost().ok_or("not known")?;
-    check(it.packets() == Some(datagrams.arrived + lost), || {
-        format!("{it:?}")
-    })?;
-    let unplaced = it.losses().map_or(0, |places| places.not_placed);
-    check(unplaced == 0, || format!("{it:?}"))
+    check(
+        statement.packets() == Some(datagrams.arrived + lost),
+        || format!("{statement:?}"),
+    )?;
+    let unplaced = statement.losses().map_or(0, |places| places.not_placed);
+    check(unplaced == 0, || format!("{statement:?}"))
 }
 
-/// A link of a rate passes that rate, in whole frames and whatever is offered; what is too much is lost in its queue,
-/// each datagram of it.
-pub(crate) fn a_link_has_the_rate_that_was_asked_for() -> Result<(), Failed> {
+/// Checks that a limited link passes its rate in complete frames under any load, and that its queue
+/// drops and counts every excess datagram.
+pub(crate) fn a_link_has_the_requested_rate() -> Result<(), Failed> {
     const RATE: f64 = 20e6;
     for (arguments, headers) in [
         (&["--link-rate", "20M"][..], 66.0),
         (&["--link-rate", "20M", "--udp", "--rate", "40M"], 42.0),
     ] {
-        let it = pair(arguments)?;
-        let why = || format!("{arguments:?}: {it:?}");
+        let statement = pair(arguments)?;
+        let why = || format!("{arguments:?}: {statement:?}");
         let Link::Veth {
             shaping: Some(shaping),
             ..
-        } = &it.link
+        } = &statement.link
         else {
             return Err(why().into());
         };
         check(shaping.effective.rate == Some(RATE), why)?;
-        let reached = it.measured().and_then(EndReport::bits_hz);
+        let reached = statement.measured().and_then(EndReport::bits_hz);
         let reached = reached.ok_or("nothing arrived")?;
-        // Of a frame of 1 514 bytes; and what the bucket and the queue hold passes once.
+        // The rate counts frames of 1,514 bytes; the contents of the bucket and the queue pass once
+        // in addition.
         let share = reached * 1_514.0 / (1_514.0 - headers) / RATE;
         check((0.85..=1.04).contains(&share), || {
-            format!("{share} of the rate: {it:?}")
+            format!("{share} of the rate: {statement:?}")
         })?;
-        if let Some(places) = it.losses() {
+        if let Some(places) = statement.losses() {
             check(places.send_queue > 0 && places.not_placed == 0, why)?;
             let sum = places.send_queue + places.socket_buffer + places.backlog + places.device;
             check(sum == places.lost, why)?;
@@ -131,30 +134,31 @@ pub(crate) fn a_link_has_the_rate_that_was_asked_for() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A kernel with netem delays; one without says what it is called in its configuration, and sends nothing.
-pub(crate) fn a_link_is_delayed_or_what_the_kernel_lacks_is_named() -> Result<(), Failed> {
+/// A kernel with netem delays packets. Without it, the error names the configuration option, and
+/// nothing is sent.
+pub(crate) fn a_link_is_delayed_or_the_missing_kernel_option_is_named() -> Result<(), Failed> {
     let start = ["net", "pair", "--for", "500ms", "--format", "json"];
     let output = ticktax(&start).args(["--delay", "20ms"]).output()?;
     if output.status.success() {
-        let it = told(&output)?;
-        let delayed = matches!(&it.link, Link::Veth { shaping: Some(it), .. }
-            if it.effective.delay == Some(Nanos::from_millis(20)));
-        return check(delayed, || format!("{it:?}"));
+        let statement = parse(&output)?;
+        let delayed = matches!(&statement.link, Link::Veth { shaping: Some(shaping), .. }
+            if shaping.effective.delay == Some(Nanos::from_millis(20)));
+        return check(delayed, || format!("{statement:?}"));
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     check(
-        said.contains("CONFIG_NET_SCH_NETEM") && said.trim().lines().count() == 1,
-        || said.clone(),
+        errors.contains("CONFIG_NET_SCH_NETEM") && errors.trim().lines().count() == 1,
+        || errors.clone(),
     )?;
-    check(output.stdout.is_empty(), || said.clone())
+    check(output.stdout.is_empty(), || errors.clone())
 }
 
-/// The sampler's own interrupt waits for others, and by thread there is no softirq: by construction. What both leave
-/// out somebody else has, so that all columns are whole.
+/// The sampler's own interrupt waits for other interrupts, and sampling by thread cannot see
+/// softirqs. Other columns contain the missing time, so all columns are complete.
 pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
-    let it = pair(&["--soak"])?;
-    let why = || format!("{it:?}");
-    let (Some(books), Some(sampled)) = (&it.books, &it.sampled) else {
+    let statement = pair(&["--soak"])?;
+    let why = || format!("{statement:?}");
+    let (Some(books), Some(sampled)) = (&statement.books, &statement.sampled) else {
         return Err(why().into());
     };
     let traced: f64 = Doing::ALL
@@ -162,7 +166,7 @@ pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
         .map(|&doing| books.doing(doing).share_of(books.elapsed))
         .sum();
     check((traced - 1.0).abs() < 1e-9, why)?;
-    let by_thread: u64 = sampled.counts.iter().map(|it| it.by_thread).sum();
+    let by_thread: u64 = sampled.counts.iter().map(|count| count.by_thread).sum();
     check(by_thread == sampled.samples() && by_thread > 0, why)?;
     let irq = books.doing(Doing::Irq).share_of(books.elapsed);
     check(irq > 0.0 && sampled.shares(Doing::Irq).0 < irq, why)?;
@@ -171,17 +175,17 @@ pub(crate) fn a_sampler_finds_no_interrupt() -> Result<(), Failed> {
         why,
     )?;
     check(sampled.shares(Doing::Softirq).0 > 0.0, why)?;
-    // On CPUs that others keep full a soaker has too little of its own to know its speed by.
+    // If others keep the CPUs busy, the soak probe has too little time to know its speed.
     let fits = |soaked: Nanos| Nanos::ZERO < soaked && soaked < books.elapsed;
     let left = books.time(TrafficAccount::Soaker).share_of(books.elapsed);
-    check(it.soaked.map_or(left < 0.2, fits), why)
+    check(statement.soaked.map_or(left < 0.2, fits), why)
 }
 
-pub(crate) fn an_mtu_is_that_of_the_devices() -> Result<(), Failed> {
+pub(crate) fn the_mtu_applies_to_the_devices() -> Result<(), Failed> {
     for mtu in [128, 576, 65_535] {
-        let it = pair(&["--mtu", &mtu.to_string()])?;
-        check(it.link == plain(mtu), || format!("{it:?}"))?;
-        let sender = it.sender.as_ref().ok_or("no sender")?;
+        let statement = pair(&["--mtu", &mtu.to_string()])?;
+        check(statement.link == plain(mtu), || format!("{statement:?}"))?;
+        let sender = statement.sender.as_ref().ok_or("no sender")?;
         let segment = sender.bytes / sender.counters.segments_out.max(1);
         check(segment <= u64::from(mtu), || format!("{segment} of {mtu}"))?;
         check(segment * 2 > u64::from(mtu) || mtu > 1_500, || {
@@ -191,7 +195,7 @@ pub(crate) fn an_mtu_is_that_of_the_devices() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Namespaces that this machine's processes are in, other than this one's.
+/// Number of network namespaces of processes here, other than this one's.
 fn namespaces() -> Result<usize, Failed> {
     let own = fs::read_link("/proc/self/ns/net")?;
     let mut found = Vec::new();
@@ -211,7 +215,8 @@ fn namespaces() -> Result<usize, Failed> {
     Ok(found.len())
 }
 
-/// No thread is left in a namespace, and none is mounted by a name: the kernel has taken them away, and the devices.
+/// Checks that no thread is in a namespace and none is mounted by name; the kernel has removed them
+/// with their devices.
 pub(crate) fn a_killed_pair_leaves_nothing() -> Result<(), Failed> {
     leaves_nothing_when_killed(&["net", "pair", "--for", "1h", "--untraced"])
 }
@@ -221,7 +226,7 @@ pub(crate) fn leaves_nothing_when_killed(arguments: &[&str]) -> Result<(), Faile
     let mounted = || fs::read_to_string("/proc/self/mountinfo");
     let mounts = mounted()?;
     let devices = || Ok::<_, Failed>(fs::read_dir("/sys/class/net")?.count());
-    let had = devices()?;
+    let devices_before = devices()?;
     let mut child = ticktax(arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -235,7 +240,9 @@ pub(crate) fn leaves_nothing_when_killed(arguments: &[&str]) -> Result<(), Faile
     child.kill()?;
     child.wait()?;
     check(namespaces()? == before, || "a namespace is left".to_owned())?;
-    check(devices()? == had, || "a device is left".to_owned())?;
+    check(devices()? == devices_before, || {
+        "a device is left".to_owned()
+    })?;
     check(mounted()? == mounts, || "a namespace is mounted".to_owned())
 }
 
@@ -244,17 +251,18 @@ pub(crate) fn without_rights_it_goes_over_loopback() -> Result<(), Failed> {
     let output = as_nobody(place.path())
         .args(["net", "pair", "--for", "200ms", "--format", "json"])
         .output()?;
-    let it = told(&output)?;
-    check(matches!(it.link, Link::Loopback { .. }), || {
-        format!("{it:?}")
+    let statement = parse(&output)?;
+    check(matches!(statement.link, Link::Loopback { .. }), || {
+        format!("{statement:?}")
     })?;
-    check(it.books.is_none() && it.no_books.is_some(), || {
-        format!("{it:?}")
-    })?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
     check(
-        said.contains("loopback") && said.contains("CAP_NET_ADMIN"),
-        || said.clone(),
+        statement.books.is_none() && statement.no_books.is_some(),
+        || format!("{statement:?}"),
     )?;
-    check(!said.contains("os error"), || said.clone())
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(
+        errors.contains("loopback") && errors.contains("CAP_NET_ADMIN"),
+        || errors.clone(),
+    )?;
+    check(!errors.contains("os error"), || errors.clone())
 }

@@ -1,4 +1,4 @@
-//! Another program's loop, watched: what is found in it must be what it was asked for.
+//! Watching another program's loop: the result must match what the loop was told to do.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -21,7 +21,7 @@ impl Program {
     fn start(command: &mut Command) -> Result<Self, Failed> {
         let command = command.stdout(Stdio::null()).stderr(Stdio::null());
         let program = Self(command.spawn()?);
-        // Its loop has begun by then; if not, it has fewer frames.
+        // By now its loop has started; otherwise it only has fewer frames.
         thread::sleep(Duration::from_millis(300));
         Ok(program)
     }
@@ -48,20 +48,21 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-pub(crate) fn finds_the_rate_of_a_loop_by_its_wakeups() -> Result<(), Failed> {
-    // Above all ordinary programs: behind ten that never sleep it catches up all the time, and has no rate to find.
+pub(crate) fn finds_the_rate_of_a_loop_from_its_wakeups() -> Result<(), Failed> {
+    // Run it above all ordinary programs. Behind ten busy ones, it constantly catches up and has no
+    // rate to find.
     let mut arguments = vec!["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
     arguments.extend(["--policy", "rr:1"]);
     let program = Program::start(&mut ticktax(&arguments))?;
-    let told = program.watch("4s")?;
-    let Subject::Process(report) = &told.subject else {
-        return Err("it is not told as a process".into());
+    let statement = program.watch("4s")?;
+    let Subject::Process(report) = &statement.subject else {
+        return Err("the subject is not a process".into());
     };
     let chosen = report
         .chosen
@@ -74,28 +75,28 @@ pub(crate) fn finds_the_rate_of_a_loop_by_its_wakeups() -> Result<(), Failed> {
     check((period / 20e6 - 1.0).abs() < 1e-3, || {
         format!("{period} ns")
     })?;
-    let figures = told.figures.ok_or("no figures")?;
-    // All slots of the time that it was watched are accounted for, however busy the machine is. A
-    // wake-up that is not the loop's own (a page fault waits for a disk) is a frame to who watches.
+    let figures = statement.figures.ok_or("no figures")?;
+    // All slots of the watched time are accounted for, even on a busy machine. A wake-up for
+    // another reason, such as a page fault that waits for a disk, counts as a frame.
     let slots = (figures.frames + figures.dropped) as f64;
-    let due = told.elapsed.as_secs_f64() * 50.0;
+    let due = statement.elapsed.as_secs_f64() * 50.0;
     check((slots / due - 1.0).abs() < 0.03, || {
         format!("{slots} slots of {due}: {figures:#?}")
     })?;
     let work = figures.work.ok_or("no work")?;
-    // Others preempt some of the frames on a machine that is shared.
+    // Others preempt some of the frames on a shared machine.
     let median = work.quantile(0.5).ok_or("no median")?;
     check((median.0 - 2_000_000).abs() < 200_000, || {
         format!("{work:#?}")
     })
 }
 
-/// A FIFO thread takes the loop's CPU for 30 ms of every 300: most late frames are its doing, and it is
-/// said in which period it runs, and how it is scheduled.
-pub(crate) fn names_who_made_frames_late() -> Result<(), Failed> {
+/// A FIFO thread takes the loop's CPU for 30 ms of every 300. It must be named as the cause of most
+/// late frames, with its period and its policy.
+pub(crate) fn names_the_culprit_of_late_frames() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let number = cpu.to_string();
-    // Above all ordinary programs, so that on a busy machine as well nobody else makes it late.
+    // Above all ordinary programs, so that nobody else delays it on a busy machine.
     let mut arguments = vec!["pace", "--rate", "50", "--work", "2ms", "--for", "1h"];
     arguments.extend(["--cpu", &number, "--policy", "rr:1"]);
     let program = Program::start(&mut ticktax(&arguments))?;
@@ -105,15 +106,15 @@ pub(crate) fn names_who_made_frames_late() -> Result<(), Failed> {
         .schedule(schedule)
         .duration(Nanos::from_secs(3600));
     let running = ticktax_inject::spawn(&plan)?;
-    let told = program.watch("6s")?;
+    let statement = program.watch("6s")?;
     let truth = running.stop()?;
-    let late = told.late.ok_or("no frame was late")?;
-    // The thread that disturbs is one of this program.
+    let late = statement.late.ok_or("no frame was late")?;
+    // The disturbing thread belongs to this process.
     let here = i32::try_from(std::process::id())?;
     let named = |cause: &&LateCause| cause.by.as_ref().is_some_and(|by| by.pids.contains(&here));
     let cause = late.causes.iter().find(named);
     let cause = cause.ok_or_else(|| format!("{} is not named: {late:#?}", truth.comm))?;
-    // It comes 20 times, and ten in eleven of its runs last into a slot for longer than a tick.
+    // It runs 20 times, and ten in eleven of its runs extend into a slot for longer than a tick.
     check(cause.frames >= 12, || format!("{late:#?}"))?;
     check(cause.policy == Some(SpecialPolicy::Fifo(50)), || {
         format!("{cause:#?}")
@@ -126,10 +127,10 @@ pub(crate) fn names_who_made_frames_late() -> Result<(), Failed> {
     })
 }
 
-pub(crate) fn says_that_a_program_has_no_rhythm() -> Result<(), Failed> {
+pub(crate) fn reports_that_a_program_has_no_rhythm() -> Result<(), Failed> {
     let program = Program::start(Command::new("sleep").arg("60"))?;
-    let told = program.watch("500ms")?;
-    check(told.figures.is_none(), || format!("{told:#?}"))
+    let statement = program.watch("500ms")?;
+    check(statement.figures.is_none(), || format!("{statement:#?}"))
 }
 
 pub(crate) fn ends_with_the_process() -> Result<(), Failed> {
@@ -144,7 +145,7 @@ pub(crate) fn ends_with_the_process() -> Result<(), Failed> {
     let output = watching.wait_with_output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.to_string())?;
-    let told: PaceStatement = serde_json::from_slice(&output.stdout)?;
-    let ended = matches!(told.ended_early, Some(PaceEnd::ProcessEnded { .. }));
-    check(ended, || format!("{:?}", told.ended_early))
+    let statement: PaceStatement = serde_json::from_slice(&output.stdout)?;
+    let ended = matches!(statement.ended_early, Some(PaceEnd::ProcessEnded { .. }));
+    check(ended, || format!("{:?}", statement.ended_early))
 }

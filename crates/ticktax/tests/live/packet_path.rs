@@ -1,4 +1,4 @@
-//! Packets over loopback to a thread that a disturbance of known size keeps from its CPU.
+//! Packets over loopback to a thread that is delayed by a disturbance of known size.
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
@@ -19,7 +19,8 @@ use ticktax_store::recording::RecordingReader;
 
 use super::fixture::{Place, check, statement, ticktax};
 
-/// A thread that reads packets on one CPU, and one that sends it some from the others; both end with this.
+/// A thread that reads packets on one CPU, and one that sends them from the others. Both end with
+/// this.
 struct Traffic {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -34,32 +35,32 @@ impl Traffic {
         );
         to.connect(socket.local_addr()?)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender_of_tid, receiver_of_tid) = std::sync::mpsc::channel();
         let until = stop.clone();
         let mut only = CpuSet::new();
         only.set(cpu.index())?;
         let receiver = thread::spawn(move || {
             let pinned = sched_setaffinity(Pid::from_raw(0), &only);
-            let _ = tell.send(pinned.map(|()| gettid().as_raw()));
+            let _ = sender_of_tid.send(pinned.map(|()| gettid().as_raw()));
             let mut bytes = [0; 64];
             while !until.load(Ordering::Relaxed) && socket.recv(&mut bytes).is_ok() {}
         });
         let until = stop.clone();
-        // What takes the receiver's CPU would keep the sender from sending there.
+        // The disturbance on the receiver's CPU would also stop the sender there.
         let mut others = sched_getaffinity(Pid::from_raw(0))?;
         others.unset(cpu.index())?;
         let sender = thread::spawn(move || {
-            // Where there is no other CPU it sends from that one.
+            // If there is no other CPU, it sends from that one.
             let _ = sched_setaffinity(Pid::from_raw(0), &others);
             while !until.load(Ordering::Relaxed) {
                 let _ = to.send(b"frame");
                 thread::sleep(pause);
             }
-            // The last wakes the receiver, which ends.
+            // The last packet wakes the receiver, which ends.
             let _ = to.send(b"end");
         });
         Ok(Self {
-            receiver: told.recv()??,
+            receiver: receiver_of_tid.recv()??,
             stop,
             threads: vec![receiver, sender],
         })
@@ -75,23 +76,23 @@ impl Drop for Traffic {
     }
 }
 
-/// The packets of a statement in JSON, and only of one thread.
-fn told(output: &std::process::Output) -> Result<PacketPaths, Failed> {
+/// The packet section of a statement in JSON.
+fn parse_packets(output: &std::process::Output) -> Result<PacketPaths, Failed> {
     Ok(statement(output)?
         .packets
         .ok_or("no packet woke a thread")?)
 }
 
-/// What the rows say of a thread and of those that this process disturbs with, all of them in memory.
+/// The rows about a thread and about the disturbing threads of this process, collected
+/// independently of the analysis.
 #[derive(Default)]
 struct ByHand {
-    /// When the recording began.
     begin: Nanos,
-    /// When it was woken, and whether by a packet.
+    /// Wake-ups, and whether a packet caused them.
     wakes: Vec<(Nanos, bool)>,
-    /// When it ran.
+    /// Start and end of its runs.
     runs: Vec<(Nanos, Nanos)>,
-    /// When another thread of this process ran, by CPU.
+    /// Runs of other threads of this process, by CPU.
     others: Vec<(Cpu, Nanos, Nanos)>,
 }
 
@@ -112,10 +113,10 @@ impl ByHand {
             Row::Span(span) => {
                 let source = sources.get(span.source);
                 match &source.thread {
-                    Some(of) if source.kind == Kind::Task && of.tid == tid => {
+                    Some(thread) if source.kind == Kind::Task && thread.tid == tid => {
                         rows.runs.push((span.start, span.end()));
                     }
-                    Some(of) if source.kind == Kind::Task && of.pid == pid => {
+                    Some(thread) if source.kind == Kind::Task && thread.pid == pid => {
                         rows.others.push((span.cpu, span.start, span.end()));
                     }
                     _ => {}
@@ -128,16 +129,17 @@ impl ByHand {
         Ok(rows)
     }
 
-    /// For each packet that woke the thread how long it was until that ran, and how many there are of which the rows do
-    /// not say it: where it was woken again and had not run in between, as a kernel may leave out the event of a switch.
+    /// The delay from each packet's wake-up until the thread ran, and the number of delays that the
+    /// rows do not show. A kernel may omit the event of a switch; then the thread was woken again
+    /// without a run in between.
     fn delays(&self) -> (Vec<Nanos>, u64) {
         let mut unknown = 0;
         let mut delays = Vec::new();
         for (place, &(at, _)) in self.wakes.iter().enumerate().filter(|(_, wake)| wake.1) {
             let next = self.wakes.get(place + 1).map(|wake| wake.0);
             let until_next = |from: Nanos| next.is_none_or(|next| from <= next);
-            // One that it was woken in goes on. Where that is about to end, the thread slept and ran again, unless it was
-            // woken once more before it did.
+            // If it was woken during a run, it continues. If that run is about to end, the thread
+            // slept and ran again, unless it was woken once more before.
             let during = self.runs.iter().find(|run| run.0 < at && at < run.1);
             let after = self.runs.iter().find(|run| run.0 >= at);
             let after = after.filter(|run| until_next(run.0));
@@ -155,7 +157,8 @@ impl ByHand {
         (delays, unknown)
     }
 
-    /// How long other threads of this process had a CPU meanwhile, with the interrupts in it; of times since the begin.
+    /// CPU time of other threads of this process, including interrupts, in an interval relative to
+    /// the start.
     fn others_on(&self, cpu: Cpu, (from, to): (Nanos, Nanos)) -> Nanos {
         let (from, to) = (self.begin + from, self.begin + to);
         let on = self.others.iter().filter(|run| run.0 == cpu);
@@ -164,9 +167,9 @@ impl ByHand {
     }
 }
 
-/// How long after it was raised each `NET_RX` began in which the thread was woken, from the rows alone: what raised it first
-/// since the one before had begun, on its CPU.
-fn raised_by_hand(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
+/// The delay from the first raise of `NET_RX` on a CPU, since the one before started, until it
+/// started, for each one that woke the thread. From the rows alone.
+fn raise_delays(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     #[derive(Default)]
     struct OnCpu {
         runs: Vec<(Nanos, Nanos)>,
@@ -179,34 +182,36 @@ fn raised_by_hand(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
         let span = row.span();
         let source = sources.get(span.source);
         let is_receiving = source.kind == Kind::Softirq && &*source.name == "NET_RX";
-        let of = cpus.entry(span.cpu).or_default();
+        let on_cpu = cpus.entry(span.cpu).or_default();
         match row {
             Row::Edge(edge) => match &edge.effect {
-                Effect::Raised(name) if &**name == "NET_RX" => of.raises.push(span.start),
-                Effect::Woke(woken) if *woken == tid && is_receiving => of.wakes.push(span.start),
+                Effect::Raised(name) if &**name == "NET_RX" => on_cpu.raises.push(span.start),
+                Effect::Woke(woken) if *woken == tid && is_receiving => {
+                    on_cpu.wakes.push(span.start)
+                }
                 _ => {}
             },
-            Row::Span(_) if is_receiving => of.runs.push((span.start, span.end())),
+            Row::Span(_) if is_receiving => on_cpu.runs.push((span.start, span.end())),
             _ => {}
         }
     })?;
     let mut delays = Vec::new();
-    for of in cpus.values_mut() {
-        of.runs.sort_unstable();
-        of.raises.sort_unstable();
-        for wake in &of.wakes {
-            let place = of.runs.partition_point(|run| run.0 <= *wake);
+    for on_cpu in cpus.values_mut() {
+        on_cpu.runs.sort_unstable();
+        on_cpu.raises.sort_unstable();
+        for wake in &on_cpu.wakes {
+            let place = on_cpu.runs.partition_point(|run| run.0 <= *wake);
             let Some(place) = place.checked_sub(1) else {
                 continue;
             };
             let (began, before) = (
-                of.runs[place].0,
-                place.checked_sub(1).map(|it| of.runs[it].0),
+                on_cpu.runs[place].0,
+                place.checked_sub(1).map(|previous| on_cpu.runs[previous].0),
             );
-            let mut raises = of
+            let mut raises = on_cpu
                 .raises
                 .iter()
-                .filter(|at| before.is_none_or(|it| **at > it));
+                .filter(|at| before.is_none_or(|previous| **at > previous));
             delays.extend(
                 raises
                     .next()
@@ -219,57 +224,55 @@ fn raised_by_hand(recording: &Path, tid: i32) -> Result<Vec<Nanos>, Failed> {
     Ok(delays)
 }
 
-/// The step from woken to ran is what the rows say, and those are missing of which they do not.
-fn is_delayed_as_by_hand(
-    all: &Intervals,
-    rows: &ByHand,
-    missing: &NotFollowed,
-) -> Result<(), Failed> {
+/// Checks the step from woken to ran against the rows; delays that the rows do not show must be
+/// reported as missing.
+fn check_delays(all: &Intervals, rows: &ByHand, missing: &NotFollowed) -> Result<(), Failed> {
     let (delays, unknown) = rows.delays();
     let why = || {
         let (count, longest) = (delays.len(), delays.last());
         format!("{count} by hand, {unknown} of {missing:?} missing: {longest:?}; {all:?}")
     };
-    // Those of other threads are among the missing.
-    let not_told = (delays.len() as u64).checked_sub(all.count);
-    let is_whole = not_told.is_some_and(|it| it <= missing.no_softirq);
-    check(is_whole && unknown <= missing.not_run, why)?;
+    // The missing ones also include those of other threads.
+    let not_reported = (delays.len() as u64).checked_sub(all.count);
+    let is_complete = not_reported.is_some_and(|count| count <= missing.no_softirq);
+    check(is_complete && unknown <= missing.not_run, why)?;
     check(all.max == delays.last().copied(), why)?;
-    for (told, share) in [(all.median, 50), (all.p99, 99)] {
+    for (quantile, share) in [(all.median, 50), (all.p99, 99)] {
         let exact = delays[(delays.len() * share).div_ceil(100) - 1];
-        let told = told.ok_or_else(why)?;
-        // A quarter of an octave, and from its middle.
-        let off = (told - exact).0.abs();
+        let quantile = quantile.ok_or_else(why)?;
+        // Quantiles have a resolution of a quarter of an octave.
+        let off = (quantile - exact).0.abs();
         check(off * 100 <= exact.0 * 13 + 200, || {
-            format!("{share}: {told} for {exact}")
+            format!("{share}: {quantile} for {exact}")
         })?;
     }
     Ok(())
 }
 
-/// The step from raised to began is what the rows say, where all but so many were followed.
-fn is_raised_as_by_hand(
+/// Checks the step from raised to began against the rows, where all but `missing` were followed.
+fn check_raises(
     raised: &Intervals,
     recording: &Path,
     (tid, missing): (i32, u64),
 ) -> Result<(), Failed> {
-    let delays = raised_by_hand(recording, tid)?;
+    let delays = raise_delays(recording, tid)?;
     let why = || format!("{} by hand: {:?}; {raised:?}", delays.len(), delays.last());
     check(raised.count.abs_diff(delays.len() as u64) <= missing, why)?;
     let longest = raised.max.ok_or_else(why)?;
     check(delays.contains(&longest), why)?;
     let exact = delays[(delays.len() * 50).div_ceil(100) - 1];
     let median = raised.median.ok_or_else(why)?;
-    // A quarter of an octave, and from its middle.
+    // Quantiles have a resolution of a quarter of an octave.
     check((median - exact).0.abs() * 100 <= exact.0 * 13 + 200, || {
         format!("{median} for {exact}")
     })
 }
 
-/// How often a real-time thread has the receiver's CPU.
+/// Period of the real-time thread on the receiver's CPU.
 const PERIOD: Nanos = Nanos::from_millis(50);
 
-/// A real-time thread has the receiver's CPU for 5 ms of every 50: packets that come meanwhile wait for that.
+/// A real-time thread takes the receiver's CPU for 5 ms of every 50. Packets that arrive then wait
+/// for it.
 pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let schedule = Schedule::every(PERIOD, Nanos::from_millis(5));
@@ -286,43 +289,44 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
     .arg(&recording)
     .output()?;
     let truth = running.stop()?;
-    let packets = told(&output)?;
+    let packets = parse_packets(&output)?;
     let why = || format!("{packets:#?}");
     let tid = traffic.receiver;
     let receiver = packets
         .threads
         .iter()
-        .find(|it| it.tid == tid)
+        .find(|thread| thread.tid == tid)
         .ok_or_else(why)?;
-    let of = |step| receiver.steps.iter().find(|it| it.step == step);
-    let woken = of(Step::Woken)
+    let step_of = |step| receiver.steps.iter().find(|found| found.step == step);
+    let woken = step_of(Step::Woken)
         .ok_or_else(why)?
         .length
         .lengths()
         .ok_or_else(why)?;
-    // Packets come every ms, or somewhat less often.
+    // A packet arrives about every millisecond.
     check(
         woken.max >= Nanos::from_millis(3) && receiver.delay.count > 500,
         why,
     )?;
     check(
-        of(Step::Raised).is_some() && of(Step::Interrupt).is_none(),
+        step_of(Step::Raised).is_some() && step_of(Step::Interrupt).is_none(),
         why,
     )?;
-    // The disturbance is a thread of this process. Where others want the CPU as well, packets may wait longer for them.
+    // The disturbance is a thread of this process. On a busy machine, packets may wait longer for
+    // others.
     let own = i32::try_from(std::process::id())?;
-    let is_own = |it: &&PacketHolder| it.pid == Some(own);
-    let all = packets.steps.iter().find(|it| it.step == Step::Woken);
+    let is_own = |holder: &&PacketHolder| holder.pid == Some(own);
+    let all = packets.steps.iter().find(|step| step.step == Step::Woken);
     let held = all.and_then(|step| step.by.iter().find(is_own));
     let held = held.ok_or_else(why)?.time;
     let injected: Nanos = truth.log.iter().map(|event| event.length).sum();
     check(Nanos::from_millis(3) <= held && held <= injected, why)?;
     let rows = ByHand::read(&recording, tid)?;
-    let is_held = |it: &&PacketDelay| it.tid == tid && it.longest == Step::Woken;
-    check(packets.longest.iter().any(|it| is_held(&it)), why)?;
+    let is_held = |delay: &&PacketDelay| delay.tid == tid && delay.longest == Step::Woken;
+    check(packets.longest.iter().any(|delay| is_held(&delay)), why)?;
     for way in packets.longest.iter().filter(is_held) {
-        // All of its longest step is of somebody.
-        let woken = way.steps.iter().find(|it| it.step == Step::Woken);
+        // The longest step is fully attributed.
+        let woken = way.steps.iter().find(|step| step.step == Step::Woken);
         let window = (
             way.at + way.length - woken.ok_or_else(why)?.time,
             way.at + way.length,
@@ -336,15 +340,15 @@ pub(crate) fn packets_wait_behind_a_fifo_thread() -> Result<(), Failed> {
         })?;
     }
 
-    let all = of(Step::Woken).ok_or_else(why)?.length;
-    is_delayed_as_by_hand(&all, &rows, &packets.not_followed)?;
-    let raised = of(Step::Raised).ok_or_else(why)?.length;
-    is_raised_as_by_hand(&raised, &recording, (tid, packets.not_followed.not_run))?;
+    let all = step_of(Step::Woken).ok_or_else(why)?.length;
+    check_delays(&all, &rows, &packets.not_followed)?;
+    let raised = step_of(Step::Raised).ok_or_else(why)?.length;
+    check_raises(&raised, &recording, (tid, packets.not_followed.not_run))?;
 
     let again = ticktax(&["report", "--format", "json"])
         .arg(&recording)
         .output()?;
-    check(told(&again)? == packets, || {
-        "report tells something else".to_owned()
+    check(parse_packets(&again)? == packets, || {
+        "report prints something else".to_owned()
     })
 }

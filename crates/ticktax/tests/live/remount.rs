@@ -1,4 +1,4 @@
-//! A recorder whose disk is made read-only and writable again.
+//! A recorder whose disk becomes read-only and then writable again.
 
 use std::fs;
 use std::process::Command;
@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::fixture::{Place, check};
 
-/// In a mount namespace of its own, which goes with it. Nothing is open for writing once what became of an incident's recording
-/// is known; what else has a file open there, a moment of the kernel's, is waited for.
+/// Runs in a mount namespace that ends with the process. No file is open for writing once the
+/// recording of an incident is complete. The kernel may still hold one briefly, so the script
+/// retries.
 const SCRIPT: &str = r#"
     mount -t tmpfs none "$1" || exit 9
     "$2" record --trigger signal --dir "$1/i" >"$3" 2>"$3.err" & recorder=$!
@@ -28,7 +29,7 @@ const SCRIPT: &str = r#"
         tries=$((tries + 1)); [ $tries -lt 100 ] || { kill $recorder; exit 7; }; sleep 0.1
     done
     keep second
-    # Of its line, and of its recording.
+    # One message for its line, one for its recording.
     wait_for '[ "$(grep -c read-only "$lines.err")" -ge 2 ]'
     mount -o remount,rw "$1" || exit 6
     keep third
@@ -37,7 +38,7 @@ const SCRIPT: &str = r#"
     cat "$folder/index.jsonl"; exit $code
 "#;
 
-pub(crate) fn a_disk_may_be_made_read_only_and_writable_again() -> Result<(), Failed> {
+pub(crate) fn a_disk_can_become_read_only_and_writable_again() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("disk");
     fs::create_dir(&folder)?;
@@ -61,14 +62,14 @@ pub(crate) fn a_disk_may_be_made_read_only_and_writable_again() -> Result<(), Fa
         .into_iter()
         .filter(|line| line["line"] == "incident")
         .collect();
-    let told = incidents.iter().map(|line| {
+    let outcomes = incidents.iter().map(|line| {
         let words = line["incident"]["words"].as_str().unwrap_or("");
         let not_kept = line["not_kept"].as_str().unwrap_or("kept");
         format!("{words}: {not_kept}")
     });
-    let told: Vec<String> = told.collect();
+    let outcomes: Vec<String> = outcomes.collect();
     check(
-        told == ["first: kept", "second: not_written", "third: kept"],
+        outcomes == ["first: kept", "second: not_written", "third: kept"],
         || index.clone(),
     )
 }

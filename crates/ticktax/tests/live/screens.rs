@@ -1,6 +1,7 @@
-//! A terminal of 80 columns and 24 lines, whatever disturbs a program: the culprit's name is on the screen when the audit has ended, without scrolling.
+//! A terminal of 80 columns and 24 lines: under every disturbance, the culprit's name is visible
+//! when the audit ends, without scrolling.
 //!
-//! The terminal is tmux; where it is not installed, the tests are reported as ignored, by name.
+//! The terminal is tmux. Without it, the tests are reported as ignored.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,20 +22,19 @@ use ticktax_store::recording::RecordingWriter;
 
 use super::fixture::{Place, check, injector};
 
-/// How often a screen is looked at,
+/// Time between two checks of a screen.
 const LOOK: Duration = Duration::from_millis(200);
-/// and how many times, until its command must have ended.
+/// Number of checks until its command must have ended.
 const LOOKS: u32 = 300;
 
-/// Whether there is a terminal to look at.
 pub(crate) fn has_tmux() -> bool {
     let version = Command::new("tmux").arg("-V").output();
     version.is_ok_and(|output| output.status.success())
 }
 
-/// What is visible at the end of a command, in a terminal of its own.
+/// The visible text after a command in a separate terminal.
 fn screen_of(command: &str) -> Result<String, Failed> {
-    // The socket goes with its folder: tmux leaves it where it was.
+    // The socket is removed with its folder, because tmux leaves it.
     let folder = tempfile::tempdir()?;
     let socket = folder.path().join("tmux");
     let tmux = |arguments: &[&str]| {
@@ -43,7 +43,7 @@ fn screen_of(command: &str) -> Result<String, Failed> {
         tmux.args(arguments);
         tmux.env_remove("TMUX").output()
     };
-    // The prompt of a shell, which has the last line.
+    // This output takes the last line, like a shell's prompt.
     let held = format!("{command}; printf ended=$?; sleep 60");
     tmux(&["new-session", "-d", "-x", "80", "-y", "24", &held])?;
     let mut screen = String::new();
@@ -61,8 +61,8 @@ fn screen_of(command: &str) -> Result<String, Failed> {
     Ok(screen)
 }
 
-/// Fails unless the command succeeded, the screen it left begins with the page's first line, which begins with `first`,
-/// and all of these words are on it.
+/// Checks that the command succeeds, that the screen starts with the page's first line, which
+/// starts with `first`, and that all of these words are visible.
 fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     let screen = screen_of(command)?;
     check(screen.contains("ended=0"), || screen.clone())?;
@@ -77,13 +77,14 @@ fn shows(command: &str, first: &str, words: &[&str]) -> Result<(), Failed> {
     })
 }
 
-/// How the page about a machine begins, which has the name of this one.
+/// Start of the page about this machine, which is its name.
 fn machine() -> Result<String, Failed> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
-    Ok(format!("{}: ", name.trim()))
+    Ok(format!("{}, ", name.trim()))
 }
 
-/// What is said of a file that was saved does not cost the page its first line: it stands above it.
+/// Checks that the note about a saved file does not scroll the page's first line away: it is
+/// printed above it.
 pub(crate) fn a_page_that_is_saved_keeps_its_verdict() -> Result<(), Failed> {
     let place = Place::new();
     let file = place.file("saved.parquet");
@@ -124,20 +125,20 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A program under another name, by which it is known on the screen.
+/// A copy of a program under another name, which the screen shows.
 fn renamed(program: &Path, name: &str, place: &Place) -> Result<PathBuf, Failed> {
     let named = place.file(name);
     fs::copy(program, &named)?;
     Ok(named)
 }
 
-/// A shell called `name` with a script, on the CPU that is disturbed.
+/// A shell called `name` that runs a script on the disturbed CPU.
 fn shell(name: &str, script: &str, place: &Place) -> Result<Running, Failed> {
     let shell = place.file(name);
     if !shell.exists() {
@@ -146,7 +147,7 @@ fn shell(name: &str, script: &str, place: &Place) -> Result<Running, Failed> {
     on_the_cpu(vec![shell.into(), "-c".into(), script.into()])
 }
 
-/// A program on the CPU that is disturbed.
+/// A program on the disturbed CPU.
 fn on_the_cpu(program: Vec<OsString>) -> Result<Running, Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let command = ["taskset", "-c", &cpu.to_string()].map(OsString::from);
@@ -154,12 +155,12 @@ fn on_the_cpu(program: Vec<OsString>) -> Result<Running, Failed> {
     Running::above(&["-r", "1"], &command)
 }
 
-/// A server that always has something to do.
+/// A server that always has work.
 fn busy_server(place: &Place) -> Result<Running, Failed> {
     shell("gamesrv", "while :; do :; done", place)
 }
 
-/// A disturbance by a program called `backupd`, for longer than any audit here.
+/// A disturbance by a program called `backupd`, longer than any audit here.
 fn backup(disturbance: Disturbance, schedule: Schedule, place: &Place) -> Result<Running, Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let plan = Plan::new(disturbance, cpu)
@@ -178,54 +179,54 @@ fn audit(server: &Running) -> String {
     format!("{} audit --pid {} --for 3", ticktax(), server.pid())
 }
 
-/// A server with a loop that the command measures by itself.
+/// A server with a loop that the command itself measures.
 fn paced_server(rate: &str, work: &str, place: &Place) -> Result<Running, Failed> {
     let server = renamed(Path::new(ticktax()), "gamesrv", place)?;
     let cpu = ticktax_inject::default_cpu()?.to_string();
-    // Its loop, too, is above all ordinary programs.
+    // Its loop also runs above all ordinary programs.
     let arguments = [
         "pace", "--rate", rate, "--work", work, "--for", "60", "--cpu", &cpu, "--policy", "rr:1",
     ];
     let arguments = arguments.into_iter().map(OsString::from);
     let server = on_the_cpu(std::iter::once(server.into()).chain(arguments).collect())?;
-    // Until its loop runs.
+    // Wait until its loop runs.
     thread::sleep(Duration::from_secs(2));
     Ok(server)
 }
 
 pub(crate) fn a_real_time_thief_is_named() -> Result<(), Failed> {
     let place = Place::new();
-    // Both together leave half of the CPU: with less than a twentieth the kernel stops all real-time threads
-    // for a while in each second, and the thief comes later each time. The rates have no common phase: some
-    // frames are late, wherever they begin.
+    // Both together leave half of the CPU. With less than a twentieth left, the kernel would
+    // throttle all real-time threads each second, and the thief would drift. The rates have no
+    // common phase, so some frames are late wherever they start.
     let server = paced_server("37", "8ms", &place)?;
     let schedule = Schedule::every(Nanos::from_millis(50), Nanos::from_millis(10));
     let _thief = backup(Disturbance::Fifo { priority: 50 }, schedule, &place)?;
     shows(
         &audit(&server),
         "gamesrv (",
-        &["gamesrv", "LAGGING", "backupd", "EVERY 50", "taskset"],
+        &["gamesrv", "LAGGING", "backupd", " 50.", "taskset"],
     )
 }
 
 pub(crate) fn a_compiler_is_one_name_with_its_processes() -> Result<(), Failed> {
     let place = Place::new();
     let server = busy_server(&place)?;
-    // No real compiler's name: this machine may be building something.
+    // Not a real compiler's name, because this machine may be building something.
     let compile = |_| shell("ttx-cc1", "while :; do :; done", &place);
     let _compilers = (0..3).map(compile).collect::<Result<Vec<_>, _>>()?;
     shows(
         &audit(&server),
         "gamesrv (",
-        // They are real-time threads, to which nice values mean nothing.
-        &["gamesrv", "HELD UP", "ttx-cc1  x3", "chrt -a -o"],
+        // They are real-time threads, for which nice values mean nothing.
+        &["gamesrv", "DELAYED", "ttx-cc1 x3", "chrt -a -o"],
     )
 }
 
 pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
     let place = Place::new();
     let cpu = ticktax_inject::default_cpu()?;
-    // So little that it is used up on a busy machine as well.
+    // Small enough to be used up on a busy machine as well.
     let quota = Nanos::from_millis(5);
     let plan = Plan::new(Disturbance::Throttle { quota }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(100), Nanos::ZERO))
@@ -233,13 +234,13 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
     let (command, _) = injector(&plan, &place)?;
     let program = env::current_exe()?;
     let program = program.file_name().unwrap_or_default().to_string_lossy();
-    // The kernel keeps 15 letters of it.
+    // The kernel keeps 15 characters of it.
     let named: String = program.chars().take(15).collect();
     let words = command.iter().map(|word| word.to_string_lossy());
     let command = words.collect::<Vec<_>>().join(" ");
     shows(
         &format!("{} audit --probe none -- {command}", ticktax()),
-        // The program that it runs has the name of this one.
+        // The audited program has the name of this binary.
         &named,
         &["THROTTLED", "The CPU quota of"],
     )
@@ -247,7 +248,8 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
 
 pub(crate) fn packets_that_take_long_are_named() -> Result<(), Failed> {
     let place = Place::new();
-    // A third of a CPU, nearly all of it in the softirq: a tenth of what is used also where other programs use all the rest.
+    // A third of a CPU, nearly all of it in the softirq. This is a tenth of the used time even if
+    // other programs use all the rest.
     let schedule = Schedule::every(Nanos::from_millis(3), Nanos::from_millis(1));
     let _filter = backup(Disturbance::Filter, schedule, &place)?;
     shows(
@@ -269,11 +271,11 @@ pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
     )
 }
 
-pub(crate) fn where_nothing_is_wrong_the_screen_says_so() -> Result<(), Failed> {
+pub(crate) fn an_undisturbed_program_is_reported_as_such() -> Result<(), Failed> {
     let place = Place::new();
     let server = paced_server("50", "8ms", &place)?;
-    let words = ["NOT HELD UP", "nothing to change"];
-    // A hypervisor may make a frame late now and then, and the screen says so then, rightly.
+    let words = ["OK (", "Nothing to change"];
+    // A hypervisor can make a frame late, and the screen then correctly says so.
     let mut seen = Ok(());
     for _ in 0..5 {
         seen = shows(&audit(&server), "gamesrv (", &words);
@@ -284,11 +286,11 @@ pub(crate) fn where_nothing_is_wrong_the_screen_says_so() -> Result<(), Failed> 
     seen
 }
 
-/// Saves a recording of 2 s of one CPU, whose rows repeat every 50 ms as told: a source and its ms.
+/// Saves a recording of 2 s of one CPU, whose rows repeat: each has a source and a length in ms.
 fn recording(
     place: &Place,
     change: impl Fn(&mut Header),
-    turn: &[(Source, i64)],
+    cycle: &[(Source, i64)],
 ) -> Result<PathBuf, Failed> {
     const MS: i64 = 1_000_000;
     let mut sources = SourceTable::default();
@@ -296,10 +298,10 @@ fn recording(
     let mut writer = RecordingWriter::create(&file)?;
     let mut now = 0;
     while now < 2_000 * MS {
-        for (source, ms) in turn {
+        for (source, ms) in cycle {
             let id = sources.intern(source.clone());
             let dur = ms * MS;
-            // Nobody has the CPU's time while a thread is off it: the next row begins at once.
+            // A thread that is off its CPU takes no CPU time, so the next row starts immediately.
             let row: Row = whole(0, now, dur, id);
             writer.row(&sources, &row);
             if source.kind != Kind::Wait {
@@ -307,11 +309,11 @@ fn recording(
             }
         }
     }
-    let mut told = header();
-    told.books.push(books(0, 0, now));
-    "vm-7".clone_into(&mut told.machine.host);
-    change(&mut told);
-    writer.finish(&told)?;
+    let mut header_of_recording = header();
+    header_of_recording.books.push(books(0, 0, now));
+    "vm-7".clone_into(&mut header_of_recording.machine.host);
+    change(&mut header_of_recording);
+    writer.finish(&header_of_recording)?;
     Ok(file)
 }
 
@@ -321,16 +323,16 @@ fn report(file: &Path) -> String {
 
 pub(crate) fn a_hypervisor_that_takes_time_is_named() -> Result<(), Failed> {
     let place = Place::new();
-    let turn = [
+    let cycle = [
         (process(Owner::Program, "gamesrv", 4_290), 40),
         (Source::kernel(Kind::Steal, "steal", ""), 10),
     ];
     let guest = |header: &mut Header| header.machine.hypervisor = Some("KVM".to_owned());
-    let file = recording(&place, guest, &turn)?;
+    let file = recording(&place, guest, &cycle)?;
     shows(
         &report(&file),
-        "vm-7 SIMULATED: ",
-        &["hypervisor 20", "steal", "The hypervisor had the CPUs for"],
+        "vm-7 SIMULATED, ",
+        &["20.0 % stolen", "steal", "The hypervisor had the CPUs for"],
     )
 }
 
@@ -342,10 +344,10 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
         ..server.clone()
     };
     let idle = Source::idle();
-    let turn = [
+    let cycle = [
         (server.clone(), 15),
         (fault, 20),
-        // While the CPU idles, it sleeps.
+        // The thread sleeps while the CPU idles.
         (off_cpu(server, "sleeping"), 15),
         (idle, 15),
     ];
@@ -364,13 +366,13 @@ pub(crate) fn a_storm_of_page_faults_is_named() -> Result<(), Failed> {
             only_thread: None,
         });
     };
-    let file = recording(&place, followed, &turn)?;
+    let file = recording(&place, followed, &cycle)?;
     shows(
         &report(&file),
         "gamesrv (4290)",
         &[
             "gamesrv",
-            "HELD UP",
+            "DELAYED",
             "in page faults 800 ms",
             "page faults took",
         ],

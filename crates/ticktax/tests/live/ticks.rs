@@ -1,14 +1,14 @@
-//! The tick's bill, beside what the kernel itself counts.
+//! The tick's costs, compared with the kernel's own counts.
 
 use libtest_mimic::Failed;
 use ticktax_model::Nanos;
 use ticktax_model::statement::{Class, Statement};
 
 use super::checks::Tolerance;
-use super::checks::counters::{bill, tick_costs_what_its_parts_do, ticks_are_as_many};
+use super::checks::counters::{bill, tick_costs_add_up, ticks_match_counts};
 use super::fixture::{Place, Recorded, check, statement, ticktax};
 
-/// Events between the kernel's readings and the books.
+/// Events between the kernel's readings and the accounts.
 const BETWEEN: Tolerance = Tolerance {
     events: 40.0,
     ..Tolerance::LIVE
@@ -19,11 +19,11 @@ fn audit(arguments: &[&str]) -> Result<Statement, Failed> {
     statement(&ticktax(&arguments).output()?)
 }
 
-pub(crate) fn ticks_are_as_many_as_the_kernel_counts() -> Result<(), Failed> {
+pub(crate) fn ticks_match_the_kernels_counts() -> Result<(), Failed> {
     let place = Place::new();
     let file = place.file("x.parquet");
     let statement = audit(&["--save", file.to_str().ok_or("a name")?])?;
-    ticks_are_as_many(&statement, &Recorded::read(&file)?, BETWEEN)?;
+    ticks_match_counts(&statement, &Recorded::read(&file)?, BETWEEN)?;
     let bill = bill(&statement)?;
     for cpu in &bill.cpus {
         // The probe kept it busy. A hypervisor that takes a CPU away swallows some ticks.
@@ -35,16 +35,17 @@ pub(crate) fn ticks_are_as_many_as_the_kernel_counts() -> Result<(), Failed> {
         }
     }
     let cost = bill.cost.as_ref().ok_or("no cost")?;
-    // Where programs leave the probe no time, it is not interrupted by ticks either.
+    // If programs leave the probe no time, ticks do not interrupt it either.
     let loops = statement.accounts.iter();
     let loops = loops.filter(|account| account.class == Class::Probe);
     let loops: Nanos = loops.map(|account| account.time).sum();
     let had_time = loops.share_of(statement.balance.elapsed) > 0.1;
     check(cost.around.is_some() || !had_time, || format!("{cost:?}"))?;
-    tick_costs_what_its_parts_do(&statement)
+    tick_costs_add_up(&statement)
 }
 
-/// A saved recording makes the same bill and the same findings, and an idle machine's tick stops.
+/// Checks that a saved recording gives the same tick costs and findings, and that the tick stops on
+/// an idle machine.
 pub(crate) fn a_saved_recording_makes_the_same_bill() -> Result<(), Failed> {
     let place = Place::new();
     let file = place.file("x.parquet");

@@ -1,4 +1,4 @@
-//! What happened to a program, beside disturbances of known size.
+//! Audits of a program with disturbances of known size.
 
 use std::env;
 use std::fs;
@@ -25,11 +25,10 @@ use super::checks::Tolerance;
 use super::checks::victims::{self as checks, threads, time};
 use super::fixture::{Place, Recorded, check, close, injector, statement, ticktax};
 
-/// A shell, ended with the test.
 struct Shell(Child);
 
 impl Shell {
-    /// Runs a script; on this CPU alone, if one is named.
+    /// Runs a script, on one CPU if given.
     fn run(script: &str, cpu: Option<Cpu>) -> Result<Self, Failed> {
         let child = Command::new("sh").args(["-c", script]).spawn()?;
         let shell = Self(child);
@@ -45,13 +44,11 @@ impl Shell {
         Ok(i32::try_from(self.0.id())?)
     }
 
-    /// Audits it for 2 s.
     fn audit(&self) -> Result<ThreadTimes, Failed> {
         let place = Place::new();
         self.audit_to(&place.file("recording.parquet"))
     }
 
-    /// Audits it for 2 s, and saves the recording.
     fn audit_to(&self, recording: &Path) -> Result<ThreadTimes, Failed> {
         let pid = self.pid()?.to_string();
         let output = ticktax(&[
@@ -66,13 +63,13 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Audits what the audited command does to itself or to others.
+/// Audits a command that makes a disturbance.
 fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
     let place = Place::new();
     let (command, truth) = injector(plan, &place)?;
@@ -83,9 +80,9 @@ fn audit_of(plan: &Plan) -> Result<(Truth, ThreadTimes), Failed> {
     Ok((serde_json::from_slice(&fs::read(truth)?)?, threads))
 }
 
-/// Another cgroup gets quota every 10 ms, and a real-time thread has the CPU for most of the time: what the program
-/// waits for behind that once its own cgroup has quota again is no throttling: nor where that wait lasts for further
-/// periods of the quota.
+/// Another cgroup is refilled every 10 ms, and a real-time thread runs most of the time. Once the
+/// program's own cgroup has quota again, waiting behind that thread is not throttling, even if it
+/// lasts for several quota periods.
 pub(crate) fn is_throttled_by_its_own_quota_alone() -> Result<(), Failed> {
     let millis = Nanos::from_millis;
     own_quota_alone(millis(10), millis(100))?;
@@ -109,12 +106,12 @@ fn own_quota_alone(length: Nanos, period: Nanos) -> Result<(), Failed> {
     thief.stop()?;
     other.stop()?;
     let held = truth.injected.as_ref().ok_or("no truth")?.time;
-    let told = time(&threads, ThreadState::Throttled);
+    let throttled = time(&threads, ThreadState::Throttled);
     let what = format!("throttled of {length} in {period}");
-    checks::is_held_by_its_own_quota(&what, told, held)
+    checks::is_held_by_its_own_quota(&what, throttled, held)
 }
 
-/// The disturbance is begun first and outlasts the audit, however long that takes to begin.
+/// The disturbance starts first and outlasts the audit, however long the audit takes to start.
 pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     let cpu = ticktax_inject::default_cpu()?;
     let schedule = Schedule::every(Nanos::from_millis(20), Nanos::from_millis(4));
@@ -131,9 +128,9 @@ pub(crate) fn waits_behind_a_fifo_thread() -> Result<(), Failed> {
     checks::waits_behind(&truth, &recorded, &threads, Tolerance::LIVE)
 }
 
-/// A real-time loop beside an ordinary one, on one CPU, for more than three of the periods in which the kernel
-/// leaves a part to ordinary threads.
-pub(crate) fn a_real_time_loop_is_kept_from_its_cpu() -> Result<(), Failed> {
+/// A real-time loop and an ordinary one on one CPU, for more than three of the periods in which the
+/// kernel reserves time for ordinary threads.
+pub(crate) fn a_real_time_loop_is_throttled_by_the_kernel() -> Result<(), Failed> {
     let machine = Proc::default().machine();
     let limits = |name: &str| {
         let file = machine.configured.file(&format!("proc/sys/kernel/{name}"));
@@ -144,7 +141,7 @@ pub(crate) fn a_real_time_loop_is_kept_from_its_cpu() -> Result<(), Failed> {
         return Ok(());
     }
     let cpu = ticktax_inject::default_cpu()?;
-    // They end by themselves, whatever becomes of the test.
+    // They end by themselves if the test fails.
     let _ordinary = Shell::run("ulimit -t 20; while :; do :; done", Some(cpu))?;
     let hog = Shell::run("ulimit -t 20; while :; do :; done", Some(cpu))?;
     let changed = Command::new("chrt")
@@ -161,10 +158,10 @@ pub(crate) fn a_real_time_loop_is_kept_from_its_cpu() -> Result<(), Failed> {
     let threads = threads(&statement)?;
     let held = &threads.real_time;
     check(!held.is_empty(), || format!("{:?}", threads.delays))?;
-    // What it had of the period before is known one period after the audit began.
-    // What is longer than the kernel leaves to others, and a few ticks, it was not for the limit.
-    let most = Nanos::from_millis(60);
-    let mut delays = threads.delays.iter().filter(|delay| delay.length <= most);
+    // What the thread used of the previous period is known one period after the audit starts. A
+    // delay longer than the reserved time plus a few ticks is not caused by the limit.
+    let upper = Nanos::from_millis(60);
+    let mut delays = threads.delays.iter().filter(|delay| delay.length <= upper);
     let longest = delays.find(|delay| delay.at >= Nanos::from_secs(1));
     let longest = longest.ok_or_else(|| format!("{:?}", threads.delays))?;
     check(longest.limit.is_some(), || format!("{longest:?}"))?;
@@ -193,7 +190,7 @@ pub(crate) fn sleeps() -> Result<(), Failed> {
     let sleeper = Shell::run("exec sleep 60", None)?;
     thread::sleep(Duration::from_millis(200));
     let threads = sleeper.audit()?;
-    // Nothing happens to it: its whole life is one wait that no event tells.
+    // It never runs: its lifetime is a single wait without any event.
     let asleep = time(&threads, ThreadState::Sleeping);
     check(asleep == threads.elapsed, || format!("{threads:?}"))?;
     close("asleep", asleep.as_secs_f64(), 2.0, 0.2)
@@ -219,7 +216,7 @@ pub(crate) fn ends_with_the_victim() -> Result<(), Failed> {
 
 pub(crate) fn follows_children_and_threads() -> Result<(), Failed> {
     let place = Place::new();
-    // 8 processes besides the shell, and the threads of one more: this binary lists its tests.
+    // 8 processes besides the shell, and the threads of one more: this binary, listing its tests.
     let script = "for i in 1 2 3 4 5 6 7 8; do /bin/true; done; \"$1\" --list > \"$2\"";
     let output = ticktax(&[
         "audit", "--probe", "none", "--format", "json", "--", "sh", "-c",
@@ -248,7 +245,7 @@ pub(crate) fn a_stopped_program_is_stopped() -> Result<(), Failed> {
     )
 }
 
-/// A memory cgroup of version 1 with a limit, removed with the test.
+/// A memory cgroup (version 1) with a limit, removed with the test.
 struct MemoryLimit(std::path::PathBuf);
 
 impl MemoryLimit {
@@ -271,7 +268,8 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // What it cached is the kernel's to give back; the folder goes when its process is gone.
+        // The kernel must free the cached pages first. The folder can be removed once its process
+        // is gone.
         for _ in 0..50 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -281,7 +279,7 @@ impl Drop for MemoryLimit {
     }
 }
 
-/// A program that reads and writes more than its cgroup may keep reclaims for itself.
+/// Checks that a program that reads and writes more than its cgroup's limit reclaims memory itself.
 pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
     let Some(limit) = MemoryLimit::new()? else {
         return Ok(());
@@ -315,7 +313,7 @@ pub(crate) fn reclaims_for_its_limit() -> Result<(), Failed> {
     })
 }
 
-pub(crate) fn a_process_that_is_not_there_is_named() -> Result<(), Failed> {
+pub(crate) fn a_missing_process_is_named() -> Result<(), Failed> {
     let output = ticktax(&["audit", "--pid", "2000000000"]).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.code() == Some(1), || {
@@ -325,7 +323,7 @@ pub(crate) fn a_process_that_is_not_there_is_named() -> Result<(), Failed> {
     check(complaint.contains("2000000000"), || complaint.to_string())
 }
 
-pub(crate) fn without_root_the_counters_are_told() -> Result<(), Failed> {
+pub(crate) fn without_root_the_counters_are_reported() -> Result<(), Failed> {
     const NOBODY: u32 = 65_534;
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")

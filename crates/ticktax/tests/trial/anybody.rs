@@ -1,4 +1,4 @@
-//! Trials that change settings of their own commands alone, and what makes no sense.
+//! Trials that change settings of their own commands only, and invalid arguments.
 
 use libtest_mimic::Failed;
 
@@ -8,25 +8,25 @@ use crate::fixture::{Place, check};
 
 pub(crate) const ALL: &[(&str, Test)] = &[
     (
-        "what_makes_no_sense_is_said_in_a_line",
-        what_makes_no_sense_is_said_in_a_line,
+        "invalid_trials_are_refused_in_one_line",
+        invalid_trials_are_refused_in_one_line,
     ),
     (
-        "a_command_that_always_fails_is_compared_with_nothing",
-        a_command_that_always_fails_is_compared_with_nothing,
+        "a_command_that_always_fails_is_not_compared",
+        a_command_that_always_fails_is_not_compared,
     ),
     (
         "arms_are_compared_by_success_too",
         arms_are_compared_by_success_too,
     ),
     (
-        "what_must_not_be_has_an_exit_code",
-        what_must_not_be_has_an_exit_code,
+        "a_fail_if_condition_sets_the_exit_code",
+        a_fail_if_condition_sets_the_exit_code,
     ),
 ];
 
-/// Children of this test's own, and none of the machine's settings.
-fn what_makes_no_sense_is_said_in_a_line() -> Result<(), Failed> {
+/// The commands are children of this test; no setting of the machine changes.
+fn invalid_trials_are_refused_in_one_line() -> Result<(), Failed> {
     let place = Place::new();
     let mut wrong = Vec::new();
     for (arguments, code, why) in [
@@ -74,10 +74,10 @@ fn what_makes_no_sense_is_said_in_a_line() -> Result<(), Failed> {
         ),
     ] {
         let output = place.run(arguments);
-        let told = text(&output.stderr);
-        let is_it = told.lines().count() == 1 && told.contains(why);
-        if !is_it || output.status.code() != Some(code) {
-            wrong.push(format!("{arguments:?}: {}, {told}", output.status));
+        let errors = text(&output.stderr);
+        let is_expected = errors.lines().count() == 1 && errors.contains(why);
+        if !is_expected || output.status.code() != Some(code) {
+            wrong.push(format!("{arguments:?}: {}, {errors}", output.status));
         }
     }
     check(wrong.is_empty(), || format!("{wrong:#?}"))?;
@@ -86,7 +86,7 @@ fn what_makes_no_sense_is_said_in_a_line() -> Result<(), Failed> {
     })
 }
 
-fn a_command_that_always_fails_is_compared_with_nothing() -> Result<(), Failed> {
+fn a_command_that_always_fails_is_not_compared() -> Result<(), Failed> {
     let place = Place::new();
     let output = place.run(&["proc.nice=now,5", "--", "false"]);
     let why = complaint(&output);
@@ -119,9 +119,9 @@ fn arms_are_compared_by_success_too() -> Result<(), Failed> {
     })
 }
 
-fn what_must_not_be_has_an_exit_code() -> Result<(), Failed> {
+fn a_fail_if_condition_sets_the_exit_code() -> Result<(), Failed> {
     let place = Place::new();
-    // Blocks of one command each, of which the second arm's sleeps for longer.
+    // One command per block, which sleeps longer in the second arm.
     let script = "[ $(nice) -lt 5 ] || sleep 0.3; sleep 0.1";
     for (condition, code) in [("time > +20%", 6), ("time < -1%", 0)] {
         let arguments = ["proc.nice=now,5", "--blocks", "6", "--noise-runs", "0"];

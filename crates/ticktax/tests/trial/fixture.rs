@@ -1,4 +1,4 @@
-//! A journal of each test's own, a setting of this machine that nothing notices, and trials that go on.
+//! A journal for each test, a harmless setting of this machine, and trials that keep running.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use tempfile::TempDir;
 
 use crate::common::text;
 
-/// A setting that nothing here notices.
+/// A setting that nothing on this machine depends on.
 pub(crate) const QUIET: &str = "vm.stat_interval";
 pub(crate) const QUIET_FILE: &str = "/proc/sys/vm/stat_interval";
-/// What it is set to, where it is not that already.
+/// Values to set, unless it has them already.
 const OTHERS: [&str; 2] = ["61", "62"];
 
-/// Looks this often, 20 s in all.
+/// Number of checks, 20 s in total.
 const LOOKS: u32 = 400;
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -28,7 +28,7 @@ pub(crate) fn check(holds: bool, why: impl FnOnce() -> String) -> Result<(), Fai
     if holds { Ok(()) } else { Err(why().into()) }
 }
 
-/// A folder with a journal of the test's own.
+/// A folder with the journal of a test.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -52,7 +52,7 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// What a trial printed as JSON.
+    /// The JSON output of a trial.
     pub(crate) fn statement(&self, arguments: &[&str]) -> Result<Value, Failed> {
         let output = self
             .command(&["--format", "json"])
@@ -64,7 +64,7 @@ impl Place {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// That nothing is left to be put back.
+    /// Checks that nothing is left to restore.
     pub(crate) fn require_clear(&self) -> Result<(), Failed> {
         let length = fs::metadata(self.journal()).map_or(0, |facts| facts.len());
         check(length == 0, || {
@@ -76,7 +76,9 @@ impl Place {
 /// The verdict about a metric in the second arm, and its effect.
 pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
     let comparisons = statement["comparisons"].as_array().unwrap();
-    let found = comparisons.iter().find(|it| it["metric"] == metric);
+    let found = comparisons
+        .iter()
+        .find(|comparison| comparison["metric"] == metric);
     let found = found.unwrap();
     let verdict = found["verdict"]["id"].as_str().unwrap().to_owned();
     (
@@ -85,7 +87,7 @@ pub(crate) fn verdict(statement: &Value, metric: &str) -> (String, f64) {
     )
 }
 
-/// A setting of this machine, which is what it was once the test is over, however that ends.
+/// A setting of this machine, restored when the test ends for any reason.
 pub(crate) struct Quiet(pub(crate) String);
 
 impl Quiet {
@@ -97,16 +99,15 @@ impl Quiet {
         fs::read_to_string(QUIET_FILE).unwrap().trim().to_owned()
     }
 
-    /// Another value.
+    /// A value that differs from the current one.
     pub(crate) fn other(&self) -> &'static str {
-        OTHERS.into_iter().find(|it| *it != self.0).unwrap()
+        OTHERS.into_iter().find(|value| *value != self.0).unwrap()
     }
 
     pub(crate) fn assignment(&self) -> String {
         format!("{QUIET}=now,{}", self.other())
     }
 
-    /// Waits until it has a value.
     pub(crate) fn wait_for(value: &str) -> Result<(), Failed> {
         for _ in 0..LOOKS {
             if Self::now() == value {
@@ -126,7 +127,7 @@ impl Drop for Quiet {
     }
 }
 
-/// A trial that goes on, and ends with the test.
+/// A running trial, killed when the test ends.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
@@ -150,8 +151,16 @@ impl Running {
             bytes
         };
         let (mut stdout, mut stderr) = (stdout, stderr);
-        let stdout = read(stdout.as_mut().map(|it| it as &mut dyn std::io::Read));
-        let stderr = read(stderr.as_mut().map(|it| it as &mut dyn std::io::Read));
+        let stdout = read(
+            stdout
+                .as_mut()
+                .map(|stream| stream as &mut dyn std::io::Read),
+        );
+        let stderr = read(
+            stderr
+                .as_mut()
+                .map(|stream| stream as &mut dyn std::io::Read),
+        );
         Output {
             status: self.0.wait().unwrap(),
             stdout,

@@ -39,7 +39,7 @@ pub(crate) const EFFECTS: &[(&str, Test)] = &[
     ),
 ];
 
-/// A trial of the quiet setting that lasts for minutes.
+/// A trial of the harmless setting that lasts for minutes.
 fn long(place: &Place, quiet: &Quiet) -> Command {
     place.command(&[
         &quiet.assignment(),
@@ -61,7 +61,7 @@ fn timer_slack_of_a_paced_loop() -> Result<(), Failed> {
     let place = Place::new();
     let statement = place.statement(&[
         "proc.timer_slack=now,20000000",
-        // It runs as soon as its timer fires, however busy the machine is.
+        // The loop runs as soon as its timer fires, even on a busy machine.
         "proc.nice=-20",
         "--blocks",
         "8",
@@ -110,7 +110,7 @@ fn a_quota_of_a_cgroup_of_its_own() -> Result<(), Failed> {
     check(left.is_empty(), || format!("{left:?}"))
 }
 
-/// Groups that trials of processes that have ended left.
+/// Cgroups left by trials of processes that have ended.
 fn groups_left() -> Vec<PathBuf> {
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
     let entries = roots.iter().flat_map(fs::read_dir).flatten().flatten();
@@ -119,7 +119,7 @@ fn groups_left() -> Vec<PathBuf> {
         let pid = name.and_then(|name| name.strip_prefix("ticktax-try-"));
         pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
     };
-    entries.map(|it| it.path()).filter(is_left).collect()
+    entries.map(|entry| entry.path()).filter(is_left).collect()
 }
 
 fn a_setting_that_does_nothing() -> Result<(), Failed> {
@@ -139,14 +139,15 @@ fn a_setting_that_does_nothing() -> Result<(), Failed> {
         "0.2",
     ])?;
     let (verdict, effect) = verdict(&statement, "time");
-    // One trial in twenty calls chance a difference, but never a large one.
+    // One trial in twenty reports a chance difference, but never a large one.
     check(
         verdict == "no-difference-beyond" || effect.abs() < 0.2,
         || format!("{verdict}, {effect}: {statement:#}"),
     )?;
     let restored = statement["restored"].as_array().unwrap();
-    let is_back = |it: &Value| {
-        it["id"] == QUIET && (it["outcome"] == "restored" || it["outcome"] == "already")
+    let is_back = |setting: &Value| {
+        setting["id"] == QUIET
+            && (setting["outcome"] == "restored" || setting["outcome"] == "already")
     };
     check(restored.len() == 1 && is_back(&restored[0]), || {
         format!("{restored:?}")
@@ -155,7 +156,7 @@ fn a_setting_that_does_nothing() -> Result<(), Failed> {
     place.require_clear()
 }
 
-/// `kill -9` in the middle of a block: the watchdog puts it back, and no other run is needed for that.
+/// `kill -9` in the middle of a block: the watchdog restores the setting without another run.
 fn a_killed_trial_is_put_back_by_its_watchdog() -> Result<(), Failed> {
     let (place, quiet) = (Place::new(), Quiet::new());
     let running = Running::start(long(&place, &quiet));
@@ -166,8 +167,8 @@ fn a_killed_trial_is_put_back_by_its_watchdog() -> Result<(), Failed> {
     check(output.status.code().is_none(), || {
         format!("{}", output.status)
     })?;
-    let told = text(&output.stderr);
-    check(told.contains(QUIET), || told.clone())?;
+    let errors = text(&output.stderr);
+    check(errors.contains(QUIET), || errors.clone())?;
     place.require_clear()
 }
 
@@ -207,7 +208,8 @@ fn a_second_trial_refuses() -> Result<(), Failed> {
     check(Quiet::now() == quiet.0, Quiet::now)
 }
 
-/// Whoever else changes a setting meanwhile keeps the change, and the trial says so.
+/// If another program changes the setting during a trial, the change stays and the trial reports
+/// it.
 fn what_another_program_changes_is_left_alone() -> Result<(), Failed> {
     let (place, quiet) = (Place::new(), Quiet::new());
     let running = Running::start(long(&place, &quiet));
@@ -215,8 +217,10 @@ fn what_another_program_changes_is_left_alone() -> Result<(), Failed> {
     fs::write(QUIET_FILE, "77")?;
     let output = running.output();
     let why = text(&output.stderr);
-    let is_told = why.contains("another program changes it too");
-    check(output.status.code() == Some(1) && is_told, || why.clone())?;
+    let is_reported = why.contains("another program changes it too");
+    check(output.status.code() == Some(1) && is_reported, || {
+        why.clone()
+    })?;
     check(Quiet::now() == "77", Quiet::now)?;
     place.require_clear()
 }
@@ -244,7 +248,7 @@ fn a_process_that_goes_on_is_watched() -> Result<(), Failed> {
     ])?;
     let runs = statement["runs"].as_array().unwrap();
     check(runs.len() == 10, || format!("{} runs", runs.len()))?;
-    let has_cpu = |run: &Value| run["values"][0].as_f64().is_some_and(|it| it > 0.0);
+    let has_cpu = |run: &Value| run["values"][0].as_f64().is_some_and(|value| value > 0.0);
     check(runs.iter().all(has_cpu), || format!("{runs:#?}"))?;
     let slack = fs::read_to_string(format!("/proc/{pid}/timerslack_ns"))?;
     check(slack.trim() == "50000", || slack.clone())?;

@@ -1,7 +1,8 @@
-//! `ticktax try` as people type it. Tests named `root::…` change settings of this machine and put them back; the others
-//! change their own children alone.
+//! `ticktax try`. Tests named `root::…` change settings of this machine and restore them; the
+//! others only change their own children.
 //!
-//! This program is also what trials run: started with [`AS_SLEEPER`] or [`AS_WORKER`], it sleeps or works.
+//! This binary is also the command of the trials: with [`AS_SLEEPER`] or [`AS_WORKER`] it sleeps or
+//! works.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -23,9 +24,9 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::geteuid;
 use ticktax_fixture::left_out;
 
-/// How this program is told to sleep 100 times for 100 µs.
+/// Makes this binary sleep 100 times for 100 µs.
 const AS_SLEEPER: &str = "--as-sleeper";
-/// How it is told to use 40 ms of CPU time.
+/// Makes this binary use 40 ms of CPU time.
 const AS_WORKER: &str = "--as-worker";
 
 type Test = fn() -> Result<(), Failed>;
@@ -34,7 +35,7 @@ fn own() -> String {
     env::current_exe().unwrap().display().to_string()
 }
 
-/// Sleeps or works, if that is what this process is for.
+/// Sleeps or works, if this process was started for that.
 fn as_command() -> Option<ExitCode> {
     match &*env::args().nth(1)? {
         AS_SLEEPER => {
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
     if let Some(exit) = as_command() {
         return exit;
     }
-    // They share the machine, and its settings.
+    // The tests share the machine and its settings, so they run one at a time.
     let arguments = Arguments {
         test_threads: Some(1),
         ..Arguments::from_args()
@@ -77,12 +78,12 @@ fn main() -> ExitCode {
         let name = format!("root::story::{}", story.name);
         measuring(name, Box::new(move || story.check()))
     });
-    let of_anybody = anybody::ALL
+    let unprivileged_tests = anybody::ALL
         .iter()
         .map(|&(name, test)| Trial::test(name, test));
     libtest_mimic::run(
         &arguments,
-        of_root.chain(stories).chain(of_anybody).collect(),
+        of_root.chain(stories).chain(unprivileged_tests).collect(),
     )
     .exit_code()
 }

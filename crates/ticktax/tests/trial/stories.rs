@@ -1,4 +1,4 @@
-//! The stories of `docs/try.md`, run as they stand there.
+//! Runs the stories of `docs/try.md` as written there.
 
 use std::fs;
 use std::path::Path;
@@ -11,14 +11,14 @@ use crate::common::text;
 use crate::fixture::{Place, check, verdict};
 
 const PAGE: &str = include_str!("../../../../docs/try.md");
-/// What comes before a story, as `<!-- story NAME: METRIC WHAT, … -->`.
+/// The comment before a story: `<!-- story NAME: METRIC WHAT, … -->`.
 const MARK: &str = "<!-- story ";
-/// What an effect stays below that is called small.
+/// A small effect is below this.
 const SMALL: f64 = 0.5;
-/// Of a busier machine a story may say that it cannot tell.
+/// Above this load, a story may end with "cannot tell".
 const BUSY: f64 = 3.0;
 
-/// A story: a command, and what is to come of it.
+/// A command and its expected results.
 pub(crate) struct Story {
     pub(crate) name: &'static str,
     /// Metrics, each with `worse` or `small`.
@@ -26,7 +26,6 @@ pub(crate) struct Story {
     command: &'static str,
 }
 
-/// All of the page.
 pub(crate) fn all() -> Vec<Story> {
     PAGE.split(MARK).skip(1).map(story).collect()
 }
@@ -40,14 +39,14 @@ fn story(text: &'static str) -> Story {
         name,
         expected: expected
             .split(", ")
-            .map(|it| it.split_once(' ').unwrap())
+            .map(|result| result.split_once(' ').unwrap())
             .collect(),
         command,
     }
 }
 
 impl Story {
-    /// Runs it, and asks for what the page says.
+    /// Runs the story and checks the results.
     pub(crate) fn check(&self) -> Result<(), Failed> {
         let place = Place::new();
         let typed = self.command.strip_prefix("sudo ticktax try ");
@@ -65,11 +64,11 @@ impl Story {
         let statement: Value = serde_json::from_slice(&output.stdout)?;
         for (metric, expected) in &self.expected {
             let (verdict, effect) = verdict(&statement, metric);
-            let is_so = match *expected {
+            let is_expected = match *expected {
                 "worse" => verdict == "worse" || (verdict == "cannot-tell" && is_busy()),
                 _ => verdict == "no-difference-beyond" || effect.abs() < SMALL || is_busy(),
             };
-            check(is_so, || {
+            check(is_expected, || {
                 format!("{metric}: {verdict}, {effect}: {statement:#}")
             })?;
         }
@@ -77,7 +76,7 @@ impl Story {
     }
 }
 
-/// Whether other programs want the CPUs.
+/// Whether other programs compete for the CPUs.
 fn is_busy() -> bool {
     let load = fs::read_to_string(Path::new("/proc/loadavg")).unwrap();
     let recent = load

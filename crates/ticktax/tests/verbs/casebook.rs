@@ -1,5 +1,5 @@
-//! The casebook as a user sees it: every page as it is in `docs/casebook`, a case of one's own, and
-//! files that are none.
+//! The casebook: every page equals the one in `docs/casebook`; a user's own case works; invalid
+//! files are refused.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// `UPDATE_DOCS=1 cargo test -p ticktax --test verbs casebook` writes them.
+/// `UPDATE_DOCS=1 cargo test -p ticktax --test verbs casebook` writes the pages.
 #[test]
 fn every_page_is_as_it_is_documented() {
     let list = text(&case(&["list"]).stdout);
@@ -40,7 +40,7 @@ fn every_page_is_as_it_is_documented() {
     assert!(other.is_empty(), "not as in docs/casebook: {other:?}");
 }
 
-/// The files of the worked example, as the page has them: a scenario and a case.
+/// The files of the worked example on the page: a scenario and a case.
 fn worked_example(folder: &Path) -> PathBuf {
     let page = fs::read_to_string(docs().join("casebook.md")).unwrap();
     let blocks = page.split("```toml\n").skip(1);
@@ -60,7 +60,7 @@ fn the_worked_example_does_what_the_page_says() {
     let output = case(&["run", example]);
     let page = text(&output.stdout);
     assert!(output.status.success(), "{page}");
-    assert!(page.contains("4 of 4 predicted rows are met"), "{page}");
+    assert!(page.contains("4 of 4 predicted rows match"), "{page}");
     let fitted = case(&["fit", example]);
     assert!(fitted.status.success());
     let fitted = text(&fitted.stdout);
@@ -73,7 +73,7 @@ fn the_worked_example_does_what_the_page_says() {
 }
 
 #[test]
-fn the_scenario_that_is_documented_runs() {
+fn the_documented_scenario_runs() {
     let page = fs::read_to_string(docs().join("scenario.md")).unwrap();
     let (_, rest) = page.split_once("```toml\n").unwrap();
     let (scenario, _) = rest.split_once("```").unwrap();
@@ -93,7 +93,7 @@ fn the_scenario_that_is_documented_runs() {
 }
 
 #[test]
-fn tcp_is_measured_on_this_machine_where_that_is_asked_for() {
+fn tcp_is_measured_on_this_machine_with_here() {
     let output = case(&["run", "tcp-cpu-cost", "--here"]);
     let page = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -109,9 +109,9 @@ fn tcp_is_measured_on_this_machine_where_that_is_asked_for() {
     assert!(error.contains("leave out --here"), "{error}");
 }
 
-/// No row of traffic without traffic: a folder, no JSON, another document, another case.
+/// Invalid files of traffic: a missing one, a folder, text, another document.
 #[test]
-fn what_is_no_result_of_traffic_adds_no_row() {
+fn invalid_traffic_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("text"), "once upon a time").unwrap();
@@ -120,10 +120,10 @@ fn what_is_no_result_of_traffic_adds_no_row() {
     for (name, hint) in [
         ("nowhere", "no such file"),
         ("", "folder"),
-        ("text", "not what `ticktax net` writes"),
-        ("list", "not what `ticktax net` writes"),
+        ("text", "not JSON from `ticktax net`"),
+        ("list", "not JSON from `ticktax net`"),
     ] {
-        let output = case(&["run", "tcp-cpu-cost", "--net", &path(name)]);
+        let output = case(&["run", "tcp-cpu-cost", "--traffic", &path(name)]);
         let error = complaint(&output);
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(
@@ -135,7 +135,7 @@ fn what_is_no_result_of_traffic_adds_no_row() {
 }
 
 #[test]
-fn what_is_no_case_is_said_in_a_line() {
+fn invalid_cases_are_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let example = fs::read_to_string(worked_example(folder.path())).unwrap();
     let broken = [

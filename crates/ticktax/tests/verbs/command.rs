@@ -1,5 +1,5 @@
-//! The command as people type it: bad input, exit codes, what goes to a pipe.
-//! Nothing here needs root, and nothing here watches for longer than a moment.
+//! The command line: invalid input, exit codes, and output to a pipe. Nothing here needs root or
+//! watches for longer than a moment.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::common::{complaint, refused_as_usage, text, ticktax};
 
 #[test]
-fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
+fn invalid_arguments_exit_with_2_and_a_hint() {
     refused_as_usage(
         &[],
         &[
@@ -38,7 +38,7 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
 }
 
 #[test]
-fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
+fn an_offline_cpu_is_named_with_the_online_ones() {
     let output = ticktax(&["audit", "--cpus", "8000", "--for", "10ms"]);
     assert_eq!(output.status.code(), Some(2));
     let complaint = complaint(&output);
@@ -49,7 +49,7 @@ fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
 }
 
 #[test]
-fn a_recording_that_cannot_be_made_stops_the_audit_before_it_begins() {
+fn an_unwritable_recording_stops_the_audit_before_it_starts() {
     for place in ["/nonexistent/x.parquet", "/dev/full", "/proc/x.parquet"] {
         let output = ticktax(&["audit", "--for", "7d", "--save", place]);
         assert_eq!(output.status.code(), Some(1), "{place}");
@@ -61,7 +61,7 @@ fn a_recording_that_cannot_be_made_stops_the_audit_before_it_begins() {
 }
 
 #[test]
-fn a_command_has_the_name_of_the_program_that_it_becomes() {
+fn a_command_has_the_name_of_the_program_it_executes() {
     let output = ticktax(&[
         "audit",
         "--format",
@@ -71,12 +71,16 @@ fn a_command_has_the_name_of_the_program_that_it_becomes() {
         "-c",
         "exec sleep 0.5",
     ]);
-    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a statement");
-    assert_eq!(said["victim"]["name"], "sleep", "{}", said["victim"]);
+    let statement: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a statement");
+    assert_eq!(
+        statement["victim"]["name"], "sleep",
+        "{}",
+        statement["victim"]
+    );
 }
 
 #[test]
-fn what_is_no_recording_is_refused_in_one_line() {
+fn invalid_recordings_are_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -137,7 +141,7 @@ fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
         );
     }
     let printed = text(&output.stdout);
-    assert!(printed.contains("The books balance"), "{printed}");
+    assert!(printed.contains("Accounts balance"), "{printed}");
     let long: Vec<&str> = printed
         .lines()
         .filter(|line| line.chars().count() > 80)
@@ -146,7 +150,7 @@ fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
 }
 
 #[test]
-fn the_page_is_one_screen_and_the_rest_is_asked_for() {
+fn the_page_is_one_screen_and_sections_are_optional() {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join("x.parquet");
     let name = name.to_string_lossy().into_owned();
@@ -160,25 +164,22 @@ fn the_page_is_one_screen_and_the_rest_is_asked_for() {
     };
     assert_eq!(report(&[]), page);
     let full = report(&["--full"]);
-    for (section, title) in [
-        ("time", "Where the CPU time went"),
-        ("limits", "What could not be seen"),
-    ] {
+    for (section, title) in [("time", "CPU time by account"), ("limits", "Limitations")] {
         let alone = report(&["--section", section]);
         assert!(alone.starts_with(title), "{alone}");
         assert!(full.contains(title), "{full}");
         assert!(!page.contains(title), "{page}");
     }
     let two = report(&["--section", "limits,time"]);
-    assert!(two.starts_with("Where the CPU time went"), "{two}");
-    let legend = "share: of the time of all CPUs";
+    assert!(two.starts_with("CPU time by account"), "{two}");
+    let legend = "share: share of the time of all CPUs";
     assert!(!two.contains(legend), "{two}");
     assert!(report(&["--section", "legend"]).contains(legend));
-    assert!(report(&["--explain"]).contains("the books balance: every"));
+    assert!(report(&["--explain"]).contains("accounts balance: every"));
 }
 
 #[test]
-fn a_page_is_as_wide_as_columns_says() {
+fn columns_sets_the_width_of_a_page() {
     for columns in [40, 120] {
         let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
             .args(["audit", "--for", "100ms", "--full"])
@@ -196,7 +197,7 @@ fn a_page_is_as_wide_as_columns_says() {
 }
 
 #[test]
-fn the_page_explains_itself() {
+fn help_manual_pages_and_completions_are_printed() {
     let help = text(&ticktax(&["audit", "--help"]).stdout);
     for word in ["Examples:", "Exit codes:", "--save", "Parquet"] {
         assert!(help.contains(word), "{word} in {help}");
@@ -208,10 +209,10 @@ fn the_page_explains_itself() {
         man.contains(".TH ticktax-audit 1") && man.contains("\\-\\-probe"),
         "{man}"
     );
-    // The version, the values, and the lines of the examples each by itself.
+    // The version, the values, and the examples on separate lines.
     let title = man.lines().find(|line| line.starts_with(".TH"));
     let version = concat!("ticktax ", env!("CARGO_PKG_VERSION"));
-    assert!(title.is_some_and(|it| it.contains(version)), "{man}");
+    assert!(title.is_some_and(|title| title.contains(version)), "{man}");
     for words in [
         ".SH SYNOPSIS\n.nf\nticktax audit [OPTIONS]",
         ".SH EXAMPLES\n.nf\n  ticktax audit",
@@ -223,13 +224,13 @@ fn the_page_explains_itself() {
     assert!(nested.contains(".TH ticktax-case-run 1"), "{nested}");
     let unknown = ticktax(&["man", "audti"]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(complaint(&unknown).contains("choose from audit"));
+    assert!(complaint(&unknown).contains("choose audit"));
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().to_string_lossy().into_owned();
     assert!(ticktax(&["man", "--folder", &name]).status.success());
     let pages = listed(folder.path());
     for page in ["ticktax.1", "ticktax-audit.1", "ticktax-case-run.1"] {
-        assert!(pages.iter().any(|it| it == page), "{page} in {pages:?}");
+        assert!(pages.iter().any(|name| name == page), "{page} in {pages:?}");
     }
     for shell in ["bash", "zsh", "fish"] {
         assert!(
@@ -240,11 +241,11 @@ fn the_page_explains_itself() {
 }
 
 #[test]
-fn a_schema_is_that_of_the_document() {
-    let of = |words: &[&str]| -> serde_json::Value {
+fn each_document_has_its_schema() {
+    let schema = |words: &[&str]| -> serde_json::Value {
         serde_json::from_slice(&ticktax(words).stdout).expect("a schema in JSON")
     };
-    assert_eq!(of(&["schema"])["title"], "Statement");
+    assert_eq!(schema(&["schema"])["title"], "Statement");
     for (document, title) in [
         ("pace", "PaceStatement"),
         ("pace-comparison", "PaceComparison"),
@@ -261,11 +262,11 @@ fn a_schema_is_that_of_the_document() {
         ("knob-readings", "KnobReadings"),
         ("undo", "UndoStatement"),
     ] {
-        assert_eq!(of(&["schema", document])["title"], title);
+        assert_eq!(schema(&["schema", document])["title"], title);
     }
 }
 
-/// What a shell is offered after these words, of which the last is being typed.
+/// The completions that a shell offers for the last of these words.
 fn offered(words: &[&str], folder: &Path) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .env("COMPLETE", "bash")
@@ -290,14 +291,14 @@ fn a_shell_completes_cases_sections_and_files() {
     assert!(cases.contains(&"frame-rate-vs-hz".to_owned()), "{cases:?}");
     let sections = offered(&["audit", "--section", "time,re"], at);
     assert_eq!(sections, ["time,repeats"]);
-    let of_pace = offered(&["pace", "--section", "f"], at);
-    assert_eq!(of_pace, ["frames"]);
+    let pace_sections = offered(&["pace", "--section", "f"], at);
+    assert_eq!(pace_sections, ["frames"]);
     assert_eq!(offered(&["report", ""], at)[0], "lag.parquet");
     assert_eq!(offered(&["sweep", ""], at)[0], "game.toml");
 }
 
 #[test]
-fn several_processes_are_asked_about_as_one() {
+fn several_processes_count_as_one_program() {
     for arguments in [
         &["audit", "-p", "1,999999999", "--for", "0.01"][..],
         &["audit", "-p", "1", "-p", "999999999", "--for", "0.01"],
@@ -319,12 +320,12 @@ fn a_saved_recording_prints_the_same_statement_again() {
     let live = ticktax(&[
         "audit", "--for", "500ms", "--format", "json", "--save", &name,
     ]);
-    let said: serde_json::Value = serde_json::from_slice(&live.stdout).expect("a statement");
+    let statement: serde_json::Value = serde_json::from_slice(&live.stdout).expect("a statement");
     assert_eq!(
         live.status.code(),
         Some(0),
         "{} {}",
-        said["balance"],
+        statement["balance"],
         text(&live.stderr)
     );
     let again = ticktax(&["report", "--format", "json", &name]);
@@ -361,21 +362,27 @@ fn two_recordings_are_compared_and_a_statement_has_no_intervals() {
         "{page}"
     );
     let output = compare(&[&first, &statement, "--format", "json"]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(told["document"], "changes");
-    assert_eq!(told["second"]["blocks"], serde_json::Value::Null);
-    let accounts = told["accounts"].as_array().unwrap();
+    let changes: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(changes["document"], "changes");
+    assert_eq!(changes["second"]["blocks"], serde_json::Value::Null);
+    let accounts = changes["accounts"].as_array().unwrap();
     assert!(!accounts.is_empty());
-    assert!(accounts.iter().all(|it| it["share"]["certain"].is_null()));
-    // A recording beside itself.
-    let output = compare(&[&first, &first, "--format", "json"]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let accounts = told["accounts"].as_array().unwrap();
     assert!(
-        accounts.iter().all(|it| it["share"]["certain"] != true),
-        "{told}"
+        accounts
+            .iter()
+            .all(|account| account["share"]["certain"].is_null())
     );
-    assert_eq!(told["beats"].as_array().unwrap().len(), 0);
+    // A recording compared with itself.
+    let output = compare(&[&first, &first, "--format", "json"]);
+    let changes: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let accounts = changes["accounts"].as_array().unwrap();
+    assert!(
+        accounts
+            .iter()
+            .all(|account| account["share"]["certain"] != true),
+        "{changes}"
+    );
+    assert_eq!(changes["beats"].as_array().unwrap().len(), 0);
 
     let note = path("note.json");
     fs::write(&note, "{}").unwrap();
@@ -405,13 +412,13 @@ fn lists_of_numbers_are_compared() {
     let output = compare(&[&stock, &patched, "--better", "lower"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let page = text(&output.stdout);
-    for told in [
+    for words in [
         "B is better",
         "-2.53 %",
         "p = 0.0022",
         "both lists are sorted",
     ] {
-        assert!(page.contains(told), "{told}: {page}");
+        assert!(page.contains(words), "{words}: {page}");
     }
     assert!(page.lines().count() <= 24, "{page}");
     assert!(
@@ -419,10 +426,10 @@ fn lists_of_numbers_are_compared() {
         "{page}"
     );
     let output = compare(&[&stock, &patched, "--format", "json"]);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(told["document"], "numbers");
-    assert_eq!(told["comparison"]["verdict"]["id"], "differs");
-    assert_eq!(told["first"]["count"], 6);
+    let numbers: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(numbers["document"], "numbers");
+    assert_eq!(numbers["comparison"]["verdict"]["id"], "differs");
+    assert_eq!(numbers["first"]["count"], 6);
 
     let two = put("two.csv", "old,new\n1,2\n2,3\n");
     let statement = put("statement.json", r#"{"document": "statement"}"#);
@@ -449,7 +456,7 @@ fn lists_of_numbers_are_compared() {
 }
 
 #[test]
-fn a_damaged_recording_that_the_parquet_library_panics_on_is_one_line() {
+fn a_damaged_recording_is_one_line_even_if_the_parquet_library_panics() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/fixtures/schema2");
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = fs::read(fixtures.join("spans.parquet")).unwrap();
@@ -470,10 +477,10 @@ fn a_damaged_recording_that_the_parquet_library_panics_on_is_one_line() {
 }
 
 #[test]
-fn an_argument_that_would_turn_the_error_around_is_cleaned() {
+fn control_characters_of_an_argument_are_removed_from_the_error() {
     let output = ticktax(&["report", "--from", "\u{202e}1\u{1b}[31m", "x.parquet"]);
     assert_eq!(output.status.code(), Some(2));
-    // Usage follows on further lines.
+    // The usage follows on further lines.
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(complaint.contains("--from"), "{complaint}");
     let hidden = ['\u{202e}', '\u{1b}'];

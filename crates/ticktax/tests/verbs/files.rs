@@ -1,5 +1,4 @@
-//! Files that a person names for output: next to a killed run's leftover, through links and
-//! devices.
+//! Output files that users name: next to leftovers of a killed run, through links and devices.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,12 +10,12 @@ use std::time::Duration;
 
 use crate::common::{GAME, complaint, text, ticktax};
 
-/// An audit that goes on until the test ends it.
+/// An audit that runs until the test ends it.
 struct Audit(Child);
 
 impl Audit {
-    /// Starts one that saves to `file`, and waits until it writes. `before` are the names that the
-    /// folder has already.
+    /// Starts an audit that saves to `file`, and waits until it writes. `before` are the names
+    /// already in the folder.
     fn saving(file: &Path, before: &[OsString]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
             .args(["audit", "--for", "7d", "--probe", "none", "--save"])
@@ -48,7 +47,7 @@ fn names(folder: &Path) -> Vec<OsString> {
     names
 }
 
-/// Runs the model in `folder`, with more arguments.
+/// Runs the model in `folder` with additional arguments.
 fn sim(folder: &Path, more: &[&str]) -> std::process::Output {
     let scenario = folder.join("game.toml");
     fs::write(&scenario, GAME).unwrap();
@@ -63,7 +62,7 @@ fn sim(folder: &Path, more: &[&str]) -> std::process::Output {
 }
 
 #[test]
-fn a_killed_runs_leftover_goes_with_the_next_run_and_a_living_ones_file_stays() {
+fn the_next_run_removes_files_of_a_killed_run_but_not_of_a_running_one() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("saved");
     fs::create_dir(&folder).unwrap();
@@ -71,19 +70,19 @@ fn a_killed_runs_leftover_goes_with_the_next_run_and_a_living_ones_file_stays() 
     let killed = Audit::saving(&file, &[]);
     let leftover = names(&folder);
     assert_eq!(leftover.len(), 1);
-    // Dropping it kills it without a chance to clean up.
+    // Dropping it kills it before it can clean up.
     drop(killed);
     assert_eq!(names(&folder), leftover);
-    let living = Audit::saving(&file, &leftover);
-    let only_the_living = names(&folder);
-    assert_eq!(only_the_living.len(), 1);
-    assert_ne!(only_the_living, leftover);
+    let running = Audit::saving(&file, &leftover);
+    let only_the_running = names(&folder);
+    assert_eq!(only_the_running.len(), 1);
+    assert_ne!(only_the_running, leftover);
     let saved = sim(place.path(), &["--save", file.to_str().unwrap()]);
     assert!(saved.status.success(), "{}", text(&saved.stderr));
     let with_the_file = names(&folder);
     assert_eq!(with_the_file.len(), 2);
-    assert!(with_the_file.contains(&only_the_living[0]));
-    drop(living);
+    assert!(with_the_file.contains(&only_the_running[0]));
+    drop(running);
     let saved = sim(place.path(), &["--save", file.to_str().unwrap()]);
     assert!(saved.status.success(), "{}", text(&saved.stderr));
     assert_eq!(names(&folder), ["lag.parquet"]);
@@ -135,7 +134,7 @@ fn output_goes_to_descriptors_and_devices() {
     command.arg(&scenario).stdout(File::create(&file).unwrap());
     assert!(command.status().unwrap().success());
     assert_eq!(fs::read(&file).unwrap(), to_pipe.stdout);
-    // A recording cannot go there: its file is complete only once it is closed.
+    // A recording cannot go there, because its file is complete only once it is closed.
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command.args(["sim", "--save", "/dev/stdout", "--load"]);
     let refused = command
@@ -179,28 +178,28 @@ fn a_name_reaches_the_terminal_in_one_clean_line() {
     let page = folder.path().join(name);
     let output = sim(folder.path(), &["--html", page.to_str().unwrap()]);
     assert!(output.status.success(), "{}", complaint(&output));
-    let said = text(&output.stderr);
-    assert!(said.contains("FAKE"), "{said}");
+    let errors = text(&output.stderr);
+    assert!(errors.contains("FAKE"), "{errors}");
     assert!(
-        !said.contains('\u{1b}') && !said.contains("\nFAKE"),
-        "{said:?}"
+        !errors.contains('\u{1b}') && !errors.contains("\nFAKE"),
+        "{errors:?}"
     );
     for arguments in [
         &["incidents", "show", "1\nFAKE"][..],
         &["schema", "x\u{1b}[31m\nFAKE"],
         &["audit", "--cpus=x\nFAKE"],
     ] {
-        let said = text(&ticktax(arguments).stderr);
-        assert!(said.contains("FAKE"), "{said}");
+        let errors = text(&ticktax(arguments).stderr);
+        assert!(errors.contains("FAKE"), "{errors}");
         assert!(
-            !said.contains("\nFAKE") && !said.contains('\u{1b}'),
-            "{said:?}"
+            !errors.contains("\nFAKE") && !errors.contains('\u{1b}'),
+            "{errors:?}"
         );
     }
 }
 
 #[test]
-fn too_few_files_end_a_sweep_in_one_line() {
+fn a_low_limit_of_open_files_ends_a_sweep_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
     fs::write(&scenario, GAME).unwrap();
@@ -213,8 +212,8 @@ fn too_few_files_end_a_sweep_in_one_line() {
             .arg(folder.path().join("results"))
             .output()
             .unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{files}: {said}");
-        assert!(said.contains("ulimit -n"), "{files}: {said}");
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{files}: {errors}");
+        assert!(errors.contains("ulimit -n"), "{files}: {errors}");
     }
 }

@@ -1,4 +1,4 @@
-//! Recordings from anybody: each is shown within a budget of memory, or refused in one clean line.
+//! Recordings from untrusted sources: each is shown within a memory budget or refused in one line.
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -14,10 +14,10 @@ use ticktax_model::{
 use ticktax_store::recording::RecordingWriter;
 
 const MIB: u64 = 1 << 20;
-/// Between two looks at its memory a process may take some more.
+/// Memory that a process can allocate between two checks.
 const SLACK: u64 = 8 * MIB;
 
-/// A recording that is being made.
+/// A recording under construction.
 struct Recording {
     sources: SourceTable,
     rows: Vec<Row>,
@@ -25,7 +25,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// One of a second, on one CPU.
+    /// One second on one CPU.
     fn new() -> Self {
         let mut header = Header::new(World::Live, Level::Kernel, "0.1.0");
         header.coverage.attached = Hook::ALL.to_vec();
@@ -85,7 +85,7 @@ fn span(cpu: u32, start: i64, dur: i64, source: SourceId) -> Span {
     }
 }
 
-/// Runs the command to its end; returns also the most memory that it had.
+/// Runs the command, and returns its output and its peak memory.
 fn measured(arguments: &[&str]) -> (Output, u64) {
     let child = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(arguments)
@@ -107,7 +107,7 @@ fn measured(arguments: &[&str]) -> (Output, u64) {
     (output, watch.join().unwrap())
 }
 
-/// The most memory that a process had so far, in bytes; `None` once it has ended.
+/// Peak memory of a process in bytes, or `None` once it has ended.
 fn peak(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -115,17 +115,17 @@ fn peak(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Shows a recording in every way. Panics unless each way takes no more than its budget and ends
-/// with a page, or with one line.
-fn shows(name: &str, recording: &Recording) {
+/// Shows a recording in every way. Each way must stay within its budget, and print a page or a
+/// one-line error.
+fn check_recording(name: &str, recording: &Recording) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.parquet");
     recording.save(&path);
-    shows_file(name, &path);
+    check_file(name, &path);
 }
 
-#[expect(clippy::print_stdout, reason = "the figures, with --nocapture")]
-fn shows_file(name: &str, path: &Path) {
+#[expect(clippy::print_stdout, reason = "prints the figures with --nocapture")]
+fn check_file(name: &str, path: &Path) {
     let size = fs::metadata(path).unwrap().len();
     let page = path.with_extension("html");
     let (file, page) = (path.to_str().unwrap(), page.to_str().unwrap());
@@ -173,7 +173,7 @@ fn many_threads() {
         let source = recording.thread(tid, &format!("t{tid}"));
         recording.span(0, i64::from(tid) * 30_000, 30_000, source);
     }
-    shows("threads", &recording);
+    check_recording("threads", &recording);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn many_threads_that_wait_for_each_other() {
         let source = recording.thread(tid, &format!("t{tid}"));
         recording.span(0, i64::from(tid) * 1_000, 1_000, source);
     }
-    shows("waits", &recording);
+    check_recording("waits", &recording);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn every_cpu_that_can_exist() {
     for cpu in 0..8_192 {
         recording.span(cpu, 0, 1_000_000_000, idle);
     }
-    shows("cpus", &recording);
+    check_recording("cpus", &recording);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn many_sources_on_the_last_cpu() {
         let source = recording.sources.intern(source);
         recording.span(8_191, number * 1_000, 1_000, source);
     }
-    shows("last CPU", &recording);
+    check_recording("last CPU", &recording);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn many_rows_in_few_bytes() {
         let edge = Edge::new(Cpu(0), Nanos(row * 1_000 + 1_000), on, Effect::Woke(woken));
         recording.rows.push(Row::Edge(edge));
     }
-    shows("rows", &recording);
+    check_recording("rows", &recording);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn the_longest_spans() {
     for row in 0..900 {
         recording.span(0, row * (YEAR / 100), YEAR / 100, thread);
     }
-    shows("years", &recording);
+    check_recording("years", &recording);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn many_cpus_for_years() {
         let start = i64::from(cpu) * 70_000_000_000_000 % YEARS;
         recording.span(cpu, start, 30_000_000_000_000, thread);
     }
-    shows("CPU years", &recording);
+    check_recording("CPU years", &recording);
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn many_sums() {
             histogram: histogram.clone(),
         }));
     }
-    shows("sums", &recording);
+    check_recording("sums", &recording);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn many_functions() {
         recording.rows.push(Row::Edge(edge));
         recording.span(0, number * 1_000, 1_000, thread);
     }
-    shows("functions", &recording);
+    check_recording("functions", &recording);
 }
 
 #[test]
@@ -297,10 +297,10 @@ fn a_long_header() {
         why: String::new(),
     };
     recording.header.coverage.limitations = (0..16_000).map(other).collect();
-    shows("header", &recording);
+    check_recording("header", &recording);
 }
 
-/// Replaces `old` in a file by as many bytes, where it is the last time.
+/// Replaces the last occurrence of `old` in a file by the same number of bytes.
 fn replace(path: &Path, old: &str, new: &str) {
     assert_eq!(old.len(), new.len());
     let mut bytes = fs::read(path).unwrap();
@@ -312,7 +312,7 @@ fn replace(path: &Path, old: &str, new: &str) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A recording without rows that says that another program wrote it, with a word of its header
+/// A recording without rows that claims to be from another program, with one word of its header
 /// replaced.
 fn reworded(folder: &Path, word: &str) -> String {
     let path = folder.join("x.parquet");
@@ -323,7 +323,7 @@ fn reworded(folder: &Path, word: &str) -> String {
 }
 
 #[test]
-fn no_word_of_a_file_reaches_the_terminal_raw() {
+fn words_of_a_file_are_escaped_on_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     for word in [
         "\"\\u001b\"",
@@ -350,20 +350,20 @@ fn no_word_of_a_file_reaches_the_terminal_raw() {
 fn a_file_without_checksums_is_shown_as_not_verified() {
     let folder = tempfile::tempdir().unwrap();
     let file = reworded(folder.path(), "\"kernel\"");
-    let said = |arguments: &[&str]| {
+    let words = |arguments: &[&str]| {
         let output = crate::common::ticktax(arguments);
         let page = String::from_utf8(output.stdout).unwrap();
         page.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let page = folder.path().join("x.html");
-    said(&["report", "--html", page.to_str().unwrap(), &file]);
+    words(&["report", "--html", page.to_str().unwrap(), &file]);
     let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains("not verified"), "the page for a browser");
-    assert!(said(&["report", &file]).contains("not verified"));
-    assert!(said(&["report", "--full", &file]).contains("not verified"));
-    assert!(said(&["report", "--format", "json", &file]).contains("\"not-verified\""));
-    assert!(said(&["beats", &file]).contains("not verified"));
-    assert!(said(&["compare", &file, &file]).contains("not verified"));
+    assert!(page.contains("not verified"), "the HTML page");
+    assert!(words(&["report", &file]).contains("not verified"));
+    assert!(words(&["report", "--full", &file]).contains("not verified"));
+    assert!(words(&["report", "--format", "json", &file]).contains("\"not-verified\""));
+    assert!(words(&["beats", &file]).contains("not verified"));
+    assert!(words(&["compare", &file, &file]).contains("not verified"));
     for arguments in [
         &["report", "--section", "time", &file][..],
         &["report", "--format", "openmetrics", &file],
@@ -378,8 +378,8 @@ fn a_file_without_checksums_is_shown_as_not_verified() {
     let verified = folder.path().join("verified.parquet");
     Recording::new().save(&verified);
     let verified = verified.to_str().unwrap();
-    assert!(!said(&["report", "--full", verified]).contains("not verified"));
-    assert!(!said(&["compare", verified, verified]).contains("not verified"));
+    assert!(!words(&["report", "--full", verified]).contains("not verified"));
+    assert!(!words(&["compare", verified, verified]).contains("not verified"));
 }
 
 #[test]
@@ -388,12 +388,12 @@ fn impossible_numbers_are_refused_in_one_line() {
     let path = folder.path().join("x.parquet");
     let file = path.to_str().unwrap();
     let cases: [fn(&mut Recording); 4] = [
-        |it| it.header.machine.hz_configured = Some(2_000_000_000),
-        |it| it.header.books = vec![books(0, Nanos(i64::MAX))],
-        |it| it.header.books = vec![books(0, Nanos(1)); 100_000],
-        |it| {
-            let idle = it.sources.intern(Source::idle());
-            it.span(i32::MAX.unsigned_abs(), 0, 1, idle);
+        |recording| recording.header.machine.hz_configured = Some(2_000_000_000),
+        |recording| recording.header.books = vec![books(0, Nanos(i64::MAX))],
+        |recording| recording.header.books = vec![books(0, Nanos(1)); 100_000],
+        |recording| {
+            let idle = recording.sources.intern(Source::idle());
+            recording.span(i32::MAX.unsigned_abs(), 0, 1, idle);
         },
     ];
     for edit in cases {

@@ -1,4 +1,4 @@
-//! `record`, `incidents` and `mark`, as far as they need no root.
+//! `record`, `incidents` and `mark`, without root.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -20,13 +20,13 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn incidents_are_listed_by_what_they_have_in_common() {
+fn similar_incidents_are_grouped() {
     let folder = folder();
     let listed = ticktax(&["incidents", "--format", "json"], folder.path());
     assert!(listed.status.success(), "{}", text(&listed.stderr));
     let list: Value = serde_json::from_slice(&listed.stdout).unwrap();
     let groups = list["groups"].as_array().unwrap();
-    let told: Vec<(&str, i64)> = groups
+    let counts: Vec<(&str, i64)> = groups
         .iter()
         .map(|group| {
             (
@@ -35,11 +35,11 @@ fn incidents_are_listed_by_what_they_have_in_common() {
             )
         })
         .collect();
-    assert_eq!(told, [("indexer", 1), ("backup", 12)]);
+    assert_eq!(counts, [("indexer", 1), ("backup", 12)]);
     assert_eq!(list["found_again"], 13);
     let period = groups[1]["beats"][0]["period_ns"].as_f64().unwrap();
     assert!((period / 60e9 - 1.0).abs() < 1e-3, "{period}");
-    // The same as a page, and only of what came later.
+    // The same as a page, limited to later incidents.
     let page = ticktax(
         &["incidents", "list", "--since", "2025-11-22T12:05"],
         folder.path(),
@@ -55,14 +55,14 @@ fn one_incident_is_explained_and_its_recording_reported() {
     let shown = ticktax(&["incidents", "show", "2", "--report"], folder.path());
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let page = text(&shown.stdout);
-    let said = "game (10) waited 20.0 ms for CPU 0, behind indexer (20) for 20.0 ms.";
+    let expected = "game (10) waited 20.0 ms for CPU 0, behind indexer (20) for 20.0 ms.";
     let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains(said), "{page}");
-    assert!(page.contains("The books balance."), "{page}");
+    assert!(flat.contains(expected), "{page}");
+    assert!(page.contains("Accounts balance"), "{page}");
 }
 
 #[test]
-fn the_page_of_an_incident_has_its_place_in_a_timeline() {
+fn the_page_of_an_incident_links_to_its_timeline() {
     let folder = folder();
     let page = folder.path().join("incident.html");
     let html = page.to_str().unwrap();
@@ -70,13 +70,13 @@ fn the_page_of_an_incident_has_its_place_in_a_timeline() {
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let page = fs::read_to_string(page).unwrap();
     let (answer, rest) = page.split_once("<nav").unwrap();
-    // 20 ms from 500 ms on, and half as much on either side.
+    // 20 ms from 500 ms on, plus half of that on either side.
     assert!(
         answer.contains("href=\"#timeline=490000000,530000000,0\""),
         "{answer}"
     );
     assert!(rest.contains("id=\"timeline-zoom\""));
-    // Of all of them there is none.
+    // The list has no timeline.
     let list = folder.path().join("list.html");
     let listed = ticktax(
         &["incidents", "list", "--html", list.to_str().unwrap()],
@@ -87,7 +87,7 @@ fn the_page_of_an_incident_has_its_place_in_a_timeline() {
 }
 
 #[test]
-fn an_index_shows_no_file_of_another_folder() {
+fn an_index_cannot_refer_to_files_outside_its_folder() {
     let elsewhere = folder();
     let secret = fs::read_dir(elsewhere.path()).unwrap().next().unwrap();
     let secret = secret.unwrap().path().display().to_string();
@@ -110,8 +110,8 @@ fn an_index_shows_no_file_of_another_folder() {
     for number in ["50", "51"] {
         let shown = ticktax(&["incidents", "show", number, "--report"], place.path());
         assert_eq!(shown.status.code(), Some(1));
-        let told = text(&shown.stderr);
-        assert!(told.contains("no incident"), "{told}");
+        let errors = text(&shown.stderr);
+        assert!(errors.contains("no incident"), "{errors}");
         assert!(shown.stdout.is_empty());
     }
     let listed = text(&ticktax(&["incidents"], place.path()).stdout);
@@ -122,7 +122,7 @@ fn an_index_shows_no_file_of_another_folder() {
 }
 
 #[test]
-fn what_cannot_be_is_told_in_a_line() {
+fn invalid_requests_are_refused_in_one_line() {
     let folder = folder();
     let empty = tempfile::tempdir().unwrap();
     let file = empty.path().join("file");
@@ -188,7 +188,7 @@ fn what_cannot_be_is_told_in_a_line() {
 }
 
 #[test]
-fn a_mark_is_a_datagram_of_its_words() {
+fn a_mark_is_a_datagram_with_its_note() {
     let folder = tempfile::tempdir().unwrap();
     let socket = UnixDatagram::bind(folder.path().join("mark.sock")).unwrap();
     let sent = ticktax(&["mark", "level", "loaded"], folder.path());
@@ -201,10 +201,9 @@ fn a_mark_is_a_datagram_of_its_words() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// A link with the socket's name could lead to the socket of another program.
-/// The socket's owner may be the agent's user, who must not hold up root's scripts.
+/// The socket's owner may be the agent's user, who must not be able to block root's scripts.
 #[test]
-fn a_mark_that_nobody_takes_is_refused() {
+fn a_mark_that_is_not_accepted_fails() {
     let folder = tempfile::tempdir().unwrap();
     let _deaf = UnixDatagram::bind(folder.path().join("mark.sock")).unwrap();
     let most = fs::read_to_string("/proc/sys/net/unix/max_dgram_qlen").unwrap();
@@ -212,15 +211,15 @@ fn a_mark_that_nobody_takes_is_refused() {
     let own = UnixDatagram::unbound().unwrap();
     own.set_nonblocking(true).unwrap();
     let socket = folder.path().join("mark.sock");
-    let taken = (0..=most + 1).take_while(|_| own.send_to(b"x", &socket).is_ok());
-    assert!(taken.count() <= most + 1, "the queue is not full");
+    let accepted = (0..=most + 1).take_while(|_| own.send_to(b"x", &socket).is_ok());
+    assert!(accepted.count() <= most + 1, "the queue is not full");
     let output = ticktax(&["mark", "hello"], folder.path());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(complaint(&output).contains("did not take the mark"));
+    assert!(complaint(&output).contains("did not accept the mark"));
 }
 
 #[test]
-fn a_mark_does_not_follow_a_link() {
+fn a_mark_does_not_follow_a_symbolic_link() {
     let place = tempfile::tempdir().unwrap();
     let elsewhere = place.path().join("elsewhere");
     let other = std::os::unix::net::UnixDatagram::bind(&elsewhere).unwrap();

@@ -1,4 +1,4 @@
-//! `ticktax knob` and `ticktax undo` as people type them. The tests change only their own child.
+//! `ticktax knob` and `ticktax undo`. The tests only change a child process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use ticktax_knobs::{Consent, Session, Step, System, Target, registry};
 
 const POLICY: &str = "proc.policy";
 
-/// A child that sleeps, and whose policy is changed.
+/// A sleeping child whose scheduling policy is changed.
 struct Subject(Sleeper);
 
 impl Subject {
@@ -26,7 +26,7 @@ impl Subject {
         knob.read(&System::default(), &target).unwrap()
     }
 
-    /// Has a session make it a batch job: it is one until that ends.
+    /// Makes it a batch job until the session ends.
     fn becomes_batch(&self, session: &mut Session) {
         let knob = registry::find(POLICY).unwrap();
         let target = Target::Task(self.0.pid());
@@ -35,16 +35,16 @@ impl Subject {
     }
 }
 
-/// Returns a journal that was copied while its session had made a child a batch job.
+/// A copy of a journal, made while its session had turned a child into a batch job.
 fn journal_of(subject: &Subject, folder: &Path) -> PathBuf {
-    let (whole, copy) = (folder.join("whole"), folder.join("copy"));
-    let (from, to) = (whole.clone(), copy.clone());
+    let (original, copy) = (folder.join("whole"), folder.join("copy"));
+    let (from, to) = (original.clone(), copy.clone());
     let keep = move |step| {
         if step == Step::Set {
             fs::copy(&from, &to).unwrap();
         }
     };
-    let begun = Session::begin_observed(&System::default(), &whole, "a test", Box::new(keep));
+    let begun = Session::begin_observed(&System::default(), &original, "a test", Box::new(keep));
     let mut session = begun.unwrap().0;
     subject.becomes_batch(&mut session);
     drop(session);
@@ -67,21 +67,21 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn what_is_listed_can_be_shown_and_read() {
+fn listed_knobs_can_be_shown_and_read() {
     let list = json(&ticktax(&["knob", "list", "--format", "json"]));
     let knobs = list["knobs"].as_array().unwrap();
     assert!(knobs.len() > 50, "{}", knobs.len());
     assert_eq!(list["known"].as_u64(), Some(knobs.len() as u64));
-    let of = json(&ticktax(&[
+    let matching = json(&ticktax(&[
         "knob", "list", "--of", "swap", "--format", "json",
     ]));
-    let some = of["knobs"].as_array().unwrap();
-    assert!(some.iter().any(|it| it["id"] == "vm.swappiness"));
+    let some = matching["knobs"].as_array().unwrap();
+    assert!(some.iter().any(|knob| knob["id"] == "vm.swappiness"));
     assert!(some.len() < knobs.len());
     let page = text(&ticktax(&["knob", "show", "vm.swappiness"]).stdout);
-    // What it is, which takes more than a line, is told whole.
+    // The description takes more than a line, and is printed in full.
     let words: Vec<&str> = page.split_whitespace().collect();
-    let about = knobs.iter().find(|it| it["id"] == "vm.swappiness");
+    let about = knobs.iter().find(|knob| knob["id"] == "vm.swappiness");
     let about = about.unwrap()["about"].as_str().unwrap();
     assert!(words.join(" ").contains(about), "{page}");
     for word in ["0 to 200", "/proc/sys/vm/swappiness", "Trades", "safe"] {
@@ -93,10 +93,10 @@ fn what_is_listed_can_be_shown_and_read() {
 }
 
 #[test]
-fn a_list_about_nothing_says_so() {
+fn a_list_without_matches_says_so() {
     let page = text(&ticktax(&["knob", "list", "--of", "no such word"]).stdout);
     assert!(
-        page.starts_with("No knob is about `no such word`, of "),
+        page.starts_with("None of ") && page.contains(" matches `no such word`."),
         "{page}"
     );
 }
@@ -112,7 +112,7 @@ fn the_policy_of_a_process_is_read() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_in_a_line() {
+fn invalid_requests_are_refused_in_one_line() {
     for (arguments, code, hint) in [
         (
             &["knob", "show", "vm.swapiness"][..],
@@ -155,12 +155,12 @@ fn what_makes_no_sense_is_said_in_a_line() {
         assert!(complaint.contains(hint), "{arguments:?}: {complaint}");
         assert_eq!(output.status.code(), Some(code), "{arguments:?}");
     }
-    let both = ticktax(&["knob", "get", "proc.nice", "--pid", "1", "--cpu", "0"]);
-    assert_eq!(both.status.code(), Some(2));
+    let two_targets = ticktax(&["knob", "get", "proc.nice", "--pid", "1", "--cpu", "0"]);
+    assert_eq!(two_targets.status.code(), Some(2));
 }
 
 #[test]
-fn what_a_killed_run_left_is_put_back_once() {
+fn settings_of_a_killed_run_are_restored_once() {
     let (subject, folder) = (Subject::start(), TempDir::new().unwrap());
     let journal = journal_of(&subject, folder.path());
     // As the killed run did.
@@ -172,7 +172,7 @@ fn what_a_killed_run_left_is_put_back_once() {
     let page = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{page}");
     assert!(page.starts_with("Changed by a test:"), "{page}");
-    assert!(page.contains("other again, was batch"), "{page}");
+    assert!(page.contains("restored to other, was batch"), "{page}");
     assert_eq!(subject.policy(), "other");
     let again = undo(&journal, "text");
     assert_eq!(again.status.code(), Some(0));
@@ -180,7 +180,7 @@ fn what_a_killed_run_left_is_put_back_once() {
 }
 
 #[test]
-fn what_has_ended_since_is_told_and_no_failure() {
+fn settings_of_ended_processes_are_reported_without_failure() {
     let folder = TempDir::new().unwrap();
     let journal = journal_of(&Subject::start(), folder.path());
     let output = undo(&journal, "json");
@@ -191,10 +191,10 @@ fn what_has_ended_since_is_told_and_no_failure() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| &it["outcome"])
+        .map(|setting| &setting["outcome"])
         .collect();
     assert!(
-        !outcomes.is_empty() && outcomes.iter().all(|it| *it == "gone"),
+        !outcomes.is_empty() && outcomes.iter().all(|outcome| *outcome == "gone"),
         "{statement}"
     );
 }
@@ -207,9 +207,9 @@ fn without_a_journal_there_is_nothing_to_undo() {
     assert!(text(&output.stdout).starts_with("Nothing to undo in "));
 }
 
-/// A run stops at such a file before it changes anything, and an undo does not empty it.
+/// `try` stops at such a file before it changes anything, and `undo` does not empty it.
 #[test]
-fn a_recording_in_the_place_of_the_journal_stays_as_it_is() {
+fn a_recording_named_as_the_journal_stays_unchanged() {
     let folder = TempDir::new().unwrap();
     let recording = folder.path().join("recording.parquet");
     let bytes: Vec<u8> = b"PAR1"
@@ -233,7 +233,7 @@ fn a_recording_in_the_place_of_the_journal_stays_as_it_is() {
 }
 
 #[test]
-fn a_journal_with_a_damaged_line_is_no_success_and_stays_as_it_is() {
+fn a_journal_with_a_damaged_line_fails_and_stays_unchanged() {
     let (subject, folder) = (Subject::start(), TempDir::new().unwrap());
     let journal = journal_of(&subject, folder.path());
     let mut bytes = fs::read(&journal).unwrap();
@@ -244,7 +244,7 @@ fn a_journal_with_a_damaged_line_is_no_success_and_stays_as_it_is() {
     assert_eq!(output.status.code(), Some(1));
     let page = text(&output.stdout);
     assert!(page.contains("1 line of "), "{page}");
-    assert!(page.contains("left unchanged"), "{page}");
+    assert!(page.contains("not restored"), "{page}");
     assert!(fs::read(&journal).unwrap() == bytes);
 }
 
@@ -268,7 +268,7 @@ fn a_cut_journal_is_copied_and_the_page_names_the_copy() {
 }
 
 #[test]
-fn a_run_that_goes_on_keeps_its_settings() {
+fn undo_refuses_the_journal_of_a_running_trial() {
     let folder = TempDir::new().unwrap();
     let journal = folder.path().join("journal");
     let begun = Session::begin(&System::default(), &journal, "somebody (PID 7)");

@@ -1,4 +1,4 @@
-//! The command's verbs as people type them, as far as they need neither root nor a guest.
+//! The verbs of the command, as far as they need neither root nor a guest.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 

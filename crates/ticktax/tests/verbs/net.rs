@@ -1,5 +1,4 @@
-//! `ticktax net` as people type it: between two processes over loopback. Nothing here needs root,
-//! and nothing is timed.
+//! `ticktax net` between two processes over loopback. Nothing here needs root or measures time.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
@@ -20,7 +19,7 @@ fn statement(output: &Output) -> NetStatement {
 }
 
 #[test]
-fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
+fn invalid_arguments_exit_with_2_and_a_hint() {
     refused_as_usage(
         &["net"],
         &[
@@ -49,7 +48,7 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
 }
 
 #[test]
-fn both_ends_tell_the_same() {
+fn sender_and_receiver_report_the_same() {
     for udp in [false, true] {
         let (child, address) = receiver(&[]);
         let mut arguments = vec![
@@ -80,16 +79,16 @@ fn both_ends_tell_the_same() {
         match sent.spec.protocol {
             Protocol::Tcp => assert_eq!(out.bytes, back.bytes),
             Protocol::Udp => {
-                let told = back.datagrams.unwrap();
-                assert_eq!(told.sent, Some(out.calls));
-                assert_eq!(told.arrived + told.lost().unwrap(), out.calls);
+                let datagrams = back.datagrams.unwrap();
+                assert_eq!(datagrams.sent, Some(out.calls));
+                assert_eq!(datagrams.arrived + datagrams.lost().unwrap(), out.calls);
             }
         }
     }
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = net(&["recv", "--listen", &address]);
@@ -98,20 +97,20 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn nobody_at_the_address_is_named() {
+fn an_address_without_a_receiver_is_named() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
     let output = net(&["send", &address, "--untraced"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = complaint(&output);
+    let errors = complaint(&output);
     assert!(
-        said.contains(&address) && said.contains("net recv"),
-        "{said}"
+        errors.contains(&address) && errors.contains("net recv"),
+        "{errors}"
     );
 }
 
-/// A sender that goes on for an hour, unless something ends it.
+/// A sender that runs for an hour unless it is ended.
 fn sender(address: &str, more: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(["net", "send", address, "--untraced", "--for", "1h"])
@@ -124,7 +123,7 @@ fn sender(address: &str, more: &[&str]) -> Child {
 }
 
 #[test]
-fn a_receiver_that_is_killed_ends_the_sender_with_what_was_done() {
+fn a_killed_receiver_ends_the_sender_with_partial_results() {
     let (mut child, address) = receiver(&[]);
     let sender = sender(&address, &["--rate", "1M"]);
     wait_for_traffic(&sender);
@@ -133,13 +132,16 @@ fn a_receiver_that_is_killed_ends_the_sender_with_what_was_done() {
     let output = sender.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("went away"));
-    let told = statement(&output);
-    assert_eq!(told.sender.unwrap().ended_early, Some(EndedBy::PeerGone));
-    assert_eq!(told.receiver, None);
+    let statement = statement(&output);
+    assert_eq!(
+        statement.sender.unwrap().ended_early,
+        Some(EndedBy::PeerGone)
+    );
+    assert_eq!(statement.receiver, None);
 }
 
 #[test]
-fn ctrl_c_at_the_sender_ends_both_with_what_was_done() {
+fn ctrl_c_at_the_sender_ends_both_with_partial_results() {
     let_children_hear_ctrl_c();
     let (child, address) = receiver(&[]);
     let sender = sender(&address, &["--rate", "1k", "--udp"]);
@@ -155,15 +157,15 @@ fn ctrl_c_at_the_sender_ends_both_with_what_was_done() {
     );
     for output in [sent, received] {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        let told = statement(&output);
-        let (out, back) = (told.sender.unwrap(), told.receiver.unwrap());
+        let statement = statement(&output);
+        let (out, back) = (statement.sender.unwrap(), statement.receiver.unwrap());
         assert_eq!(out.ended_early, Some(EndedBy::Interrupted));
         assert_eq!(out.bytes, back.bytes);
     }
 }
 
 #[test]
-fn ctrl_c_at_a_receiver_that_waits_ends_it() {
+fn ctrl_c_ends_a_waiting_receiver() {
     let_children_hear_ctrl_c();
     let (child, _) = receiver(&[]);
     kill(
@@ -176,7 +178,7 @@ fn ctrl_c_at_a_receiver_that_waits_ends_it() {
 }
 
 #[test]
-fn a_stranger_at_the_port_changes_nothing() {
+fn another_client_at_the_port_is_ignored() {
     let (child, address) = receiver(&[]);
     drop(TcpStream::connect(&address).unwrap());
     let sent = net(&["send", &address, "--untraced", "--for", "100ms"]);
@@ -184,8 +186,8 @@ fn a_stranger_at_the_port_changes_nothing() {
     assert!(child.wait_with_output().unwrap().status.success());
 }
 
-/// Waits until the sender sends at its rate: then its thread sleeps between its calls, and before
-/// that it only ever waits for what the receiver says.
+/// Waits until the sender has started. Then its thread sleeps between its calls; before that it
+/// only waits for messages of the receiver.
 fn wait_for_traffic(sender: &Child) {
     wait_for_call(sender, "ttx-net-send", nix::libc::SYS_clock_nanosleep);
 }

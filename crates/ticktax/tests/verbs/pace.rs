@@ -1,4 +1,4 @@
-//! `ticktax pace` as people type it. Nothing here needs root, and nothing here is timed.
+//! `ticktax pace`. Nothing here needs root or measures time.
 
 use std::process::Output;
 
@@ -12,7 +12,7 @@ fn pace(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
+fn invalid_arguments_exit_with_2_and_a_hint() {
     refused_as_usage(
         &["pace"],
         &[
@@ -48,43 +48,43 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
 }
 
 #[test]
-fn a_cpu_that_is_not_there_is_named_with_those_that_are() {
+fn an_offline_cpu_is_named() {
     let output = pace(&["--cpu", "8000", "--for", "50ms"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = complaint(&output);
-    assert!(said.contains("CPU 8000 is not online"), "{said}");
+    let errors = complaint(&output);
+    assert!(errors.contains("CPU 8000 is not online"), "{errors}");
 }
 
 #[test]
-fn a_process_that_is_not_there_is_named() {
+fn a_missing_process_is_named() {
     let output = pace(&["--pid", "4194304", "--for", "50ms"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("no process 4194304"));
 }
 
 #[test]
-fn a_file_that_cannot_be_written_stops_it_before_it_begins() {
+fn an_unwritable_output_stops_the_loop_before_it_starts() {
     let output = pace(&["--for", "7d", "--output", "/nonexistent/page"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("/nonexistent/page"));
 }
 
 #[test]
-fn a_short_loop_says_what_became_of_it() {
+fn a_short_loop_has_complete_figures() {
     let arguments = [
         "--rate", "100", "--work", "1ms", "--for", "300ms", "--format", "json",
     ];
     let output = pace(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
-    let figures = told.figures.unwrap();
+    let statement: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    let figures = statement.figures.unwrap();
     assert!(figures.frames > 0);
     assert_eq!(figures.wanted, Some(figures.frames + figures.dropped));
     assert_eq!(figures.slipped, Some(0), "frames on a grid do not slip");
     assert!(figures.work.unwrap().min >= Nanos::from_millis(1));
-    let asked = Nanos::from_millis(1);
-    assert!(matches!(told.subject, Subject::Loop(report) if report.spec.work == asked));
-    let clocks: Vec<CpuClock> = told
+    let expected = Nanos::from_millis(1);
+    assert!(matches!(statement.subject, Subject::Loop(report) if report.spec.work == expected));
+    let clocks: Vec<CpuClock> = statement
         .cpu
         .readings
         .iter()
@@ -94,29 +94,30 @@ fn a_short_loop_says_what_became_of_it() {
     assert!(clocks.contains(&CpuClock::Stat) && clocks.contains(&CpuClock::Machine));
 }
 
-/// A hybrid tries out how late its sleeps are before the loop begins: none of that is the loop's.
+/// Before the loop starts, the hybrid method measures how late its sleeps are. Those sleeps do not
+/// count.
 #[test]
-fn a_hybrids_trials_are_not_among_its_wakeups() {
+fn calibration_sleeps_of_the_hybrid_method_do_not_count() {
     let output = pace(&[
         "--rate", "50", "--work", "1ms", "--sleep", "hybrid", "--for", "400ms", "--format", "json",
     ]);
-    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
-    let frames = told.figures.unwrap().frames;
-    let woken = told.wakeups.unwrap().count;
+    let statement: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    let frames = statement.figures.unwrap().frames;
+    let woken = statement.wakeups.unwrap().count;
     assert!(
         woken <= frames + 10,
         "woken {woken} times for {frames} frames"
     );
 }
 
-/// Every tick finds a loop that never sleeps.
+/// Every tick interrupts a loop that never sleeps.
 #[test]
-fn a_spinning_loop_has_no_phase_of_the_tick() {
+fn a_spinning_loop_is_not_aliased_with_the_tick() {
     let output = pace(&[
         "--rate", "50", "--work", "1ms", "--sleep", "spin", "--for", "800ms", "--format", "json",
     ]);
-    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told.cpu.alias, None);
+    let statement: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(statement.cpu.alias, None);
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
     );
     assert!(printed.lines().count() <= 24, "{printed}");
     let full = text(&pace(&["--for", "200ms", "--work", "0ms", "--full"]).stdout);
-    for word in ["\nThe frames\n", "\ndropped: slots in which", "[dropped "] {
+    for word in ["\nFrames\n", "\ndropped: slots in which", "[dropped "] {
         assert!(full.contains(word), "{full}");
     }
     assert!(
@@ -145,23 +146,32 @@ fn a_pipe_gets_neither_colours_nor_a_progress_bar() {
 }
 
 #[test]
-fn a_comparison_has_a_row_for_every_combination_and_a_choice_for_every_rate() {
+fn a_comparison_has_a_row_per_combination_and_a_choice_per_rate() {
     let (sleeps, rates) = ("sleep=nanosleep,timerfd", "rate=100,200");
     let arguments = [
         "--vary", sleeps, "--vary", rates, "--work", "100us", "--rounds", "2", "--for", "100ms",
     ];
     let output = pace(&[&arguments[..], &["--format", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let told: PaceComparison = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told.rows.len(), 4);
-    assert!(told.rows.iter().all(|row| row.turns == 2));
-    let rates: Vec<f64> = told.choices.iter().map(|choice| choice.rate).collect();
+    let comparison: PaceComparison = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(comparison.rows.len(), 4);
+    assert!(comparison.rows.iter().all(|row| row.turns == 2));
+    let rates: Vec<f64> = comparison
+        .choices
+        .iter()
+        .map(|choice| choice.rate)
+        .collect();
     assert_eq!(rates, [100.0, 200.0]);
-    assert!(told.choices.iter().all(|choice| !choice.best.is_empty()));
+    assert!(
+        comparison
+            .choices
+            .iter()
+            .all(|choice| !choice.best.is_empty())
+    );
 }
 
 #[test]
-fn a_saved_loop_is_reported_as_it_was() {
+fn a_saved_loop_prints_the_same_report() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("frames.parquet");
     let file = file.to_str().unwrap();
@@ -174,14 +184,14 @@ fn a_saved_loop_is_reported_as_it_was() {
 }
 
 #[test]
-fn a_recording_that_cannot_be_made_stops_it_before_it_begins() {
+fn an_unwritable_recording_stops_the_loop_before_it_starts() {
     let output = pace(&["--for", "7d", "--save", "/nonexistent/frames.parquet"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("/nonexistent/frames.parquet"));
 }
 
 #[test]
-fn frames_are_in_a_trace_live_and_from_a_recording() {
+fn live_and_recorded_traces_hold_the_same_frames() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, live, again) = (path("x.parquet"), path("live.pftrace"), path("x.pftrace"));
@@ -197,13 +207,13 @@ fn frames_are_in_a_trace_live_and_from_a_recording() {
 }
 
 #[test]
-fn a_run_that_fails_leaves_no_trace_and_what_was_there_before() {
+fn a_failed_run_writes_no_trace_and_keeps_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, trace) = (path("x.parquet"), path("x.pftrace"));
     let output = pace(&["--rate", "100", "--for", "100ms", "--save", &file]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    // In the rows, behind a header that can be read.
+    // Damage the rows, after a readable header.
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[10] ^= 1;
     std::fs::write(&file, bytes).unwrap();
@@ -213,7 +223,7 @@ fn a_run_that_fails_leaves_no_trace_and_what_was_there_before() {
     assert!(complaint(&output).contains("is damaged"));
     assert_eq!(std::fs::read_to_string(&trace).unwrap(), "before");
     let left = std::fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(left, 2, "a part of a trace is left");
+    assert_eq!(left, 2, "a partial trace is left");
 }
 
 #[test]

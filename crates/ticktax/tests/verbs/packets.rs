@@ -1,5 +1,5 @@
-//! `ticktax pace --udp` as people type it: between two processes over loopback. Nothing here needs
-//! root, and nothing is timed.
+//! `ticktax pace --udp` between two processes over loopback. Nothing here needs root or measures
+//! time.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
@@ -16,7 +16,7 @@ fn pace(arguments: &[&str]) -> Output {
     ticktax(&[&["pace", "--udp"], arguments].concat())
 }
 
-/// A receiver that waits, and where.
+/// A waiting receiver, with its address.
 fn receiver(arguments: &[&str]) -> (Child, String) {
     listening(&["pace", "--udp"], arguments)
 }
@@ -26,7 +26,7 @@ fn statement(output: &Output) -> PacketStatement {
 }
 
 #[test]
-fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
+fn invalid_arguments_exit_with_2_and_a_hint() {
     refused_as_usage(
         &["pace"],
         &[
@@ -56,7 +56,7 @@ fn arguments_without_sense_exit_with_2_and_say_what_would_have() {
 }
 
 #[test]
-fn between_hosts_the_receiver_tells_all_but_delays() {
+fn between_hosts_the_receiver_reports_everything_but_delays() {
     let (child, address) = receiver(&[]);
     let sent = pace(&[
         "--to", &address, "--rate", "1k", "--for", "300ms", "--format", "json",
@@ -72,20 +72,20 @@ fn between_hosts_the_receiver_tells_all_but_delays() {
     );
     assert_eq!(sent.receiver, received.receiver);
     assert_eq!(
-        sent.places.map(|it| it.lost),
-        received.places.map(|it| it.lost)
+        sent.places.map(|places| places.lost),
+        received.places.map(|places| places.lost)
     );
     assert!(sent.buffer.is_none() && received.buffer.is_some());
     let arrived: u64 = received.by_time.iter().map(|slot| slot.arrived).sum();
-    let told = received.receiver.unwrap().datagrams.unwrap();
-    assert_eq!(arrived, told.arrived);
-    assert_eq!(told.sent, Some(sent.sender.unwrap().calls));
-    // The clocks of two hosts need not agree.
+    let datagrams = received.receiver.unwrap().datagrams.unwrap();
+    assert_eq!(arrived, datagrams.arrived);
+    assert_eq!(datagrams.sent, Some(sent.sender.unwrap().calls));
+    // The clocks of two hosts may differ.
     assert_eq!(received.delays, None);
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn an_address_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = pace(&["--listen", &address]);
@@ -94,7 +94,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn a_sender_that_is_killed_leaves_the_receiver_what_was_done() {
+fn a_killed_sender_leaves_the_receiver_with_partial_results() {
     let (child, address) = receiver(&[]);
     let mut sender = Command::new(env!("CARGO_BIN_EXE_ticktax"))
         .args(["pace", "--udp", "--to", &address, "--for", "1h"])
@@ -108,14 +108,17 @@ fn a_sender_that_is_killed_leaves_the_receiver_what_was_done() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("went away"));
-    let it = statement(&output);
-    assert_eq!(it.receiver.unwrap().ended_early, Some(EndedBy::PeerGone));
-    // How many it had sent is not known, and so nothing is said to be lost.
-    assert_eq!(it.places, None);
+    let received = statement(&output);
+    assert_eq!(
+        received.receiver.unwrap().ended_early,
+        Some(EndedBy::PeerGone)
+    );
+    // The number of sent datagrams is unknown, so no losses are reported.
+    assert_eq!(received.places, None);
 }
 
 #[test]
-fn ctrl_c_at_the_receiver_ends_both_with_what_was_done() {
+fn ctrl_c_at_the_receiver_ends_both_with_partial_results() {
     let_children_hear_ctrl_c();
     let (child, address) = receiver(&[]);
     let sender = Command::new(env!("CARGO_BIN_EXE_ticktax"))
@@ -136,7 +139,7 @@ fn ctrl_c_at_the_receiver_ends_both_with_what_was_done() {
 }
 
 #[test]
-fn a_stream_is_not_what_is_waited_for() {
+fn a_tcp_sender_is_refused() {
     let (child, address) = receiver(&[]);
     let sent = ticktax(&["net", "send", &address, "--untraced", "--for", "100ms"]);
     assert_ne!(sent.status.code(), Some(0));
@@ -146,16 +149,15 @@ fn a_stream_is_not_what_is_waited_for() {
 }
 
 #[test]
-fn a_page_for_people_says_where_the_bursts_stand() {
+fn the_text_page_describes_the_traffic() {
     let (child, address) = receiver(&["--rcvbuf", "2304"]);
     let sent = pace(&["--to", &address, "--rate", "max", "--for", "200ms"]);
     assert!(child.wait_with_output().unwrap().status.success());
-    let said = text(&sent.stdout);
-    assert!(said.contains("of 200 B for"), "{said}");
+    let page = text(&sent.stdout);
+    assert!(page.contains("of 200 B for"), "{page}");
 }
 
-/// Waits until the receiver reads: before that its thread only ever waits for what the sender says,
-/// a little at a time.
+/// Waits until the receiver reads. Before that, its thread only polls for messages of the sender.
 fn wait_until_read(receiver: &Child) {
     wait_for_call(receiver, "ttx-net-recv", nix::libc::SYS_recvmsg);
 }

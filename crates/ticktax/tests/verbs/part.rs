@@ -1,4 +1,4 @@
-//! `ticktax report --from --to`: a part of a recording, as its users ask for one.
+//! `ticktax report --from --to`: a part of a recording.
 use std::fs;
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use ticktax_model::statement::Statement;
 
 use crate::common::{GAME, complaint, simulate, text, ticktax};
 
-/// A recording of [`GAME`], of 30 s, in a folder of its own.
+/// A recording of [`GAME`] of 30 s, in a separate folder.
 fn recorded() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
@@ -37,15 +37,15 @@ fn a_part_balances_and_is_saved_as_a_recording_that_prints_the_same() {
     assert!(part.balance.balances(), "{:?}", part.balance);
     let cpus = i64::try_from(part.cpus.len()).unwrap();
     assert_eq!(part.balance.elapsed, Nanos(2_000_000_000 * cpus));
-    let told = part.part.unwrap();
+    let range = part.part.unwrap();
     assert_eq!(
-        (told.from, told.to),
+        (range.from, range.to),
         (Nanos::from_secs(12), Nanos::from_secs(14))
     );
 
     let again = json(&["report", saved]);
     assert_eq!(again, part);
-    // Times are those of the whole, whose beats go on in the part.
+    // Times are relative to the whole recording, whose periods continue in the part.
     let beats = again.beats.unwrap().beats;
     assert!(!beats.is_empty());
     let whole = json(&["report", recording]);
@@ -54,7 +54,7 @@ fn a_part_balances_and_is_saved_as_a_recording_that_prints_the_same() {
     for beat in &beats {
         assert!(beat.first >= Nanos::from_secs(12), "{beat:#?}");
         let same = all.iter().find(|other| other.name == beat.name);
-        if let Some(other) = same.filter(|it| !it.rhythm.rearmed && !beat.rhythm.rearmed) {
+        if let Some(other) = same.filter(|other| !other.rhythm.rearmed && !beat.rhythm.rearmed) {
             let periods = (beat.first - other.first).0 as f64 / other.rhythm.period;
             let off = (periods - periods.round()).abs();
             assert!(
@@ -72,43 +72,47 @@ fn a_part_balances_and_is_saved_as_a_recording_that_prints_the_same() {
 }
 
 #[test]
-fn the_frames_of_a_part_are_those_that_were_due_in_it() {
+fn a_part_has_the_frames_that_were_due_in_it() {
     let (_folder, recording) = recorded();
     let recording = recording.to_str().unwrap();
     let output = ticktax(&[
         "report", recording, "--from", "10", "--to", "20", "--format", "json",
     ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told.elapsed, Nanos::from_secs(10));
-    let frames = told.figures.unwrap().frames;
+    let statement: PaceStatement = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(statement.elapsed, Nanos::from_secs(10));
+    let frames = statement.figures.unwrap().frames;
     assert!((394..=396).contains(&frames), "{frames} in 10 s at 25.3 ms");
 }
 
-/// `beats` takes the same part, and finds the same in it.
+/// `beats` takes the same part and finds the same periods.
 #[test]
-fn beats_of_a_part_are_those_of_its_report() {
+fn beats_and_report_find_the_same_periods_in_a_part() {
     let (_folder, recording) = recorded();
     let recording = recording.to_str().unwrap();
     let part = ["--from", "10", "--to", "20", "--format", "json"];
     let output = ticktax(&[&["beats", recording][..], &part].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told: BeatStatement = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(told.window <= Nanos::from_secs(10), "{}", told.window);
+    let found: BeatStatement = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found.window <= Nanos::from_secs(10), "{}", found.window);
     let report = json(&["report", recording, "--from", "10", "--to", "20"]);
     let beats = report.beats.unwrap().beats;
     assert!(!beats.is_empty());
     for beat in &beats {
-        assert!(told.beats.contains(beat), "{beat:#?} of {:#?}", told.beats);
+        assert!(
+            found.beats.contains(beat),
+            "{beat:#?} of {:#?}",
+            found.beats
+        );
     }
     let output = ticktax(&["beats", recording, "--from", "5", "--to", "2"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(complaint(&output).contains("before it begins"));
 }
 
-/// A shell offers the sections that there are.
+/// A shell offers only sections that exist.
 #[test]
-fn sections_are_completed_by_what_the_recording_holds() {
+fn completed_sections_depend_on_the_recording() {
     let (_folder, recording) = recorded();
     let offered = |words: &[&str]| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_ticktax"))
@@ -121,9 +125,9 @@ fn sections_are_completed_by_what_the_recording_holds() {
         words.map(str::to_owned).collect::<Vec<String>>()
     };
     let file = recording.to_str().unwrap();
-    let of_loop = offered(&["report", file, "--section", ""]);
+    let loop_sections = offered(&["report", file, "--section", ""]);
     assert_eq!(
-        of_loop,
+        loop_sections,
         ["accounting", "frames", "limits", "legend"].map(String::from)
     );
     let audit = offered(&["report", file, "--audit", "--section", ""]);
@@ -134,7 +138,7 @@ fn sections_are_completed_by_what_the_recording_holds() {
 }
 
 #[test]
-fn what_is_no_part_is_refused_in_one_line() {
+fn invalid_parts_are_refused_in_one_line() {
     let (_folder, recording) = recorded();
     let recording = recording.to_str().unwrap();
     for (arguments, why) in [
@@ -145,8 +149,8 @@ fn what_is_no_part_is_refused_in_one_line() {
     ] {
         let output = ticktax(&[&["report", recording], arguments].concat());
         assert_eq!(output.status.code(), Some(2));
-        let told = complaint(&output);
-        assert!(told.contains(why), "{arguments:?}: {told}");
+        let errors = complaint(&output);
+        assert!(errors.contains(why), "{arguments:?}: {errors}");
         assert!(output.stdout.is_empty());
     }
     let output = ticktax(&["report", recording, "--from", "-1s"]);

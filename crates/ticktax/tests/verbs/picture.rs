@@ -1,6 +1,7 @@
-//! The README's picture of a terminal, `docs/picture.svg`: the first screen about the scenario
-//! `docs/picture.toml`, which is the same on every machine. `cargo xtask picture` draws it; this
-//! test says whether it is what the page looks like now.
+//! The README's picture of a terminal, `docs/picture.svg`.
+//!
+//! It shows the first screen for the scenario `docs/picture.toml`, which is the same on every
+//! machine. `cargo xtask picture` draws it; this test checks that it is current.
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +13,12 @@ use ticktax_store::recording::RecordingReader;
 
 use crate::common::simulate;
 
-/// The size of a letter, in the picture's units.
+/// Size of a character in the picture's units.
 const LETTER: (usize, usize) = (8, 17);
-/// The space around the text.
+/// Space around the text.
 const MARGIN: usize = 14;
 const COLUMNS: usize = 80;
-/// What was typed.
+/// The command shown above the page.
 const PROMPT: &str = "$ ticktax report picture.parquet";
 
 fn docs(file: &str) -> PathBuf {
@@ -26,7 +27,7 @@ fn docs(file: &str) -> PathBuf {
         .join(file)
 }
 
-/// The first screen, in colours.
+/// The first screen with colours.
 fn page() -> String {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("picture.parquet");
@@ -46,7 +47,7 @@ fn page() -> String {
     render(&document, Format::default(), &style)
 }
 
-/// How letters look from here on.
+/// Text style from here on.
 #[derive(Clone, Copy, Default)]
 struct Look {
     bold: bool,
@@ -55,7 +56,7 @@ struct Look {
 }
 
 impl Look {
-    /// Takes the numbers of an escape sequence that sets colours.
+    /// Applies an escape sequence that sets colours.
     fn set(&mut self, codes: &str) {
         for code in codes.split(';') {
             match code {
@@ -91,7 +92,7 @@ fn escaped(text: &str) -> String {
     text.replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A line with its escape sequences as an element of the picture.
+/// Converts a line with escape sequences to an element of the picture.
 fn line(text: &str, y: usize, look: &mut Look) -> String {
     let mut element = format!("<text x=\"{MARGIN}\" y=\"{y}\" xml:space=\"preserve\">");
     for (nth, part) in text.split("\u{1b}[").enumerate() {
@@ -131,7 +132,7 @@ fn svg(page: &str) -> String {
 }
 
 #[test]
-fn the_picture_is_what_the_page_looks_like() {
+fn the_picture_shows_the_current_page() {
     let page = page();
     assert!(
         page.contains("backupd") && page.lines().count() <= 23,

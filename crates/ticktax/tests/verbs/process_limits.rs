@@ -1,11 +1,11 @@
-//! The command under the limits of a shell (`ulimit`): one line and exit code 1, never a signal.
+//! The command under resource limits (`ulimit`): a one-line error and exit code 1, never a signal.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::common::{GAME, complaint, simulate, text};
 
-/// Runs the command in a shell that sets `limit` (arguments of `ulimit`) before.
+/// Runs the command in a shell that first sets `limit` (arguments of `ulimit`).
 fn limited(limit: &str, arguments: &[&str]) -> Output {
     Command::new("sh")
         .arg("-c")
@@ -30,7 +30,7 @@ fn recording(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_file_that_grows_past_its_limit_ends_in_one_line() {
+fn a_file_beyond_the_size_limit_ends_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let recording = recording(folder.path());
     let rows = folder.path().join("trace.pftrace");
@@ -46,7 +46,7 @@ fn a_file_that_grows_past_its_limit_ends_in_one_line() {
 }
 
 #[test]
-fn an_audited_command_has_the_limits_and_signals_from_the_start() {
+fn an_audited_command_inherits_the_original_limits_and_signals() {
     let shown = "ulimit -Sn; grep SigIgn /proc/self/status";
     let audit = ["audit", "--probe", "none", "--", "sh", "-c", shown];
     let output = limited("-S -n 64", &audit);
@@ -67,7 +67,7 @@ fn a_small_address_space_ends_in_one_line() {
     let mut refused = 0;
     for mebibytes in [50, 64, 80, 100, 125, 200, 500, 2000] {
         let limit = format!("-v {}", mebibytes << 10);
-        // Less than the program itself needs is the business of the system's loader.
+        // Below the needs of the program itself, the system's loader reports the error.
         if !limited(&limit, &["completions", "bash"]).status.success() {
             continue;
         }
@@ -106,7 +106,7 @@ fn a_small_stack_ends_in_one_line() {
 }
 
 #[test]
-fn cleaning_up_is_never_refused_for_a_small_address_space() {
+fn undo_works_in_a_small_address_space() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("none.journal");
     let undo = ["undo", "--journal", path(&journal)];

@@ -1,4 +1,4 @@
-//! `ticktax sim` as its users run it: predictions whose truth is known, and what it refuses.
+//! `ticktax sim`: predictions with known results, and invalid requests.
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,15 +19,16 @@ fn predict(load: &Path, arguments: &[&str]) -> PredictionStatement {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A recording of [`GAME`] in a folder of its own, beside its scenario, and what was said of it.
+/// A recording of [`GAME`] in a separate folder with its scenario, and the statement of the
+/// simulation.
 fn recorded() -> (tempfile::TempDir, PathBuf, PredictionStatement) {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
     let recording = folder.path().join("game.parquet");
     fs::write(&scenario, GAME).unwrap();
     let save = recording.to_str().unwrap();
-    let told = predict(&scenario, &["--resample", "1", "--save", save]);
-    (folder, recording, told)
+    let simulated = predict(&scenario, &["--resample", "1", "--save", save]);
+    (folder, recording, simulated)
 }
 
 fn value(row: &PredictionRow, measure: Measure) -> f64 {
@@ -36,15 +37,15 @@ fn value(row: &PredictionRow, measure: Measure) -> f64 {
         .value
 }
 
-/// Whether both intervals have anything in common.
+/// Whether the intervals of a measure overlap.
 fn meet(a: &PredictionRow, b: &PredictionRow, measure: Measure) -> bool {
-    let of = |row: &PredictionRow| row.figure(measure).unwrap().interval.unwrap();
-    let ((a, b), (c, d)) = (of(a), of(b));
+    let interval = |row: &PredictionRow| row.figure(measure).unwrap().interval.unwrap();
+    let ((a, b), (c, d)) = (interval(a), interval(b));
     a <= d && c <= b
 }
 
-/// What of a prediction must come out of a recording as out of the scenario that was recorded.
-const TOLD: [Measure; 8] = [
+/// Measures that a prediction from a recording must reproduce from the recorded scenario.
+const REPRODUCED: [Measure; 8] = [
     Measure::Fps,
     Measure::LateMedian,
     Measure::Cpu,
@@ -55,10 +56,10 @@ const TOLD: [Measure; 8] = [
     Measure::Wakeups,
 ];
 
-/// The scenario is recorded at 250 Hz; from the recording other settings are predicted, and the
-/// truth about these is the scenario itself under them.
+/// The scenario is recorded at 250 Hz, and other settings are predicted from the recording. The
+/// truth is the scenario itself under those settings.
 #[test]
-fn other_settings_are_predicted_as_the_true_work_would_do() {
+fn predictions_from_a_recording_match_the_scenario_under_other_settings() {
     let (folder, recording, _) = recorded();
     let scenario = folder.path().join("game.toml");
     let settings = ["--vary", "hz=100,1000", "--vary", "highres=on,off"];
@@ -70,20 +71,21 @@ fn other_settings_are_predicted_as_the_true_work_would_do() {
     for (row, truth) in predicted.rows[1..].iter().zip(&truth.rows) {
         assert_eq!(row.settings, truth.settings);
         assert_eq!(row.origin, Origin::Predicted);
-        for measure in TOLD {
-            // Lateness is told from the earliest wakeups on, so that it lacks what all share.
-            let of_model = measure == Measure::LateMedian && value(truth, measure) < 1e6;
+        for measure in REPRODUCED {
+            // Lateness is measured relative to the earliest wake-ups, so a delay that all share is
+            // missing.
+            let is_small_lateness = measure == Measure::LateMedian && value(truth, measure) < 1e6;
             let (a, b) = (value(row, measure), value(truth, measure));
             let near = match measure {
-                _ if of_model => (a - b).abs() < 60e3,
-                // A softirq of the disk's that happens to follow a tick counts as the tick's.
+                _ if is_small_lateness => (a - b).abs() < 60e3,
+                // A disk softirq that follows a tick by chance counts as part of the tick.
                 Measure::TickCost => (a / b - 1.0).abs() < 0.05,
                 _ => meet(row, truth, measure),
             };
             assert!(near, "{:?} {measure:?}: {row:#?} {truth:#?}", row.settings);
         }
     }
-    // Waiting for ticks of 10 ms costs the loop on its grid no frames, and makes them late.
+    // Waiting for ticks of 10 ms costs a loop on a fixed grid no frames, but delays them.
     let coarse = predicted
         .rows
         .iter()
@@ -91,23 +93,23 @@ fn other_settings_are_predicted_as_the_true_work_would_do() {
     assert!(value(coarse.unwrap(), Measure::LateMedian) > 2e6);
 }
 
-/// What was recorded comes out again, where nothing is changed.
+/// Without changes, the prediction reproduces the recording.
 #[test]
-fn the_same_setting_gives_what_was_recorded() {
+fn unchanged_settings_reproduce_the_recording() {
     let (_folder, recording, _) = recorded();
-    let told = predict(&recording, &[]);
-    let [was, again] = &told.rows[..] else {
-        panic!("{:#?}", told.rows);
+    let prediction = predict(&recording, &[]);
+    let [recorded_row, again] = &prediction.rows[..] else {
+        panic!("{:#?}", prediction.rows);
     };
-    for measure in TOLD
+    for measure in REPRODUCED
         .into_iter()
         .chain([Measure::Sampled, Measure::ShownBusy])
     {
         let (low, high) = again.figure(measure).unwrap().interval.unwrap();
-        let (value, wide) = (value(was, measure), 0.1 * high.abs());
+        let (value, wide) = (value(recorded_row, measure), 0.1 * high.abs());
         assert!(
             low - wide <= value && value <= high + wide,
-            "{measure:?}: {was:#?} {again:#?}"
+            "{measure:?}: {recorded_row:#?} {again:#?}"
         );
     }
     // The same seed gives the same prediction.
@@ -118,7 +120,7 @@ fn the_same_setting_gives_what_was_recorded() {
 }
 
 #[test]
-fn another_rate_and_rule_are_what_they_say() {
+fn other_rates_and_rules_have_the_expected_effect() {
     let (_folder, recording, _) = recorded();
     let settings = [
         "--vary",
@@ -128,32 +130,32 @@ fn another_rate_and_rule_are_what_they_say() {
         "--resample",
         "5",
     ];
-    let told = predict(&recording, &settings);
+    let prediction = predict(&recording, &settings);
     let fps = |settings: &[&str]| {
-        let row = told.rows.iter().find(|row| row.settings == settings);
+        let row = prediction.rows.iter().find(|row| row.settings == settings);
         value(row.unwrap(), Measure::Fps)
     };
     assert!((fps(&["rate=100", "rule=deadline"]) - 100.0).abs() < 0.5);
-    // What each frame is late by is lost.
+    // This rule loses the lateness of each frame.
     assert!(fps(&["rate=100", "rule=remaining"]) < 99.8);
     assert!((fps(&["rate=40", "rule=deadline"]) - 40.0).abs() < 0.1);
 }
 
-/// Fails unless the command ends with this code and one line that has the hint in it.
+/// Checks that the command fails with this code and one line that contains the hint.
 fn is_refused(load: &str, arguments: &[&str], code: i32, hint: &str) {
     let output = ticktax(&[&["sim", "--load", load], arguments].concat());
-    let told = text(&output.stderr);
+    let errors = text(&output.stderr);
     assert_eq!(
         output.status.code(),
         Some(code),
-        "{load} {arguments:?}: {told}"
+        "{load} {arguments:?}: {errors}"
     );
-    assert_eq!(told.lines().count(), 1, "{load} {arguments:?}: {told}");
-    assert!(told.contains(hint), "{load} {arguments:?}: {told}");
+    assert_eq!(errors.lines().count(), 1, "{load} {arguments:?}: {errors}");
+    assert!(errors.contains(hint), "{load} {arguments:?}: {errors}");
     assert!(output.stdout.is_empty());
 }
 
-/// A recording with this row, or none.
+/// A recording with at most one row.
 fn write(path: &Path, level: Level, row: Option<Sum>) -> String {
     let mut sources = SourceTable::default();
     sources.intern(Source::idle());
@@ -220,13 +222,14 @@ fn a_file_without_work_is_refused_in_one_line() {
     is_refused(&game, &["--program", "doom"], 1, "no task `doom`");
 }
 
-/// A recorded loop that would spin, or sleep until its wakeups may be late and spin from there.
+/// A recorded loop that is predicted to spin, or to sleep until shortly before its wake-up and then
+/// spin.
 #[test]
 fn a_recorded_loop_can_be_predicted_to_spin() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
     let recording = folder.path().join("game.parquet");
-    // Alone: what others take from it is not how it waits.
+    // Run it alone, so that only its way of waiting matters.
     let (alone, _) = GAME.split_once("[[task]]\nname = \"daemon\"").unwrap();
     fs::write(&scenario, alone).unwrap();
     let save = recording.to_str().unwrap();
@@ -237,23 +240,23 @@ fn a_recorded_loop_can_be_predicted_to_spin() {
         "--vary",
         "sleep=nanosleep,hybrid,spin",
     ];
-    let told = predict(&recording, &[&ways[..], &["--resample", "5"]].concat());
+    let prediction = predict(&recording, &[&ways[..], &["--resample", "5"]].concat());
     let row = |way: &str| {
-        let is = |row: &&PredictionRow| row.settings.contains(&format!("sleep={way}"));
-        told.rows.iter().find(is).unwrap()
+        let matches = |row: &&PredictionRow| row.settings.contains(&format!("sleep={way}"));
+        prediction.rows.iter().find(matches).unwrap()
     };
-    let of = |way, measure| value(row(way), measure);
-    assert!(of("spin", Measure::Busy) > 0.999 && of("hybrid", Measure::Busy) < 0.2);
-    assert!(of("hybrid", Measure::Busy) > of("nanosleep", Measure::Busy));
-    // What each wakeup is late by is lost for ever by this rule, unless it is spun away.
-    let fps = |way| of(way, Measure::Fps);
-    let asked = fps("spin");
-    assert!(fps("nanosleep") < 0.9995 * asked, "{told:#?}");
-    assert!(fps("hybrid") > 0.9999 * asked, "{told:#?}");
+    let figure = |way, measure| value(row(way), measure);
+    assert!(figure("spin", Measure::Busy) > 0.999 && figure("hybrid", Measure::Busy) < 0.2);
+    assert!(figure("hybrid", Measure::Busy) > figure("nanosleep", Measure::Busy));
+    // With this rule, the lateness of each wake-up is lost, unless the loop spins instead.
+    let fps = |way| figure(way, Measure::Fps);
+    let full_rate = fps("spin");
+    assert!(fps("nanosleep") < 0.9995 * full_rate, "{prediction:#?}");
+    assert!(fps("hybrid") > 0.9999 * full_rate, "{prediction:#?}");
 }
 
 #[test]
-fn settings_without_sense_are_refused_in_one_line() {
+fn invalid_settings_are_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let game = folder.path().join("game.toml");
     fs::write(&game, GAME).unwrap();
@@ -278,7 +281,7 @@ fn settings_without_sense_are_refused_in_one_line() {
     ] {
         is_refused(game, arguments, code, hint);
     }
-    // What the parser of arguments refuses has its usage behind it.
+    // Errors of the argument parser are followed by the usage.
     refused_as_usage(
         &["sim"],
         &[
@@ -290,9 +293,10 @@ fn settings_without_sense_are_refused_in_one_line() {
     );
 }
 
-/// A simulated recording says what machine it is of: predicting it anew takes that, and no default.
+/// A simulated recording describes its machine. A prediction from it uses that description instead
+/// of defaults.
 #[test]
-fn a_recorded_slice_is_predicted_with() {
+fn a_prediction_uses_the_recorded_scheduler_settings() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("game.toml");
     let recording = folder.path().join("game.parquet");
@@ -305,26 +309,26 @@ fn a_recorded_slice_is_predicted_with() {
     .unwrap();
     let save = recording.to_str().unwrap();
     predict(&scenario, &["--resample", "1", "--save", save]);
-    let told = predict(&recording, &["--resample", "1"]);
-    let says = |words: &str| told.taken.iter().any(|line| line.contains(words));
+    let prediction = predict(&recording, &["--resample", "1"]);
+    let says = |words: &str| prediction.taken.iter().any(|line| line.contains(words));
     assert!(
         says("policy=eevdf") && says("slice=3ms"),
         "{:#?}",
-        told.taken
+        prediction.taken
     );
-    let of_scheduler = |line: &String| line.contains("slice") || line.contains("scheduler");
+    let is_about_scheduler = |line: &String| line.contains("slice") || line.contains("scheduler");
     assert!(
-        !told.assumed.iter().any(of_scheduler),
+        !prediction.assumed.iter().any(is_about_scheduler),
         "{:#?}",
-        told.assumed
+        prediction.assumed
     );
 }
 
-/// The frames of a simulated loop are rows: its recording prints the page that `pace` prints of a
-/// real one, with the figures of the prediction.
+/// The frames of a simulated loop are rows. Its recording prints the same page as `pace` for a real
+/// loop, with the figures of the prediction.
 #[test]
-fn a_simulated_loop_is_reported_as_a_real_one() {
-    let (_folder, recording, told) = recorded();
+fn a_simulated_loop_is_reported_like_a_real_one() {
+    let (_folder, recording, prediction) = recorded();
     let save = recording.to_str().unwrap();
     let report = |arguments: &[&str]| {
         let output = ticktax(&[&["report", save], arguments].concat());
@@ -340,21 +344,22 @@ fn a_simulated_loop_is_reported_as_a_real_one() {
     ] {
         assert!(text(&page).contains(words), "{words}: {}", text(&page));
     }
-    let of_loop: PaceStatement = serde_json::from_slice(&report(&["--format", "json"])).unwrap();
-    let Subject::Loop(of) = &of_loop.subject else {
-        panic!("{:?}", of_loop.subject)
+    let statement_of_loop: PaceStatement =
+        serde_json::from_slice(&report(&["--format", "json"])).unwrap();
+    let Subject::Loop(report_of_loop) = &statement_of_loop.subject else {
+        panic!("{:?}", statement_of_loop.subject)
     };
     assert_eq!(
-        (of.spec.period, of.spec.rule),
+        (report_of_loop.spec.period, report_of_loop.spec.rule),
         (Nanos::from_micros(25_300), PaceRule::Deadline)
     );
     assert!(
-        (of.spec.work.0 - 3_000_000).abs() < 50_000,
+        (report_of_loop.spec.work.0 - 3_000_000).abs() < 50_000,
         "{}",
-        of.spec.work
+        report_of_loop.spec.work
     );
-    let figures = of_loop.figures.as_ref().unwrap();
-    let row = &told.rows[0];
+    let figures = statement_of_loop.figures.as_ref().unwrap();
+    let row = &prediction.rows[0];
     let wait = figures.wait.as_ref().unwrap();
     for (measure, figure) in [
         (Measure::Fps, figures.average_fps.unwrap()),
@@ -370,10 +375,10 @@ fn a_simulated_loop_is_reported_as_a_real_one() {
         );
     }
     assert!(figures.frames > 1_180, "{}", figures.frames);
-    let own = of_loop.cpu.readings.first().unwrap();
+    let own = statement_of_loop.cpu.readings.first().unwrap();
     let cores = own.time.share_of(own.elapsed);
     assert!((cores - value(row, Measure::Cpu)).abs() < 1e-9, "{cores}");
-    // The spans are there as well.
+    // The spans are recorded as well.
     let statement: Statement =
         serde_json::from_slice(&report(&["--audit", "--format", "json"])).unwrap();
     assert!(statement.balance.balances());

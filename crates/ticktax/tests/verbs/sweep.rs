@@ -1,4 +1,4 @@
-//! Sweeps that are killed, interrupted, and got in each other's way.
+//! Sweeps that are killed, interrupted, or started twice.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -17,7 +17,7 @@ const SCENARIO: &str = concat!(
     "/../../scenarios/game-server.toml"
 );
 
-/// Some 400 points of some ms each.
+/// About 400 points of a few ms each.
 fn sweep(results: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command
@@ -35,12 +35,13 @@ fn sweep(results: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// A sweep that has finished some points, and not all.
-fn under_way(results: &Path) -> Child {
+/// A sweep that has finished some points.
+fn running_sweep(results: &Path) -> Child {
     let mut child = sweep(results, &["--jobs", "2"]).spawn().unwrap();
     let journal = results.with_extension("parquet.journal");
     loop {
-        let lines = fs::read(&journal).map_or(0, |bytes| bytes.split(|&it| it == b'\n').count());
+        let lines =
+            fs::read(&journal).map_or(0, |bytes| bytes.split(|&byte| byte == b'\n').count());
         if lines > 20 {
             return child;
         }
@@ -49,7 +50,7 @@ fn under_way(results: &Path) -> Child {
     }
 }
 
-/// Runs it to its end; how many points it found.
+/// Runs the sweep to its end. Returns the number of points that it found.
 fn resume(results: &Path) -> usize {
     let output = sweep(results, &[]).output().unwrap();
     let text = text(&output.stdout);
@@ -66,11 +67,11 @@ fn uninterrupted(results: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn a_sweep_that_was_killed_goes_on_and_gives_the_same_bytes() {
+fn a_killed_sweep_resumes_and_gives_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("x.parquet");
     for _ in 0..2 {
-        let mut child = under_way(&results);
+        let mut child = running_sweep(&results);
         child.kill().unwrap();
         let status = child.wait().unwrap();
         assert_eq!(
@@ -81,45 +82,42 @@ fn a_sweep_that_was_killed_goes_on_and_gives_the_same_bytes() {
         assert!(!results.exists());
     }
     let found = resume(&results);
-    // The first line is no point.
+    // The first line is a header.
     assert!(found >= 19, "{found}");
-    let whole = uninterrupted(&folder.path().join("whole.parquet"));
-    assert!(fs::read(&results).unwrap() == whole);
-    // Neither a journal nor a part of a file is left.
+    let expected = uninterrupted(&folder.path().join("whole.parquet"));
+    assert!(fs::read(&results).unwrap() == expected);
+    // No journal and no partial file is left.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
 #[test]
-fn a_sweep_that_is_interrupted_says_how_to_go_on() {
+fn an_interrupted_sweep_explains_how_to_resume() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("x.parquet");
     let_children_hear_ctrl_c();
-    let child = under_way(&results);
+    let child = running_sweep(&results);
     let pid = Pid::from_raw(child.id().try_into().unwrap());
 
     let second = sweep(&results, &[]).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
-    let told = text(&second.stderr);
-    assert!(told.contains("another sweep is writing"), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let errors = text(&second.stderr);
+    assert!(errors.contains("another sweep is writing"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
 
     kill(pid, Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{told}");
-    assert!(
-        told.contains("the same command goes on from there"),
-        "{told}"
-    );
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{errors}");
+    assert!(errors.contains("run the same command again"), "{errors}");
     assert!(output.stdout.is_empty());
-    let kept: usize = told.split_whitespace().nth(3).unwrap().parse().unwrap();
+    let kept: usize = errors.split_whitespace().nth(3).unwrap().parse().unwrap();
     assert_eq!(resume(&results), kept);
-    let whole = uninterrupted(&folder.path().join("whole.parquet"));
-    assert!(fs::read(&results).unwrap() == whole);
+    let expected = uninterrupted(&folder.path().join("whole.parquet"));
+    assert!(fs::read(&results).unwrap() == expected);
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_a_line_and_leaves_nothing() {
+fn invalid_sweeps_are_refused_in_one_line_and_leave_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("x.parquet");
     let ticktax = |arguments: &[&str], results: &Path| {
@@ -130,8 +128,8 @@ fn what_makes_no_sense_is_refused_in_a_line_and_leaves_nothing() {
             .arg("--results")
             .arg(results);
         let output = command.output().unwrap();
-        let told = complaint(&output);
-        (output.status.code().unwrap(), told)
+        let errors = complaint(&output);
+        (output.status.code().unwrap(), errors)
     };
     for (arguments, code, why) in [
         (
@@ -170,20 +168,20 @@ fn what_makes_no_sense_is_refused_in_a_line_and_leaves_nothing() {
             "no numeric column `beauty`",
         ),
     ] {
-        let (status, told) = ticktax(arguments, &results);
-        assert_eq!(status, code, "{told}");
-        assert!(told.contains(why), "{told}");
+        let (status, errors) = ticktax(arguments, &results);
+        assert_eq!(status, code, "{errors}");
+        assert!(errors.contains(why), "{errors}");
     }
-    let (status, told) = ticktax(&[SCENARIO], &folder.path().join("none/x.parquet"));
+    let (status, errors) = ticktax(&[SCENARIO], &folder.path().join("none/x.parquet"));
     assert_eq!(status, 1);
-    assert!(told.contains("no such file or folder"), "{told}");
-    let (_, told) = ticktax(&[SCENARIO], Path::new("/dev/null"));
-    assert!(told.contains("it is a device or a pipe"), "{told}");
+    assert!(errors.contains("no such file or folder"), "{errors}");
+    let (_, errors) = ticktax(&[SCENARIO], Path::new("/dev/null"));
+    assert!(errors.contains("it is a device or a pipe"), "{errors}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn points_that_cannot_be_are_told_and_the_code_says_so() {
+fn invalid_points_are_reported_and_set_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("x.parquet");
     for _ in 0..2 {
@@ -200,9 +198,9 @@ fn points_that_cannot_be_are_told_and_the_code_says_so() {
             .arg(&results)
             .output()
             .unwrap();
-        let told = text(&output.stdout);
-        assert_eq!(output.status.code(), Some(4), "{told}");
-        assert!(told.contains("2 of 4 points could not be run"), "{told}");
-        assert!(told.contains("only the policy eevdf has a slice"), "{told}");
+        let page = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(4), "{page}");
+        assert!(page.contains("2 of 4 points failed"), "{page}");
+        assert!(page.contains("only the policy eevdf has a slice"), "{page}");
     }
 }

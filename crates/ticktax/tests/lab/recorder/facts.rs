@@ -1,4 +1,5 @@
-//! The facts that an agent wrote in a guest: whether windows hold what was counted, whatever the clocks did.
+//! Facts that an agent wrote in a guest: the windows must hold everything that was counted, even if
+//! clocks change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,21 +12,21 @@ use ticktax_model::histogram::Histogram;
 
 use super::guest::FACTS_FILE;
 
-/// What a table of accounts says.
+/// A table of accounts.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
-    /// When each window began by the wall clock, ms since 1970, and how long it was.
+    /// Wall-clock start of each window in ms since 1970, and its length.
     pub(super) windows: BTreeSet<(i64, Nanos)>,
-    /// What each CPU's accounts add up to.
+    /// Total time of the accounts, by CPU.
     pub(super) time: BTreeMap<i16, Nanos>,
-    /// The same of each window.
+    /// Total time of the accounts, by window and CPU.
     pub(super) of_window: BTreeMap<(i64, i16), Nanos>,
-    /// What the longest interval of each is shorter than: it counts where it ends, so it may have begun in the window before.
+    /// Upper bound of the longest interval, by window and CPU. An interval counts where it ends, so
+    /// it may have started in the window before.
     pub(super) longest: BTreeMap<(i64, i16), Nanos>,
 }
 
 impl Accounts {
-    /// Reads all files of a table.
     pub(super) fn read(outcome: &Outcome, table: &str) -> Self {
         let named = format!("{FACTS_FILE}{table}.day=");
         let files = outcome.files.iter();
@@ -66,11 +67,11 @@ impl Accounts {
         let mut lengths = histogram.counts().iter();
         let longest = lengths.rposition(|&count| count > 0);
         let longest = longest.map(|bucket| Histogram::lower(bucket + 1));
-        let of_window = self.longest.entry((begin, cpu)).or_default();
-        *of_window = longest.into_iter().fold(*of_window, Nanos::max);
+        let longest_in_window = self.longest.entry((begin, cpu)).or_default();
+        *longest_in_window = longest.into_iter().fold(*longest_in_window, Nanos::max);
     }
 
-    /// How long all windows were together.
+    /// Total length of all windows.
     pub(super) fn length(&self) -> Nanos {
         self.windows.iter().map(|window| window.1).sum()
     }

@@ -1,6 +1,7 @@
-//! What runs in the guest: an agent with a recorder, and what happens to its machine meanwhile.
+//! Runs in the guest: an agent with a recorder, while its machine changes.
 //!
-//! Nothing here judges: it notes what was done and when ([`TOLD`]), and hands it over with all that the agent wrote.
+//! Nothing is checked here. The guest writes what it did and when to [`TOLD`], and returns it with
+//! all files of the agent.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -26,83 +27,83 @@ use ticktax_model::{Cpu, Nanos};
 
 use crate::inside::COMMAND;
 
-/// The word by which the tests' program knows that it is to do this.
+/// The argument that selects this job.
 pub(crate) const VERB: &str = "recorder-guest";
-/// What was done: a line of JSON for each stall.
+/// What was done: one JSON line per stall.
 pub(super) const TOLD: &str = "told.jsonl";
-/// And how it all went, in JSON.
+/// The outcome, in JSON.
 pub(super) const ENDED: &str = "ended.json";
 /// The agent's metrics at its end.
 pub(super) const PAGE: &str = "page.txt";
-/// What the names of the facts files begin with, which go on with their tables.
+/// Prefix of the names of facts files; the table follows.
 pub(super) const FACTS_FILE: &str = "facts.";
-/// What the agent said.
+/// The agent's messages.
 pub(super) const SAID: &str = "agent.txt";
-/// The thread that is held up.
+/// The thread that is delayed.
 pub(super) const VICTIM: &str = "held-up";
-/// For how long each time: three times what triggers.
+/// Length of each stall, three times the trigger's threshold.
 pub(super) const STALL: Nanos = Nanos::from_millis(300);
-/// How far the wall clock is set.
+/// Change of the wall clock.
 pub(super) const STEP: Nanos = Nanos::from_secs(3_600);
 
-/// Where the agent keeps incidents, and serves metrics.
+/// Paths of the agent's incidents and metrics.
 const INCIDENTS: &str = "/tmp/incidents";
 const SOCKET: &str = "/tmp/metrics.sock";
-/// Where it writes facts.
 const FACTS: &str = "/tmp/facts";
-/// For how long the machine is to be suspended, in whole seconds of its battery's clock.
+/// Time asleep, in whole seconds of the battery-backed clock.
 const ASLEEP: &str = "+6";
-/// How often something is looked for, and from one look to the next. Nothing depends on how soon it comes.
+/// Number of checks, and the time between two of them. The tests do not depend on how soon an event
+/// is seen.
 const LOOKS: u32 = 900;
 const PAUSE: Duration = Duration::from_millis(200);
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Does all of it; leaves what there is in the current folder.
+/// Runs everything and leaves the results in the current folder.
 pub(crate) fn run() -> Outcome {
     let clocks = clocks()?;
     let mut agent = Agent::start()?;
-    let mut told = File::create(TOLD)?;
+    let mut log = File::create(TOLD)?;
     let mut stalls = 0;
-    let mut tell = |what: &str, cpu: u32, meanwhile: &mut dyn FnMut() -> Outcome| {
+    let mut stall_during = |what: &str, cpu: u32, change: &mut dyn FnMut() -> Outcome| {
         let line = stall(what, Cpu(cpu))?;
-        writeln!(told, "{line}")?;
-        // The recorder has noticed it by then, and its window is open for 2 s.
+        writeln!(log, "{line}")?;
+        // By now the recorder has noticed the stall, and its window stays open for 2 s.
         thread::sleep(Duration::from_millis(500));
-        meanwhile()?;
+        change()?;
         stalls += 1;
         agent.has_indexed(stalls)
     };
-    // CPU 1 leaves while a window is open, is not there, and is back.
-    tell("before a CPU leaves", 1, &mut || set_online(false))?;
-    tell("while a CPU is away", 0, &mut || Ok(()))?;
+    // CPU 1 goes offline while a window is open, stays offline, and returns.
+    stall_during("before a CPU leaves", 1, &mut || set_online(false))?;
+    stall_during("while a CPU is away", 0, &mut || Ok(()))?;
     set_online(true)?;
-    tell("on the CPU that is back", 1, &mut || Ok(()))?;
-    // The wall clock is set while a window is open, forth and back.
-    tell("before the clock is set", 1, &mut || step(STEP))?;
-    tell("an hour later by the clock", 1, &mut || step(-STEP))?;
-    tell("with the clock set back", 1, &mut || Ok(()))?;
+    stall_during("on the CPU that is back", 1, &mut || Ok(()))?;
+    // The wall clock is set forward and back while a window is open.
+    stall_during("before the clock is set", 1, &mut || step(STEP))?;
+    stall_during("an hour later by the clock", 1, &mut || step(-STEP))?;
+    stall_during("with the clock set back", 1, &mut || Ok(()))?;
     let awake = self::clocks()?.boot;
-    tell("before the machine sleeps", 1, &mut || suspend())?;
+    stall_during("before the machine sleeps", 1, &mut || suspend())?;
     let asleep = self::clocks()?.boot - awake;
-    tell("when it is awake again", 1, &mut || Ok(()))?;
+    stall_during("when it is awake again", 1, &mut || Ok(()))?;
     fs::write(PAGE, page()?)?;
     let counted = ticktax_probes::clock::now();
     let code = agent.end()?;
     let over = ticktax_probes::clock::now();
-    let of_all = json!({
+    let outcome = json!({
         "wall_ahead_ns": clocks.wall.0,
         "asleep_ns": asleep.0,
         "counted_ns": counted.0,
         "over_ns": over.0,
         "code": code,
     });
-    fs::write(ENDED, of_all.to_string())?;
+    fs::write(ENDED, outcome.to_string())?;
     for entry in fs::read_dir(INCIDENTS)? {
         let from = entry?.path();
         let is_kept = from
             .extension()
-            .is_some_and(|it| it == "parquet" || it == "jsonl");
+            .is_some_and(|extension| extension == "parquet" || extension == "jsonl");
         if let Some(name) = from.file_name().filter(|_| is_kept) {
             fs::copy(&from, name)?;
         }
@@ -110,11 +111,11 @@ pub(crate) fn run() -> Outcome {
     take_facts()
 }
 
-/// Puts the facts files into the current folder, which has no folders in it.
+/// Copies the facts files to the current folder, which is flat.
 fn take_facts() -> Outcome {
     for table in fs::read_dir(FACTS)? {
         let table = table?;
-        // There is a lock beside the tables.
+        // The folder also contains a lock.
         if !table.file_type()?.is_dir() {
             continue;
         }
@@ -123,7 +124,9 @@ fn take_facts() -> Outcome {
             for part in fs::read_dir(day.path())? {
                 let part = part?;
                 let name = [table.file_name(), day.file_name(), part.file_name()];
-                let name = name.map(|it| it.to_string_lossy().into_owned()).join(".");
+                let name = name
+                    .map(|part| part.to_string_lossy().into_owned())
+                    .join(".");
                 fs::copy(part.path(), format!("{FACTS_FILE}{name}"))?;
             }
         }
@@ -131,11 +134,12 @@ fn take_facts() -> Outcome {
     Ok(())
 }
 
-/// The agent at work. Its machine ends with this program.
+/// The running agent. Its machine ends with this program.
 struct Agent(Child);
 
 impl Agent {
-    /// Starts it, and waits until it watches. A guest has no users, so it stays root, without rights.
+    /// Starts the agent, and waits until it watches. A guest has no users, so it stays root,
+    /// without rights.
     fn start() -> Outcome<Self> {
         let mut command = Command::new(Path::new(TOOLS).join(COMMAND));
         command.args(["agent", "--every", "1s", "--trigger"]);
@@ -155,7 +159,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Waits until so many incidents are in the index.
+    /// Waits until the index has this many incidents.
     fn has_indexed(&mut self, count: usize) -> Outcome {
         let index = Path::new(INCIDENTS).join("index.jsonl");
         self.until(&format!("there is no incident {count}"), || {
@@ -164,29 +168,29 @@ impl Agent {
         })
     }
 
-    fn until(&mut self, why_not: &str, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome {
+    fn until(&mut self, why_not: &str, mut holds: impl FnMut() -> Outcome<bool>) -> Outcome {
         for _ in 0..LOOKS {
-            if is_so()? {
+            if holds()? {
                 return Ok(());
             }
             if let Some(status) = self.0.try_wait()? {
-                let said = fs::read_to_string(SAID)?;
-                return Err(format!("the agent ended with {status}: {said}").into());
+                let messages = fs::read_to_string(SAID)?;
+                return Err(format!("the agent ended with {status}: {messages}").into());
             }
             thread::sleep(PAUSE);
         }
         Err(why_not.into())
     }
 
-    /// Ends it as a service is ended: its exit code.
+    /// Ends it like a service. Returns its exit code.
     fn end(mut self) -> Outcome<Option<i32>> {
         kill(Pid::from_raw(i32::try_from(self.0.id())?), Signal::SIGTERM)?;
         Ok(self.0.wait()?.code())
     }
 }
 
-/// A thread that wants its CPU all the time: it waits from the stall's beginning on, whenever the host lets the guest's
-/// CPU run. A timer that is to wake it might come as late as the stall's end.
+/// A thread that always wants its CPU. It waits from the start of a stall, even if the host delays
+/// the guest's CPU. A timer that is to wake it might fire only at the end of the stall.
 struct Victim {
     ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -200,7 +204,7 @@ impl Victim {
         let thread = thread::Builder::new()
             .name(VICTIM.to_owned())
             .spawn(move || {
-                // Whoever waits for it gives up where it does not come.
+                // If sending fails, the receiver reports it.
                 let _ = sender.send(gettid());
                 while !until.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
@@ -212,14 +216,14 @@ impl Victim {
         Ok(Self { ended, thread })
     }
 
-    /// Waits for its end: it has had its CPU again then.
+    /// Waits for the thread to end, after it got its CPU back.
     fn end(self) -> Outcome {
         self.ended.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| "the victim panicked".into())
     }
 }
 
-/// Takes the CPU from the victim once; what was done, and between which times of the wall clock.
+/// Preempts the victim once. Returns what was done, and between which wall-clock times.
 fn stall(what: &str, cpu: Cpu) -> Outcome<Value> {
     let victim = Victim::start(cpu)?;
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
@@ -255,7 +259,7 @@ fn step(by: Nanos) -> Outcome {
     )?)
 }
 
-/// Suspends the machine until the clock of its battery wakes it.
+/// Suspends the machine until its battery-backed clock wakes it.
 fn suspend() -> Outcome {
     let offered = fs::read_to_string("/sys/power/state")?;
     let state = if offered.contains("mem") {
@@ -286,7 +290,7 @@ fn unix_ms() -> Outcome<i64> {
     Ok(i64::try_from(since.as_millis())?)
 }
 
-/// The page that a scraper gets.
+/// The metrics page.
 fn page() -> Outcome<String> {
     let mut stream = UnixStream::connect(SOCKET)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;

@@ -1,6 +1,6 @@
 //! Runs in the guest: three tracers one after another, each with disturbances at known times.
 //!
-//! The guest checks nothing. It hands over the truths and everything that ticktax wrote.
+//! The guest checks nothing. It returns the truths and all output of ticktax.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,16 +19,14 @@ use super::plan::{self, CPU, Injected};
 use crate::inside::{self, Outcome, Tracer, command, files, finish, mount_cgroups, start};
 use crate::programs;
 
-/// The argument that makes the tests' program run the scenario.
+/// The argument that selects this job.
 pub(crate) const VERB: &str = "scenario-guest";
-/// The truths by name, as JSON.
+/// File with the truths by name, as JSON.
 pub(super) const TRUTHS: &str = "truths.json";
-/// Folder of the recorder's incidents. Results are files alone.
+/// Folder of the recorder's incidents. Only files are returned as results.
 const INCIDENTS: &str = "/tmp/incidents";
-/// Time between two disturbances.
 const REST: Duration = Duration::from_millis(40);
 
-/// Runs everything and leaves the results in the current folder.
 pub(crate) fn run() -> Outcome {
     mount_cgroups()?;
     let mut guest = Guest::default();
@@ -40,14 +38,12 @@ pub(crate) fn run() -> Outcome {
     ran
 }
 
-/// The truths so far.
 #[derive(Default)]
 struct Guest {
     truths: BTreeMap<String, Truth>,
 }
 
 impl Guest {
-    /// Audits the machine, and disturbs it.
     fn machine(&mut self) -> Outcome {
         Self::note("machine")?;
         let audit = ["audit", "--probe", "none", "--for", "10m"];
@@ -55,7 +51,7 @@ impl Guest {
         let tracer = Tracer::start("machine", &[&audit[..], &save].concat())?;
         for injected in plan::machine() {
             if injected.name == "irq-work" {
-                // The kernel takes no samples of an idle CPU.
+                // The kernel takes no samples on an idle CPU.
                 let busy = start("busy", &["spin", "300"])?;
                 self.inject(&injected)?;
                 finish(busy)?;
@@ -71,16 +67,15 @@ impl Guest {
         tracer.interrupt()
     }
 
-    /// Prints on the console which step begins, and how many seconds the guest has been up and
-    /// idle. Steps in which the guest is not idle cost the host its CPU time.
+    /// Prints the next step on the console, with the guest's uptime and idle time in seconds. Steps
+    /// in which the guest is busy cost the host CPU time.
     fn note(step: &str) -> Outcome {
         let uptime = fs::read_to_string("/proc/uptime")?;
-        // `quiet` lets this priority through.
+        // This priority is printed despite `quiet`.
         let line = format!("<2>scenario: {} {step}\n", uptime.trim());
         Ok(fs::write("/dev/kmsg", line)?)
     }
 
-    /// Runs one disturbance as a separate program.
     fn inject(&mut self, injected: &Injected) -> Outcome {
         Self::note(injected.name)?;
         let truth = inside::inject(injected.name, &injected.plan)?;
@@ -88,13 +83,12 @@ impl Guest {
         Ok(())
     }
 
-    /// Reads a truth that a program wrote.
     fn take(&mut self, name: &str) -> Outcome {
         self.truths.insert(name.to_owned(), inside::take(name)?);
         Ok(())
     }
 
-    /// Makes the kernel stop all CPUs to change a memory type. That runs on the thread of the
+    /// Makes the kernel stop all CPUs to change a memory type. This runs on the thread of the
     /// highest scheduling class.
     fn stopper(&mut self) -> Outcome {
         Self::note("stopper")?;
@@ -104,7 +98,7 @@ impl Guest {
         let mut log = Vec::new();
         let start = now();
         for _ in 0..10 {
-            let begun = now();
+            let begin = now();
             let range = "base=0x100000000 size=0x1000000 type=uncachable";
             let mut file = fs::OpenOptions::new().write(true).open("/proc/mtrr")?;
             file.write_all(range.as_bytes())?;
@@ -115,9 +109,9 @@ impl Guest {
             let number = number.ok_or_else(|| format!("the range is not in {registers}"))?;
             file.write_all(format!("disable={number}").as_bytes())?;
             log.push(Event {
-                due: begun,
-                start: begun,
-                length: now() - begun,
+                due: begin,
+                start: begin,
+                length: now() - begin,
                 cpu_time: None,
             });
             thread::sleep(Duration::from_millis(10));
@@ -135,7 +129,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Two ordinary programs that want the CPU at the same time.
+    /// Runs two ordinary programs that compete for the CPU.
     fn hogs(&mut self) -> Outcome {
         Self::note("hogs")?;
         let begin = (now() + Nanos::from_millis(100)).0.to_string();
@@ -150,22 +144,22 @@ impl Guest {
         plan::HOGS.into_iter().try_for_each(|name| self.take(name))
     }
 
-    /// Runs a burst of programs that end at once.
+    /// Runs a burst of programs that end immediately.
     fn short_lived(&mut self) -> Outcome {
         Self::note("short-lived")?;
-        let begun = now();
+        let begin = now();
         let mut log = Vec::new();
-        let mut truth = programs::truth(plan::SHORT_LIVED, 0, plan::SHORT_LIVED, begun);
+        let mut truth = programs::truth(plan::SHORT_LIVED, 0, plan::SHORT_LIVED, begin);
         for _ in 0..20 {
-            let begun = now();
+            let start_time = now();
             let child = start(plan::SHORT_LIVED, &["nothing"])?;
-            // The process id stands in the event.
+            // The event stores the process id.
             let pid = i64::from(child.id());
             finish(child)?;
             log.push(Event {
                 due: Nanos(pid),
-                start: begun,
-                length: now() - begun,
+                start: start_time,
+                length: now() - start_time,
                 cpu_time: None,
             });
         }
@@ -176,7 +170,6 @@ impl Guest {
         Ok(())
     }
 
-    /// Audits one program, and disturbs it.
     fn victim(&mut self) -> Outcome {
         Self::note("victim")?;
         let mut victim = Victim::start()?;
@@ -203,11 +196,10 @@ impl Guest {
         Self::note("victim's conclusion")?;
         drop(victim.commands);
         finish(victim.child)?;
-        // It ends with its victim.
+        // The tracer ends with its victim.
         tracer.ended()
     }
 
-    /// Lets the victim make a disturbance.
     fn have_inject(&mut self, victim: &mut Victim, injected: &Injected) -> Outcome {
         let (plan, truth) = files(injected.name);
         fs::write(&plan, serde_json::to_vec(&injected.plan)?)?;
@@ -216,7 +208,7 @@ impl Guest {
         self.take(injected.name)
     }
 
-    /// The victim has a quota while others compete for the CPU.
+    /// Gives the victim a quota while others compete for the CPU.
     fn contend(&mut self, victim: &mut Victim) -> Outcome {
         let quota = plan::contended_quota();
         Self::note(quota.name)?;
@@ -224,13 +216,13 @@ impl Guest {
         for contender in plan::contenders() {
             running.push(inside::begin(contender.name, &contender.plan)?);
         }
-        // They begin within this time.
+        // They start within this time.
         thread::sleep(REST);
         self.have_inject(victim, &quota)?;
         running.into_iter().try_for_each(finish)
     }
 
-    /// Another program wants the victim's CPU.
+    /// Starts a program that competes for the victim's CPU.
     fn compete(&mut self, victim: &mut Victim) -> Outcome {
         let name = plan::COMPETITOR;
         let begin = (now() + Nanos::from_millis(60)).0.to_string();
@@ -242,7 +234,7 @@ impl Guest {
         self.take(name)
     }
 
-    /// A signal stops the victim while it spins, and another has it go on.
+    /// Stops the victim with a signal while it spins, and continues it with another.
     fn stop(&mut self, victim: &mut Victim) -> Outcome {
         victim.tell("spin 200")?;
         thread::sleep(Duration::from_millis(50));
@@ -256,7 +248,7 @@ impl Guest {
         victim.answer()
     }
 
-    /// The victim sleeps for a known time.
+    /// Lets the victim sleep for a known time.
     fn sleep(&mut self, victim: &mut Victim) -> Outcome {
         let pid = i32::try_from(victim.child.id())?;
         let mut truth = programs::truth(plan::ASLEEP, pid, plan::VICTIM, now());
@@ -278,7 +270,7 @@ impl Guest {
         }
         let tracer = Tracer::start("recorder", &command)?;
         Self::note("learn frames")?;
-        tracer.says(" Hz by its wake-ups, learnt in ")?;
+        tracer.says(" Hz from its wake-ups, learned in ")?;
         // The first frame after that shows when frames are due.
         thread::sleep(Duration::from_millis(200));
         self.inject(&plan::frame_stall())?;
@@ -317,7 +309,7 @@ impl Guest {
     }
 }
 
-/// The program that the second audit follows. It does what its standard input says.
+/// The program that the second audit follows. It executes the commands on its standard input.
 struct Victim {
     child: Child,
     commands: ChildStdin,
@@ -340,7 +332,7 @@ impl Victim {
         Ok(writeln!(self.commands, "{command}")?)
     }
 
-    /// Waits until it has obeyed the last command.
+    /// Waits until the last command is done.
     fn answer(&mut self) -> Outcome {
         let mut answer = [0; 1];
         Ok(self.answers.read_exact(&mut answer)?)

@@ -1,4 +1,4 @@
-//! The flight recorder, and one stall for each trigger.
+//! The flight recorder, with one stall for each trigger.
 
 use std::fs;
 
@@ -8,18 +8,21 @@ use ticktax_model::incident::TriggerKind;
 use ticktax_model::statement::Statement;
 
 use super::plan::{self, FRAME, LONG_SOFTIRQ, STALL};
-use super::{Scenario, Test, ticktax_says};
+use super::{Scenario, Test, ticktax_output};
 use crate::checks::incidents::{self as checks, Caught};
 use crate::checks::{Reading, check, text};
 
 pub(super) const TESTS: &[(&str, Test)] = &[
     ("recorder_catches_each_stall_once", each_once),
-    ("recorder_names_the_thread_that_a_waiter_was_behind", waits),
+    ("recorder_names_the_thread_that_delayed_a_waiter", waits),
     ("recorder_names_the_child_that_ended_a_block", blocks),
-    ("recorder_names_whom_a_long_softirq_interrupted", softirqs),
-    ("recorder_names_whom_a_quota_held", quotas),
-    ("recorder_names_who_had_the_cpu_of_a_lost_frame", frames),
-    ("recorder_keeps_what_a_signal_and_a_mark_ask_for", asked),
+    (
+        "recorder_names_the_thread_that_a_long_softirq_interrupted",
+        softirqs,
+    ),
+    ("recorder_names_the_throttled_thread", quotas),
+    ("recorder_names_the_culprit_of_a_lost_frame", frames),
+    ("recorder_keeps_requested_moments", asked),
     ("recordings_of_incidents_balance", balance),
 ];
 
@@ -49,31 +52,31 @@ fn each_once(scenario: &Scenario) -> Result<(), Failed> {
 fn waits(scenario: &Scenario) -> Result<(), Failed> {
     let caught = caught(scenario, plan::WAIT_STALL)?;
     let culprit = u32::try_from(caught.truth.pid)?;
-    let is_it =
+    let is_stall =
         |(incident, _): &&(Value, _)| checks::is_stall(incident, plan::HELD_UP, culprit, STALL);
-    let found = caught.incidents.iter().find(is_it);
+    let found = caught.incidents.iter().find(is_stall);
     let why = || format!("{:#?}", caught.incidents);
     let (incident, triggers) = found.ok_or_else(why)?;
     let is_wait = triggers
         .iter()
         .any(|trigger| trigger.kind == TriggerKind::Wait && trigger.comm == plan::HELD_UP);
     check(is_wait, || format!("{triggers:?}"))?;
-    // It waited for the stall, and for the culprit's wake-up and sleep around it.
+    // It waited for the stall, plus the culprit's wake-up and sleep around it.
     let lasted = incident["lasted_ns"].as_i64().unwrap_or_default();
     check((STALL.0..STALL.0 * 101 / 100).contains(&lasted), why)
 }
 
 fn blocks(scenario: &Scenario) -> Result<(), Failed> {
-    checks::blocks_name_what_woke(&caught(scenario, "stall-block")?)
+    checks::blocks_name_the_waker(&caught(scenario, "stall-block")?)
 }
 
 fn softirqs(scenario: &Scenario) -> Result<(), Failed> {
     let caught = caught(scenario, "stall-softirq")?;
-    checks::softirqs_name_whom_they_interrupted(&caught, LONG_SOFTIRQ)
+    checks::softirqs_name_the_interrupted_thread(&caught, LONG_SOFTIRQ)
 }
 
 fn quotas(scenario: &Scenario) -> Result<(), Failed> {
-    checks::quotas_name_who_was_held(&caught(scenario, "stall-quota")?)
+    checks::quotas_name_the_throttled_program(&caught(scenario, "stall-quota")?)
 }
 
 fn frames(scenario: &Scenario) -> Result<(), Failed> {
@@ -84,14 +87,14 @@ fn frames(scenario: &Scenario) -> Result<(), Failed> {
     let frames = triggers().filter(|trigger| trigger.kind == TriggerKind::Frame);
     checks::frames_were_lost(&readings, FRAME, frames)?;
     checks::lost_frames_name_the_culprit(&caught, plan::PACED, STALL)?;
-    let said = fs::read_to_string(scenario.file("recorder.json"))?;
+    let output = fs::read_to_string(scenario.file("recorder.json"))?;
     let parts = [
         "a frame of paced (",
         " late on CPU 0: ",
         " ran instead for ",
     ];
     let names_it = |line: &str| parts.iter().all(|part| line.contains(part));
-    check(said.lines().any(names_it), || said.clone())
+    check(output.lines().any(names_it), || output.clone())
 }
 
 fn asked(scenario: &Scenario) -> Result<(), Failed> {
@@ -110,17 +113,17 @@ fn asked(scenario: &Scenario) -> Result<(), Failed> {
     check(right, || format!("{kinds:#?}"))
 }
 
-/// The recording of an incident balances like any other, and `report` prints a page of it.
+/// Checks that recordings of incidents balance, and that `report` prints a page about each.
 fn balance(scenario: &Scenario) -> Result<(), Failed> {
     for line in checks::incidents(&scenario.folder)? {
         let name = line["recording"].as_str().ok_or("it was not kept")?;
         let file = scenario.file(name);
-        let json = ticktax_says(&["report", "--format", "json"], &file)?;
+        let json = ticktax_output(&["report", "--format", "json"], &file)?;
         let statement: Statement = serde_json::from_slice(&json)?;
         check(statement.balances(), || {
             format!("{name}: {:?}", statement.balance)
         })?;
-        let page = text(&ticktax_says(&["report"], &file)?);
+        let page = text(&ticktax_output(&["report"], &file)?);
         check(!page.is_empty(), || format!("no page of {name}"))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The audit of the machine, with every kind of disturbance that one CPU allows.
+//! The audit of the machine, with every kind of disturbance that is possible on one CPU.
 
 use libtest_mimic::Failed;
 use ticktax_model::advice::Advice;
@@ -8,7 +8,7 @@ use ticktax_model::victim::OffCpuReason;
 use ticktax_model::{Kind, Nanos};
 
 use super::plan::{self, TICK};
-use super::{Scenario, Test, ticktax_says};
+use super::{Scenario, Test, ticktax_output};
 use crate::checks::accounting::{self, Audited};
 use crate::checks::disturbances::{self, counted, is_of_thread};
 use crate::checks::recorded::{is_during, is_frame};
@@ -22,22 +22,16 @@ pub(super) const TESTS: &[(&str, Test)] = &[
     ("every_nanosecond_is_in_one_account", balances),
     ("every_hook_is_attached_and_no_event_is_lost", sees_all),
     ("an_interrupted_audit_prints_its_statement", interrupted),
-    (
-        "interrupts_and_softirqs_are_as_many_as_the_kernel_counts",
-        counts,
-    ),
-    ("ticks_are_as_many_as_the_kernel_counts", ticks),
-    ("a_fifo_thread_has_the_time_that_it_spun", fifo),
-    (
-        "softirqs_of_packets_are_as_many_as_the_kernel_counts",
-        packets,
-    ),
+    ("interrupts_and_softirqs_match_the_kernels_counts", counts),
+    ("ticks_match_the_kernels_counts", ticks),
+    ("a_fifo_thread_is_charged_with_the_time_that_it_spun", fifo),
+    ("softirqs_of_packets_match_the_kernels_counts", packets),
     ("a_long_softirq_has_its_length", long_softirq),
     ("each_expiry_of_a_timerfd_is_seen", timerfd),
     ("each_expiry_of_an_itimer_is_seen", itimer),
     ("throttled_time_is_charged_to_the_quota", quota),
     (
-        "a_throttled_program_is_advised_to_have_more_quota",
+        "a_throttled_program_gets_advice_about_its_quota",
         quota_advice,
     ),
     ("each_irq_work_is_seen", irq_work),
@@ -47,7 +41,7 @@ pub(super) const TESTS: &[(&str, Test)] = &[
     ("the_tick_has_its_period", tick_period),
     ("a_program_between_ticks_is_found", between_ticks),
     ("a_program_around_ticks_is_found", around_ticks),
-    ("interrupts_that_are_not_measured_are_named", unmeasured),
+    ("unmeasured_interrupts_are_named", unmeasured),
     ("two_hogs_wait_behind_each_other", hogs),
     ("each_short_lived_program_has_an_account", short_lived),
     (
@@ -68,24 +62,24 @@ fn sees_all(scenario: &Scenario) -> Result<(), Failed> {
     coverage::is_complete(&scenario.machine.recorded.header)
 }
 
-/// The guest interrupts the audit, which would go on for ten minutes.
+/// The guest interrupts the audit, which would otherwise run for ten minutes.
 fn interrupted(scenario: &Scenario) -> Result<(), Failed> {
     let audit = &scenario.machine;
     let early = audit.recorded.header.ended_early.as_ref();
-    let is_it = matches!(early, Some(EndedEarly::Interrupted));
-    check(is_it, || format!("{early:?}"))?;
+    let is_interrupted = matches!(early, Some(EndedEarly::Interrupted));
+    check(is_interrupted, || format!("{early:?}"))?;
     let elapsed = audit.statement.balance.elapsed;
     check(elapsed < Nanos::from_secs(120), || format!("{elapsed}"))
 }
 
 fn counts(scenario: &Scenario) -> Result<(), Failed> {
-    counters::spans_are_as_many(&scenario.machine.recorded, GUEST)
+    counters::spans_match_counts(&scenario.machine.recorded, GUEST)
 }
 
 fn ticks(scenario: &Scenario) -> Result<(), Failed> {
     let audit = &scenario.machine;
-    counters::ticks_are_as_many(&audit.statement, &audit.recorded, GUEST)?;
-    counters::tick_costs_what_its_parts_do(&audit.statement)
+    counters::ticks_match_counts(&audit.statement, &audit.recorded, GUEST)?;
+    counters::tick_costs_add_up(&audit.statement)
 }
 
 fn fifo(scenario: &Scenario) -> Result<(), Failed> {
@@ -98,21 +92,21 @@ fn packets(scenario: &Scenario) -> Result<(), Failed> {
     disturbances::softirq_load(truth, &scenario.machine.recorded, GUEST)
 }
 
-/// The softirq runs within the send, which takes a little longer. After it, the sender may wait for
-/// ticktax.
+/// The softirq runs within the sending call, which takes slightly longer. After the softirq, the
+/// sender may wait for ticktax.
 fn long_softirq(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("filter")?;
     let spans = scenario.machine.recorded.spans.iter();
-    let its = spans
+    let softirqs = spans
         .filter(|(span, source)| {
             is_during(span, truth) && is_frame(source, Kind::Softirq, "NET_RX")
         })
         .map(|(span, _)| span);
-    let its: Vec<_> = its.collect();
-    GUEST.count("softirqs", its.len() as u64, truth.events)?;
+    let softirqs: Vec<_> = softirqs.collect();
+    GUEST.count("softirqs", softirqs.len() as u64, truth.events)?;
     let shortest = truth.log.iter().map(|event| event.length).min();
     let least = Nanos(shortest.unwrap_or_default().0 * 97 / 100);
-    for (span, event) in its.iter().zip(&truth.log) {
+    for (span, event) in softirqs.iter().zip(&truth.log) {
         let within = event.start <= span.start && span.end() <= event.start + event.length;
         check(within && span.dur >= least, || {
             format!("{span:?} of {event:?}, at least {least}")
@@ -135,20 +129,20 @@ fn quota(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("quota")?;
     disturbances::cgroup_quota(truth, &scenario.machine.recorded, GUEST)?;
     let throttled = scenario.machine.statement.throttled.iter();
-    let its: Vec<_> = throttled
+    let programs: Vec<_> = throttled
         .filter(|program| program.pid == Some(truth.pid))
         .collect();
-    let is_right = its.len() == 1
-        && its[0].why == OffCpuReason::Throttled
-        && its[0].intervals.count == truth.events
-        && truth.allows_throttled(its[0].time);
-    check(is_right, || format!("{its:?}: {truth:?}"))
+    let is_right = programs.len() == 1
+        && programs[0].why == OffCpuReason::Throttled
+        && programs[0].intervals.count == truth.events
+        && truth.allows_throttled(programs[0].time);
+    check(is_right, || format!("{programs:?}: {truth:?}"))
 }
 
 fn quota_advice(scenario: &Scenario) -> Result<(), Failed> {
     let advice = &scenario.machine.statement.advice;
-    let is_it = |advice: &Advice| matches!(advice, Advice::Throttled { .. });
-    check(advice.iter().any(is_it), || format!("{advice:?}"))
+    let is_throttled = |advice: &Advice| matches!(advice, Advice::Throttled { .. });
+    check(advice.iter().any(is_throttled), || format!("{advice:?}"))
 }
 
 fn irq_work(scenario: &Scenario) -> Result<(), Failed> {
@@ -157,7 +151,7 @@ fn irq_work(scenario: &Scenario) -> Result<(), Failed> {
     let (_, count) = recorded
         .sum(|span, source| is_during(span, truth) && is_frame(source, Kind::Irq, &truth.account));
     let kernels = counted(truth, "/proc/interrupts IRQ work interrupts")?;
-    // The kernel itself makes a few, and one of them may come before its count is read.
+    // The kernel makes a few itself, and one of them may come before its count is read.
     let few = |least: u64| (least..least + 4).contains(&count);
     check(
         truth.events > 100 && few(truth.events) && few(kernels),
@@ -170,13 +164,13 @@ fn stopper(scenario: &Scenario) -> Result<(), Failed> {
     let (time, runs) = scenario.machine.recorded.sum(|span, source| {
         is_during(span, truth) && source.kind == Kind::Task && is_of_thread(source, truth.tid)
     });
-    // Two for each range: one sets the memory's type, one resets it.
+    // Two per range: one sets the memory type, one resets it.
     let due = 2 * truth.log.len() as u64;
     check(runs == due, || format!("{runs} runs: {truth:?}"))?;
     GUEST.count("runs", runs, truth.events)?;
     let ran = truth.injected.as_ref().ok_or("no truth")?.time;
-    // The kernel charges a thread with the switches to it and from it, which are some 2 µs of the
-    // 14 µs of a run here.
+    // The kernel charges a thread with the switches to and from it, about 2 µs of each 14 µs run
+    // here.
     let share = time.share_of(ran);
     check((0.8..1.0).contains(&share), || format!("{time}: {truth:?}"))
 }
@@ -187,7 +181,7 @@ fn periodic(scenario: &Scenario) -> Result<(), Failed> {
 }
 
 fn random(scenario: &Scenario) -> Result<(), Failed> {
-    beats::has_none(scenario.truth("random")?, &scenario.beats)
+    beats::has_no_period(scenario.truth("random")?, &scenario.beats)
 }
 
 fn tick_period(scenario: &Scenario) -> Result<(), Failed> {
@@ -215,10 +209,10 @@ fn around_ticks(scenario: &Scenario) -> Result<(), Failed> {
 }
 
 fn unmeasured(scenario: &Scenario) -> Result<(), Failed> {
-    accounting::interrupts_that_are_not_measured_are_named(audited(scenario, "net-rx")?)
+    accounting::unmeasured_interrupts_are_named(audited(scenario, "net-rx")?)
 }
 
-/// Both want the CPU for the same 400 ms, so each waits for half of that time, behind the other.
+/// Both want the CPU for the same 400 ms, so each waits half of that time behind the other.
 fn hogs(scenario: &Scenario) -> Result<(), Failed> {
     let waits = scenario
         .machine
@@ -234,12 +228,12 @@ fn hogs(scenario: &Scenario) -> Result<(), Failed> {
         let program = program.ok_or_else(|| format!("{hog} is not in {waits:#?}"))?;
         let why = || format!("{program:#?}, {ran} of {wanted}");
         // It waited longer than this, because it also waited while it started.
-        let least = wanted - ran;
-        check(least > Nanos(wanted.0 / 3) && program.time >= least, why)?;
+        let lower = wanted - ran;
+        check(lower > Nanos(wanted.0 / 3) && program.time >= lower, why)?;
         let behind = program.behind.iter().find(|behind| behind.name == other);
         let behind = behind.ok_or_else(why)?.time;
         check(
-            behind > Nanos(least.0 * 3 / 4) && behind <= program.time,
+            behind > Nanos(lower.0 * 3 / 4) && behind <= program.time,
             why,
         )?;
     }
@@ -251,14 +245,15 @@ fn short_lived(scenario: &Scenario) -> Result<(), Failed> {
     let accounts = &scenario.machine.statement.accounts;
     for event in &truth.log {
         let pid = i32::try_from(event.due.0)?;
-        let is_its = |account: &&ticktax_model::statement::Account| {
-            // Before it starts the program, the process is a copy of its parent, and has that name.
+        let is_of_process = |account: &&ticktax_model::statement::Account| {
+            // Before the process executes the program, it is a copy of its parent and has that
+            // name.
             let is_program = account.class == Class::Program && account.name == plan::SHORT_LIVED;
             is_program && account.pid == Some(pid)
         };
-        let its: Vec<_> = accounts.iter().filter(is_its).collect();
-        let [account] = its[..] else {
-            return Err(format!("{} accounts of {pid}: {its:?}", its.len()).into());
+        let found: Vec<_> = accounts.iter().filter(is_of_process).collect();
+        let [account] = found[..] else {
+            return Err(format!("{} accounts of {pid}: {found:?}", found.len()).into());
         };
         let fits = account.time > Nanos::ZERO && account.time < event.length;
         check(fits, || format!("{account:?} in {}", event.length))?;
@@ -268,7 +263,7 @@ fn short_lived(scenario: &Scenario) -> Result<(), Failed> {
 
 fn same_report(scenario: &Scenario) -> Result<(), Failed> {
     let file = scenario.file("machine.parquet");
-    let report = ticktax_says(&["report", "--format", "json"], &file)?;
+    let report = ticktax_output(&["report", "--format", "json"], &file)?;
     let audit = std::fs::read(scenario.file("machine.json"))?;
     check(report == audit, || {
         "report prints another statement".to_owned()

@@ -1,32 +1,31 @@
-//! The disturbances of the scenario, which the guest makes and the host knows.
+//! The disturbances of the scenario, shared by the guest and the host.
 
 use ticktax_inject::{Disturbance, Plan, Schedule, Window};
 use ticktax_model::{Cpu, Nanos};
 
-/// The guest's only CPU.
 pub(crate) const CPU: Cpu = Cpu(0);
-/// From one tick of the guest's kernel to the next (HZ=250).
+/// Tick period of the guest's kernel (HZ=250).
 pub(crate) const TICK: Nanos = Nanos::from_millis(4);
 
 /// Work of the highest scheduling class, on the thread `migration/0`.
 pub(crate) const STOPPER: &str = "stopper";
 /// Two ordinary programs that compete for the CPU. Each writes a truth.
 pub(crate) const HOGS: [&str; 2] = ["hog-one", "hog-two"];
-/// Programs that end at once. Their truth has an event for each. Its due time is the process id.
+/// Programs that end immediately. Their truth has an event for each, whose due time is the process
+/// id.
 pub(crate) const SHORT_LIVED: &str = "short-lived";
 
 /// The program that the second audit follows.
 pub(crate) const VICTIM: &str = "victim";
-/// An ordinary program that wants the victim's CPU.
+/// An ordinary program that competes for the victim's CPU.
 pub(crate) const COMPETITOR: &str = "competitor";
-/// Truth of the time from the victim's SIGSTOP to its SIGCONT.
+/// Truth of the time between the victim's SIGSTOP and its SIGCONT.
 pub(crate) const STOPPED: &str = "stopped";
-/// Truth of the time in which the victim obeys a command to sleep.
+/// Truth of the time in which the victim sleeps on command.
 pub(crate) const ASLEEP: &str = "asleep";
-/// Programs that the victim starts at its end.
+/// Number of programs that the victim starts at its end.
 pub(crate) const CHILDREN: u64 = 8;
 
-/// Triggers of the recorder.
 pub(crate) const TRIGGERS: [&str; 5] = [
     "wait:comm=held-up>30ms",
     "blocked:comm=ttx-inj-block>60ms",
@@ -36,25 +35,24 @@ pub(crate) const TRIGGERS: [&str; 5] = [
 ];
 /// The program whose waits trigger.
 pub(crate) const HELD_UP: &str = "held-up";
-/// The program whose lost frames trigger, and the time from one frame to the next.
+/// The program whose lost frames trigger, and its period.
 pub(crate) const PACED: &str = "paced";
 pub(crate) const FRAME: Nanos = Nanos::from_millis(20);
-/// File in which it leaves when each frame was due and began.
+/// File with the due and start times of its frames.
 pub(crate) const READINGS: &str = "readings.json";
-/// Length of the stalls by a real-time thread.
+/// Length of the stalls caused by a real-time thread.
 pub(crate) const STALL: Nanos = Nanos::from_millis(60);
 /// Length of the softirq that triggers. Preparing it takes the guest fifty times as long.
 pub(crate) const LONG_SOFTIRQ: Nanos = Nanos::from_millis(20);
-/// The stall that keeps [`HELD_UP`] waiting.
+/// The stall that delays [`HELD_UP`].
 pub(crate) const WAIT_STALL: &str = "stall-wait";
-/// The words of a mark.
+/// The note of a mark.
 pub(crate) const MARK: &str = "after the stalls";
 
-/// A disturbance, and the name of the program that makes it.
+/// A disturbance, and the name of its program.
 pub(crate) struct Injected {
-    /// Name of the program and of its truth. The kernel keeps 15 letters.
+    /// Name of the program and of its truth. The kernel keeps 15 characters.
     pub(crate) name: &'static str,
-    /// Its disturbance.
     pub(crate) plan: Plan,
 }
 
@@ -70,7 +68,7 @@ fn injected(
     Injected { name, plan }
 }
 
-/// The disturbances of the machine's audit, in the order in which they run.
+/// The disturbances of the machine's audit, in order.
 pub(crate) fn machine() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     let points = |period| Schedule::every(period, Nanos::ZERO);
@@ -118,7 +116,7 @@ pub(crate) fn machine() -> Vec<Injected> {
     ]
 }
 
-/// Disturbances of the victim of the second audit.
+/// The disturbances of the second audit's victim.
 pub(crate) fn victim() -> Vec<Injected> {
     let ms = Nanos::from_millis;
     vec![
@@ -143,7 +141,7 @@ pub(crate) fn victim() -> Vec<Injected> {
     ]
 }
 
-/// A quota of the victim while others compete: another cgroup gets quota every 10 ms, and a
+/// A quota of the victim while others compete: another cgroup is refilled every 10 ms, and a
 /// real-time thread runs most of the time.
 pub(crate) fn contended_quota() -> Injected {
     let ms = Nanos::from_millis;
@@ -152,7 +150,7 @@ pub(crate) fn contended_quota() -> Injected {
     injected("contended-quota", quota, schedule, 600)
 }
 
-/// The programs that compete with it. They go on for longer.
+/// The programs that compete with it. They run longer.
 pub(crate) fn contenders() -> [Injected; 2] {
     let ms = Nanos::from_millis;
     let fifo = Disturbance::Fifo { priority: 50 };
@@ -168,8 +166,8 @@ pub(crate) fn contenders() -> [Injected; 2] {
     ]
 }
 
-/// Whether another program makes the disturbance while the victim spins. The victim makes the
-/// others.
+/// Whether another program makes the disturbance while the victim spins. The victim makes the other
+/// ones itself.
 pub(crate) fn is_of_another(name: &str) -> bool {
     name == "thief"
 }

@@ -7,7 +7,7 @@ use ticktax_model::recording::EndedEarly;
 use ticktax_model::victim::{DelayKind, OffCpuReason, StateAccount, ThreadState, ThreadTimes};
 use ticktax_model::{Kind, Nanos, Source};
 
-use super::{Scenario, Test, plan, ticktax_says};
+use super::{Scenario, Test, plan, ticktax_output};
 use crate::checks::disturbances::{is_of_thread, measured};
 use crate::checks::recorded::is_during;
 use crate::checks::{Tolerance, check, text, victims};
@@ -27,11 +27,11 @@ pub(super) const TESTS: &[(&str, Test)] = &[
         own_quota_alone,
     ),
     (
-        "victim_account_of_throttling_is_the_sum_of_its_quotas",
+        "victim_throttled_time_is_the_sum_over_its_quotas",
         throttled_in_all,
     ),
     ("victim_is_blocked_as_long_as_its_child_sleeps", is_blocked),
-    ("victim_is_stopped_from_the_signal_to_the_next", is_stopped),
+    ("victim_is_stopped_between_the_signals", is_stopped),
     ("victim_sleeps_as_long_as_it_asked_to", sleeps),
     ("victim_has_its_children", has_children),
     ("victim_ends_its_audit", ends),
@@ -47,7 +47,6 @@ fn threads(scenario: &Scenario) -> Result<ThreadTimes, Failed> {
     victims::threads(&scenario.victim.statement)
 }
 
-/// The account of a state.
 fn account(threads: &ThreadTimes, state: ThreadState) -> Result<StateAccount, Failed> {
     let mut accounts = threads.accounts.iter();
     let account = accounts.find(|account| account.state == state);
@@ -63,7 +62,7 @@ fn balances(scenario: &Scenario) -> Result<(), Failed> {
 fn waits_behind_a_thief(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth("thief")?;
     let threads = threads(scenario)?;
-    // The victim wanted its CPU whenever the thief had it.
+    // The victim was runnable whenever the thief ran.
     let (ran, _) = scenario
         .victim
         .recorded
@@ -80,13 +79,13 @@ fn waits_behind_a_competitor(scenario: &Scenario) -> Result<(), Failed> {
     let mut behind = threads.behind.iter();
     let behind = behind.find(|behind| behind.name == plan::COMPETITOR);
     let behind = behind.ok_or_else(|| format!("{:#?}", threads.behind))?;
-    // The victim wanted the CPU whenever the other one had it, and while the other one started.
+    // The victim was runnable whenever the competitor ran, and while the competitor started.
     let why = || format!("{behind:#?}, which ran {ran}");
     check(behind.time >= ran && behind.time < ran + ran, why)?;
     check(behind.pid == Some(truth.pid) && !behind.own, why)
 }
 
-/// Time and number of a thread's throttled waits, for the truth of its quota.
+/// Time and number of a thread's throttled waits.
 fn held(scenario: &Scenario, truth: &Truth) -> (Nanos, u64) {
     scenario.victim.recorded.sum(|_, source| {
         source.kind == Kind::Wait
@@ -104,7 +103,7 @@ fn is_throttled(scenario: &Scenario) -> Result<(), Failed> {
     GUEST.count("times", count, truth.events)
 }
 
-/// The victim's account of all throttling is the sum of what its quotas held.
+/// Checks that the victim's throttled time is the sum over its quotas.
 fn throttled_in_all(scenario: &Scenario) -> Result<(), Failed> {
     let quotas = ["own-quota", plan::contended_quota().name];
     let mut all = Nanos::ZERO;
@@ -115,13 +114,14 @@ fn throttled_in_all(scenario: &Scenario) -> Result<(), Failed> {
     check(account.time == all, || format!("{account:?} of {all}"))
 }
 
-/// Once its own cgroup has quota again, a thread that waits behind others is not throttled.
+/// Checks that a thread that waits behind others is not throttled once its own cgroup has quota
+/// again.
 fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
     let name = plan::contended_quota().name;
     let truth = scenario.truth(name)?;
     let truly = truth.injected.as_ref().ok_or("no truth")?.time;
     let (time, _) = held(scenario, truth);
-    // It saw itself run again only after the others had run.
+    // It ran again only after the others had run.
     check(truth.logged_length() > truly, || format!("{truth:?}"))?;
     victims::is_held_by_its_own_quota(name, time, truly)
 }
@@ -129,13 +129,14 @@ fn own_quota_alone(scenario: &Scenario) -> Result<(), Failed> {
 /// Total time, number and maximum of a thread's waits for one reason, within a disturbance.
 fn waits(scenario: &Scenario, truth: &Truth, reason: OffCpuReason) -> (Nanos, u64, Nanos) {
     let spans = scenario.victim.recorded.spans.iter();
-    let is_its = |source: &Source| {
+    let is_of_thread_and_reason = |source: &Source| {
         source.kind == Kind::Wait
             && &*source.detail == reason.name()
             && is_of_thread(source, truth.tid)
     };
-    let its = spans.filter(|(span, source)| is_during(span, truth) && is_its(source));
-    its.fold(
+    let waits =
+        spans.filter(|(span, source)| is_during(span, truth) && is_of_thread_and_reason(source));
+    waits.fold(
         (Nanos::ZERO, 0, Nanos::ZERO),
         |(time, count, longest), (span, _)| (time + span.dur, count + 1, longest.max(span.dur)),
     )
@@ -168,7 +169,7 @@ fn is_stopped(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(plan::STOPPED)?;
     let account = account(&threads(scenario)?, ThreadState::Stopped)?;
     check(account.count == 1, || format!("{account:?}"))?;
-    // It stops when it next runs, which can take the turn of another thread.
+    // It stops when it next runs, which can take until another thread's time slice ends.
     let late = length(truth) - account.time;
     check((Nanos::ZERO..=plan::TICK).contains(&late), || {
         format!("stopped {late} after the signal: {account:?}")
@@ -178,10 +179,10 @@ fn is_stopped(scenario: &Scenario) -> Result<(), Failed> {
 fn sleeps(scenario: &Scenario) -> Result<(), Failed> {
     let truth = scenario.truth(plan::ASLEEP)?;
     let (time, _, longest) = waits(scenario, truth, OffCpuReason::Sleeping);
-    let asked = Nanos::from_millis(300);
-    let most = length(truth);
-    check(asked <= longest && longest <= most, || {
-        format!("{longest}, not {asked} to {most}")
+    let requested = Nanos::from_millis(300);
+    let upper = length(truth);
+    check(requested <= longest && longest <= upper, || {
+        format!("{longest}, not {requested} to {upper}")
     })?;
     let account = account(&threads(scenario)?, ThreadState::Sleeping)?;
     check(account.time >= time && account.max >= Some(longest), || {
@@ -191,7 +192,7 @@ fn sleeps(scenario: &Scenario) -> Result<(), Failed> {
 
 fn has_children(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
-    // Itself, the child that each block waits for, one under each quota, and those at its end.
+    // Itself, one child per block, one under each quota, and those at its end.
     let blocks = scenario.truth("own-block")?.events;
     let all = 1 + blocks + 2 + plan::CHILDREN;
     GUEST.count("processes", threads.processes, all)
@@ -209,7 +210,7 @@ fn delays(scenario: &Scenario) -> Result<(), Failed> {
     let threads = threads(scenario)?;
     let why = || format!("{:#?}", threads.delays);
     let is_throttling = |kind| matches!(kind, DelayKind::Throttled | DelayKind::Unthrottled);
-    // Six delays of 80 ms are longer than all others.
+    // Six delays of 80 ms exceed all others.
     let longest = threads.delays.first().ok_or_else(why)?;
     check(is_throttling(longest.kind), why)
 }
@@ -222,9 +223,9 @@ fn advice(scenario: &Scenario) -> Result<(), Failed> {
     check(text.contains("thief"), || text.clone())
 }
 
-/// The first screen, as a terminal of 80 columns and 24 lines has it.
+/// Checks the first screen on a terminal of 80 columns and 24 lines.
 fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
-    let page = text(&ticktax_says(
+    let page = text(&ticktax_output(
         &["report"],
         &scenario.file("victim.parquet"),
     )?);
@@ -233,7 +234,7 @@ fn fits_on_a_screen(scenario: &Scenario) -> Result<(), Failed> {
     check(fits, || format!("no room for it:\n{page}"))?;
     for words in [
         "victim (",
-        "HELD UP",
+        "DELAYED",
         "THROTTLED",
         "thief",
         "The CPU quota of",

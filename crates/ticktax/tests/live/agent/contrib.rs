@@ -1,4 +1,5 @@
-//! What is shipped for others: rules, a dashboard and a unit, beside what the agent serves.
+//! Files for other programs (alert rules, a dashboard, a systemd unit), checked against what the
+//! agent serves.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,34 +28,31 @@ fn exists(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Whether a Prometheus is installed.
 pub(crate) fn has_prometheus() -> bool {
     exists("prometheus") && exists("promtool")
 }
 
-/// Whether systemd's analysis of units is installed.
 pub(crate) fn has_systemd_analyze() -> bool {
     exists("systemd-analyze")
 }
 
-/// Runs a command that has to succeed, and gives what it printed.
+/// Runs a command that must succeed. Returns its output.
 fn output(command: &mut Command) -> Result<String, Failed> {
     let output = command.output()?;
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    check(output.status.success(), || format!("{command:?}: {said}"))?;
-    Ok(said)
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    check(output.status.success(), || format!("{command:?}: {text}"))?;
+    Ok(text)
 }
 
-/// The names of metrics in a text of queries.
+/// The names of metrics in a text with queries.
 fn metrics_in(text: &str) -> BTreeSet<String> {
-    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == ':';
-    let words = text.split(|it| !is_part(it));
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
+    let words = text.split(|letter| !is_part(letter));
     let named = words.filter(|word| word.starts_with("ticktax_"));
     named.map(str::to_owned).collect()
 }
 
-/// All queries of a dashboard.
 fn queries(dashboard: &serde_json::Value) -> Vec<String> {
     let panels = dashboard["panels"].as_array().into_iter().flatten();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
@@ -62,7 +60,7 @@ fn queries(dashboard: &serde_json::Value) -> Vec<String> {
     queries.map(str::to_owned).collect()
 }
 
-pub(crate) fn the_dashboard_and_the_rules_name_what_is_served() -> Result<(), Failed> {
+pub(crate) fn the_dashboard_and_the_rules_name_existing_metrics() -> Result<(), Failed> {
     let dashboard = fs::read_to_string(contrib("grafana/ticktax.json"))?;
     let dashboard: serde_json::Value = serde_json::from_str(&dashboard)?;
     let queries = queries(&dashboard);
@@ -72,12 +70,14 @@ pub(crate) fn the_dashboard_and_the_rules_name_what_is_served() -> Result<(), Fa
         let is_whole = panel["title"].is_string()
             && panel["type"].is_string()
             && panel["fieldConfig"]["defaults"]["unit"].is_string()
-            && ["x", "y", "w", "h"].iter().all(|it| place[it].is_u64());
+            && ["x", "y", "w", "h"].iter().all(|side| place[side].is_u64());
         check(is_whole, || panel.to_string())?;
     }
     let rules = fs::read_to_string(contrib("prometheus/ticktax.rules.yml"))?;
-    // The kernel's own work is each of its classes.
-    let classes = Class::ALL.into_iter().filter(|it| it.is_kernel_work());
+    // Noise is the sum of all classes of kernel work.
+    let classes = Class::ALL
+        .into_iter()
+        .filter(|class| class.is_kernel_work());
     let classes = classes.map(Class::name).collect::<Vec<_>>().join("|");
     let noise = format!("class=~\"{classes}\"");
     check(rules.contains(&noise), || format!("rules without {noise}"))?;
@@ -104,7 +104,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_what_is_served() -> Result<(), Fa
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned()))
         .collect();
-    // Nothing is throttled here, not every kernel keeps pressure, and nothing was caught.
+    // Nothing is throttled here, some kernels have no pressure counters, and nothing was caught.
     let at_times = [
         "ticktax_incidents_total",
         "ticktax_throttled_seconds_total",
@@ -118,7 +118,7 @@ pub(crate) fn the_dashboard_and_the_rules_name_what_is_served() -> Result<(), Fa
     agent.stops_with_balanced_books()
 }
 
-/// A Prometheus that runs. Dropping it ends it.
+/// A running Prometheus, ended when it is dropped.
 struct Prometheus {
     child: Child,
     port: u16,
@@ -168,11 +168,11 @@ impl Prometheus {
         Ok(Self { child, port })
     }
 
-    /// What its API says.
+    /// An answer of its API.
     fn get(&self, path: &str) -> Result<serde_json::Value, Failed> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
-        // Of HTTP/1.0, so that the answer comes in one piece.
+        // HTTP/1.0, so that the answer comes in one piece.
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -180,7 +180,7 @@ impl Prometheus {
         Ok(serde_json::from_str(body)?)
     }
 
-    /// What its API says once it is as wanted; waits for that, as long as it takes a busy machine.
+    /// Waits for an answer of its API that satisfies `is_wanted`, with time for a busy machine.
     fn get_when(
         &self,
         path: &str,
@@ -188,12 +188,12 @@ impl Prometheus {
     ) -> Result<serde_json::Value, Failed> {
         let mut last = serde_json::Value::Null;
         for _ in 0..1_200 {
-            // It does not listen at once.
-            if let Ok(said) = self.get(path) {
-                if is_wanted(&said) {
-                    return Ok(said);
+            // It does not listen immediately.
+            if let Ok(answer) = self.get(path) {
+                if is_wanted(&answer) {
+                    return Ok(answer);
                 }
-                last = said;
+                last = answer;
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -208,7 +208,7 @@ pub(crate) fn a_prometheus_scrapes_it_and_evaluates_the_rules() -> Result<(), Fa
     agent.page_when("ticktax_recorded_seconds_total")?;
     let folder = tempfile::tempdir()?;
     let prometheus = Prometheus::start(folder.path(), &agent.address()?, &[])?;
-    let has_value = |said: &serde_json::Value| !said["data"]["result"][0].is_null();
+    let has_value = |answer: &serde_json::Value| !answer["data"]["result"][0].is_null();
     let query = |expression: &str| format!("/api/v1/query?query={expression}");
     prometheus.get_when(&query("ticktax_recorded_seconds_total"), has_value)?;
     prometheus.get_when(&query("ticktax_tick_duration_seconds_bucket"), has_value)?;
@@ -216,11 +216,11 @@ pub(crate) fn a_prometheus_scrapes_it_and_evaluates_the_rules() -> Result<(), Fa
     let target = &targets["data"]["activeTargets"][0];
     check(target["health"] == "up", || target.to_string())?;
     check(target["lastError"] == "", || target.to_string())?;
-    // The recorded share of noise needs two different counts.
+    // The recorded noise ratio needs two different counts.
     let noise = query("instance:ticktax_noise:ratio_rate5m");
     prometheus.get_when(&noise, has_value)?;
-    let all_healthy = |said: &serde_json::Value| {
-        let rules = said["data"]["groups"][0]["rules"].as_array();
+    let all_healthy = |answer: &serde_json::Value| {
+        let rules = answer["data"]["groups"][0]["rules"].as_array();
         rules
             .is_some_and(|rules| rules.len() > 5 && rules.iter().all(|rule| rule["health"] == "ok"))
     };
@@ -235,12 +235,12 @@ pub(crate) fn a_prometheus_takes_native_histograms() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let feature = ["--enable-feature=native-histograms"];
     let prometheus = Prometheus::start(folder.path(), &agent.address()?, &feature)?;
-    let has_value = |said: &serde_json::Value| !said["data"]["result"][0].is_null();
+    let has_value = |answer: &serde_json::Value| !answer["data"]["result"][0].is_null();
     let query = |expression: &str| format!("/api/v1/query?query={expression}");
-    // Of histograms with classic buckets these functions know nothing.
+    // These functions do not work on classic histograms.
     let ticks = "ticktax_tick_duration_seconds";
     prometheus.get_when(&query(&format!("histogram_count({ticks})")), has_value)?;
-    // The longest is not shorter than the mean.
+    // The longest is at least the mean.
     let longest = format!(
         "histogram_quantile(1,{ticks})%3E%3Dhistogram_sum({ticks})/histogram_count({ticks})"
     );

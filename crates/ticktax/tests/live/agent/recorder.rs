@@ -1,4 +1,4 @@
-//! An agent with a flight recorder beside its sums.
+//! An agent with a flight recorder in addition to its sums.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -14,7 +14,7 @@ use super::running::{AS_NOBODY, Agent, recorded_in_classes, sum_of};
 use super::{NOBODY, facts_rows, has_no_rights, place_of_nobody};
 use crate::fixture::{check, ticktax};
 
-/// What `ticktax incidents` says of the folder.
+/// The output of `ticktax incidents` for a folder.
 fn list(folder: &Path) -> Result<Value, Failed> {
     let mut command = ticktax(&["incidents", "--format", "json", "--dir"]);
     let output = command.arg(folder).output()?;
@@ -24,7 +24,7 @@ fn list(folder: &Path) -> Result<Value, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Fails unless only its owner, who is nobody, may look into it.
+/// Checks that only its owner `nobody` has access.
 fn is_private(path: &Path) -> Result<(), Failed> {
     let facts = fs::metadata(path)?;
     let mode = facts.permissions().mode() & 0o777;
@@ -33,9 +33,9 @@ fn is_private(path: &Path) -> Result<(), Failed> {
     })
 }
 
-pub(crate) fn a_recorder_runs_beside_its_sums() -> Result<(), Failed> {
+pub(crate) fn a_recorder_runs_along_with_the_sums() -> Result<(), Failed> {
     let (place, facts) = place_of_nobody()?;
-    // Two levels that are not there yet, which the agent makes for its user.
+    // Two missing levels, which the agent creates for its user.
     let folder = place.path().join("state/incidents");
     let shown = |path: &Path| path.display().to_string();
     let (written, kept) = (shown(&facts), shown(&folder));
@@ -59,7 +59,7 @@ pub(crate) fn a_recorder_runs_beside_its_sums() -> Result<(), Failed> {
         String::from_utf8_lossy(&marked.stderr).into_owned()
     })?;
     agent.page_when("ticktax_incidents_total{kind=\"mark\"")?;
-    // Its window is over by now, so that this is another.
+    // The mark's window is over by now, so this is another incident.
     kill(Pid::from_raw(i32::try_from(agent.pid())?), Signal::SIGUSR1)?;
     let page = agent.page_when("ticktax_incidents_total{kind=\"signal\"")?;
     let counted = sum_of(&page, "ticktax_incident_duration_seconds_count");
@@ -71,7 +71,10 @@ pub(crate) fn a_recorder_runs_beside_its_sums() -> Result<(), Failed> {
 
     let found = list(&folder)?;
     let groups = found["groups"].as_array().ok_or("no groups")?;
-    let mut kinds: Vec<&str> = groups.iter().filter_map(|it| it["kind"].as_str()).collect();
+    let mut kinds: Vec<&str> = groups
+        .iter()
+        .filter_map(|group| group["kind"].as_str())
+        .collect();
     kinds.sort_unstable();
     check(kinds == ["mark", "signal"], || found.to_string())?;
     check(!folder.join("mark.sock").exists(), || {
@@ -81,7 +84,10 @@ pub(crate) fn a_recorder_runs_beside_its_sums() -> Result<(), Failed> {
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
         is_private(&path)?;
-        if path.extension().is_some_and(|it| it == "parquet") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "parquet")
+        {
             let header = RecordingReader::open(&path)?.header().clone();
             check(header.triggers.len() == 1, || format!("{header:?}"))?;
             recordings += 1;
@@ -89,12 +95,12 @@ pub(crate) fn a_recorder_runs_beside_its_sums() -> Result<(), Failed> {
     }
     check(recordings == 2, || format!("{recordings} recordings"))?;
     let rows = facts_rows(&facts.join("incidents"))?;
-    let told: Vec<String> = rows.iter().map(ToString::to_string).collect();
-    let marked = told.iter().any(|row| row.contains("a word"));
-    check(told.len() == 2 && marked, || told.join("\n"))
+    let lines: Vec<String> = rows.iter().map(ToString::to_string).collect();
+    let marked = lines.iter().any(|row| row.contains("a word"));
+    check(lines.len() == 2 && marked, || lines.join("\n"))
 }
 
-/// Capabilities are each thread's own, and the probes' threads are there before the agent gives up its.
+/// Capabilities belong to a thread, and the probe threads exist before the agent drops its own.
 pub(crate) fn its_probes_run_without_rights() -> Result<(), Failed> {
     let (place, _) = place_of_nobody()?;
     let folder = place.path().join("incidents").display().to_string();
@@ -110,7 +116,8 @@ pub(crate) fn its_probes_run_without_rights() -> Result<(), Failed> {
         let comm = fs::read_to_string(format!("/proc/{tid}/comm"))?;
         if comm.starts_with("ttx-sleep/") {
             let stat = fs::read_to_string(format!("/proc/{tid}/stat"))?;
-            // Fields 40 and 41, counted from 1; the name, which is the second, holds no blank.
+            // Fields 40 and 41, counted from 1. The name, which is the second field, contains no
+            // space.
             let fields: Vec<&str> = stat.split(' ').collect();
             let policy = fields.get(39..41).ok_or("no policy")?;
             check(policy == ["1", "1"], || format!("{comm}: {policy:?}"))?;

@@ -1,5 +1,4 @@
-//! An agent that root starts: the folders and sockets that its user gets, and those that are
-//! refused.
+//! An agent that root starts: which folders and sockets its user gets, and which are refused.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -13,10 +12,10 @@ use super::running::{AS_NOBODY, Agent};
 use super::{NOBODY, complaint, status};
 use crate::fixture::check;
 
-/// A user who is neither root nor the agent's.
+/// A user other than root and the agent's.
 const SOMEBODY: u32 = 4_321;
 
-/// A folder of root's that everybody can enter.
+/// A folder of root that everybody can enter.
 fn place_of_root() -> Result<tempfile::TempDir, Failed> {
     let place = tempfile::Builder::new()
         .prefix("ticktax-test")
@@ -25,7 +24,7 @@ fn place_of_root() -> Result<tempfile::TempDir, Failed> {
     Ok(place)
 }
 
-/// Fails unless the path has this owner and mode.
+/// Checks owner and mode.
 fn is_owned(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
     let facts = fs::symlink_metadata(path)?;
     let found = (facts.uid(), facts.mode() & 0o7777);
@@ -35,12 +34,12 @@ fn is_owned(path: &Path, owner: u32, mode: u32) -> Result<(), Failed> {
     })
 }
 
-/// Fails unless an agent refuses these arguments.
+/// Checks that an agent refuses these arguments.
 fn is_refused(arguments: &[&str], why: &str) -> Result<(), Failed> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ticktax"));
     command.args(["agent", "--user", "nobody", "--for", "1s"]);
-    let said = complaint(command.args(arguments))?;
-    check(said.contains(why), || said.clone())
+    let errors = complaint(command.args(arguments))?;
+    check(errors.contains(why), || errors.clone())
 }
 
 pub(crate) fn parents_of_its_folders_stay_roots() -> Result<(), Failed> {
@@ -76,7 +75,7 @@ pub(crate) fn folders_of_other_users_are_refused() -> Result<(), Failed> {
         is_refused(&["--listen", "none", "--facts", &folder], why)?;
         is_owned(&others, owner, 0o755)?;
     }
-    // Its owner could exchange what root makes in it.
+    // The owner could swap what root creates in it.
     chown(&others, Some(SOMEBODY), Some(SOMEBODY))?;
     for name in ["incidents", "deep/incidents"] {
         let folder = others.join(name).display().to_string();
@@ -97,7 +96,7 @@ pub(crate) fn links_in_place_of_its_folder_or_socket_lead_nowhere() -> Result<()
     drop(UnixListener::bind(victim.join("socket"))?);
     let link = place.path().join("link");
     let shown = link.display().to_string();
-    // It leads to a folder of root's, or nowhere.
+    // It leads to a folder of root, or nowhere.
     for target in [victim.clone(), place.path().join("nowhere")] {
         symlink(target, &link)?;
         is_refused(&["--listen", "none", "--facts", &shown], "ticktax: ")?;
@@ -111,7 +110,7 @@ pub(crate) fn links_in_place_of_its_folder_or_socket_lead_nowhere() -> Result<()
     is_owned(&victim.join("socket"), 0, 0o755)
 }
 
-pub(crate) fn its_socket_is_its_users_wherever_it_lies() -> Result<(), Failed> {
+pub(crate) fn its_socket_belongs_to_its_user_in_every_folder() -> Result<(), Failed> {
     let place = place_of_root()?;
     let own = place.path().join("own");
     fs::create_dir(&own)?;
@@ -162,8 +161,8 @@ pub(crate) fn state_folders_work_in_any_order() -> Result<(), Failed> {
             .args(["-m", "sh", "-c", script, "sh"])
             .args([env!("CARGO_BIN_EXE_ticktax"), order])
             .output()?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        check(output.status.success(), || format!("{order}: {said}"))?;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        check(output.status.success(), || format!("{order}: {errors}"))?;
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
         // The first list is the agent's if only its folder exists.
         let first = out.lines().next().unwrap_or_default().to_owned();
@@ -174,8 +173,8 @@ pub(crate) fn state_folders_work_in_any_order() -> Result<(), Failed> {
             format!("/var/lib/ticktax-agent/incidents {NOBODY} 700"),
             "/var/lib/ticktax/incidents 0 700".to_owned(),
         ] {
-            check(out.lines().any(|each| each == line), || {
-                format!("{order}: no `{line}` in\n{out}{said}")
+            check(out.lines().any(|printed| printed == line), || {
+                format!("{order}: no `{line}` in\n{out}{errors}")
             })?;
         }
     }

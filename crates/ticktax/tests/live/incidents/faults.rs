@@ -1,4 +1,4 @@
-//! Disks that are full or read-only, recorders that are killed, and more triggers than can be kept.
+//! Full and read-only disks, killed recorders, and more triggers than can be kept.
 
 use std::fs;
 use std::path::Path;
@@ -28,17 +28,17 @@ pub(crate) fn a_killed_recorder_leaves_a_folder_that_goes_on() -> Result<(), Fai
     check(recorder.line()?.ends_with("marked: first"), || {
         "no mark".to_owned()
     })?;
-    // Its line comes first, and its recording a moment later.
+    // The line comes first, and the recording shortly after.
     while fs::read_dir(&folder)?
         .flatten()
-        .all(|it| !is_recording(&it))
+        .all(|entry| !is_recording(&entry))
     {
         thread::sleep(Duration::from_millis(10));
     }
     recorder.mark("second")?;
     recorder.signal(Signal::SIGKILL)?;
     recorder.child.wait()?;
-    // The socket is left, and nobody listens.
+    // The socket is left without a listener.
     let output = ticktax(&["mark", "third", "--dir"]).arg(&folder).output()?;
     check(!output.status.success(), || "somebody listens".to_owned())?;
     let mut next = Recorder::start(&folder, "signal")?;
@@ -53,11 +53,11 @@ pub(crate) fn a_killed_recorder_leaves_a_folder_that_goes_on() -> Result<(), Fai
         .collect();
     check(words == ["first", "fourth"], || format!("{words:?}"))?;
     let left = fs::read_dir(&folder)?.count();
-    // Two recordings and the index: nothing unfinished, and no socket.
+    // Two recordings and the index, no unfinished file, no socket.
     check(left == 3, || format!("{left} files"))
 }
 
-pub(crate) fn a_full_disk_is_said_and_counted() -> Result<(), Failed> {
+pub(crate) fn a_full_disk_is_reported_and_counted() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("disk");
     fs::create_dir(&folder)?;
@@ -67,7 +67,7 @@ pub(crate) fn a_full_disk_is_said_and_counted() -> Result<(), Failed> {
          until grep -q marked \"$3\"; do kill -0 $recorder || exit 1; sleep 0.1; done; \
          kill -TERM $recorder; wait $recorder; code=$?; \
          \"$2\" incidents --dir \"$1/i\" --format json; exit $code";
-    let (complaint, list) = beside_mounts(script, &folder, &place)?;
+    let (complaint, list) = run_with_mounts(script, &folder, &place)?;
     check(complaint.contains("the disk is full"), || complaint.clone())?;
     check(list["not_kept"][0]["cause"] == "disk_full", || {
         list.to_string()
@@ -75,11 +75,12 @@ pub(crate) fn a_full_disk_is_said_and_counted() -> Result<(), Failed> {
     check(list["groups"][0]["kind"] == "mark", || list.to_string())
 }
 
-pub(crate) fn a_folder_that_becomes_read_only_is_said_and_stops_nothing() -> Result<(), Failed> {
+pub(crate) fn a_folder_that_becomes_read_only_is_reported_and_the_recorder_continues()
+-> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
-    // The folder is a separate mount, which becomes read-only while the recorder holds a handle
-    // of it.
+    // The folder is a separate mount, which becomes read-only while the recorder holds a handle of
+    // it.
     let script = "mkdir \"$1\" && mount --bind \"$1\" \"$1\" || exit 9; \
          \"$2\" record --trigger signal --dir \"$1\" >\"$3\" 2>\"$3.err\" & recorder=$!; \
          trap 'kill $recorder 2>/dev/null' EXIT; \
@@ -92,19 +93,19 @@ pub(crate) fn a_folder_that_becomes_read_only_is_said_and_stops_nothing() -> Res
          \"$2\" mark last --dir \"$1\" || exit 9; told \"$3\" 'marked: last'; \
          kill -TERM $recorder; wait $recorder; code=$?; cat \"$3.err\" >&2; \
          \"$2\" incidents --dir \"$1\" --format json; exit $code";
-    let (complaint, list) = beside_mounts(script, &folder, &place)?;
+    let (complaint, list) = run_with_mounts(script, &folder, &place)?;
     check(complaint.contains("read-only"), || complaint.clone())?;
     let causes = list["not_kept"].as_array().into_iter().flatten();
     let unwritten: u64 = causes
-        .filter(|it| it["cause"] == "not_written")
-        .filter_map(|it| it["count"].as_u64())
+        .filter(|cause| cause["cause"] == "not_written")
+        .filter_map(|cause| cause["count"].as_u64())
         .sum();
     check(unwritten > 0, || list.to_string())?;
     let mut groups = list["groups"].as_array().into_iter().flatten();
     let marks = groups
-        .find(|it| it["kind"] == "mark")
-        .map(|it| &it["count"]);
-    check(marks.is_some_and(|it| *it == 2), || list.to_string())?;
+        .find(|group| group["kind"] == "mark")
+        .map(|group| &group["count"]);
+    check(marks.is_some_and(|count| *count == 2), || list.to_string())?;
     let recordings = fs::read_dir(&folder)?.flatten().filter(is_recording);
     let recordings = recordings.count();
     check(recordings == 2, || format!("{recordings} recordings"))
@@ -112,12 +113,13 @@ pub(crate) fn a_folder_that_becomes_read_only_is_said_and_stops_nothing() -> Res
 
 fn is_recording(entry: &fs::DirEntry) -> bool {
     let path = entry.path();
-    path.extension().is_some_and(|it| it == "parquet")
+    path.extension()
+        .is_some_and(|extension| extension == "parquet")
 }
 
-/// Runs a script in a mount namespace of its own, with the folder, the command and a file for its lines as arguments:
-/// what was complained of, and the list that it printed as JSON.
-fn beside_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String, Value), Failed> {
+/// Runs a script in a separate mount namespace. Its arguments are the folder, the command and a
+/// file for its output lines. Returns the error messages, and the list that it printed as JSON.
+fn run_with_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String, Value), Failed> {
     let Output {
         status,
         stdout,
@@ -134,9 +136,9 @@ fn beside_mounts(script: &str, folder: &Path, place: &Place) -> Result<(String, 
     Ok((complaint, serde_json::from_slice(&stdout)?))
 }
 
-/// Marks make one window longer and longer, so that its recording ends after the last of them. What they are is told as if
-/// each were alone.
-pub(crate) fn what_prolongs_a_recording_does_not_hold_up_its_lines() -> Result<(), Failed> {
+/// Marks extend one window, so its recording ends after the last mark. Each is reported as promptly
+/// as a single one.
+pub(crate) fn an_extended_recording_does_not_delay_its_lines() -> Result<(), Failed> {
     const MARKS: usize = 20;
     let place = Place::new();
     let folder = place.file("incidents");
@@ -154,32 +156,38 @@ pub(crate) fn what_prolongs_a_recording_does_not_hold_up_its_lines() -> Result<(
         (0..MARKS).map(mark).collect::<Option<Vec<Nanos>>>()
     });
     let mut lines = Vec::new();
-    let mut told = 0;
-    while told < MARKS as u64 {
+    let mut reported = 0;
+    while reported < MARKS as u64 {
         let line = recorder.line()?;
-        let number = line.rsplit(' ').next().and_then(|it| it.parse().ok());
+        let number = line
+            .rsplit(' ')
+            .next()
+            .and_then(|number| number.parse().ok());
         let number: usize = number.ok_or_else(|| format!("no mark: {line}"))?;
         lines.push((number, now()));
         let found = incidents(&folder)?;
-        let triggers = found.iter().map(|it| it["incident"]["triggers"].as_u64());
-        told = triggers.map(Option::unwrap_or_default).sum();
+        let triggers = found
+            .iter()
+            .map(|line| line["incident"]["triggers"].as_u64());
+        reported = triggers.map(Option::unwrap_or_default).sum();
     }
     recorder.end()?;
     let found = incidents(&folder)?;
-    let names: Vec<&Value> = found.iter().map(|it| &it["recording"]).collect();
-    // Where the machine held up a mark for two seconds, there is another one.
+    let names: Vec<&Value> = found.iter().map(|line| &line["recording"]).collect();
+    // If the machine delayed a mark by two seconds, there is another recording.
     let recordings = fs::read_dir(&folder)?.flatten().filter(is_recording);
     let shared = recordings.count() < names.len();
     check(shared, || format!("{names:?}"))?;
     let marked = marks.join().ok().flatten().ok_or("a mark was refused")?;
     let waited = lines.iter().map(|(number, at)| *at - marked[*number]);
     let waited: Vec<Nanos> = waited.collect();
-    check(waited.iter().all(|it| *it <= Nanos::from_secs(3)), || {
-        format!("{waited:?}")
-    })
+    check(
+        waited.iter().all(|time| *time <= Nanos::from_secs(3)),
+        || format!("{waited:?}"),
+    )
 }
 
-/// A thread that wants one CPU all the time, as any program may. It ends with the test.
+/// A thread that keeps one CPU busy, ended with the test.
 struct Busy {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -192,7 +200,7 @@ impl Busy {
         let mut only = CpuSet::new();
         only.set(cpu.index())?;
         let thread = thread::spawn(move || {
-            // Where it may not stay there, the waits that the test counts are missing.
+            // If it cannot be pinned, the waits that the test counts will be missing.
             let _ = sched_setaffinity(Pid::from_raw(0), &only);
             while !until.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
@@ -214,8 +222,9 @@ impl Drop for Busy {
     }
 }
 
-/// A thousand times a second a real-time thread takes the CPU from whoever runs there, who then waits for too long.
-pub(crate) fn triggers_without_end_are_counted() -> Result<(), Failed> {
+/// A real-time thread preempts the running thread a thousand times a second, which then waits for
+/// too long.
+pub(crate) fn excess_triggers_are_counted() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
     let cpu = ticktax_inject::default_cpu()?;
@@ -233,30 +242,34 @@ pub(crate) fn triggers_without_end_are_counted() -> Result<(), Failed> {
     };
     let status = Command::new(program).args(arguments).status()?;
     check(status.success(), || format!("the injector: {status}"))?;
-    let said = recorder.end()?;
+    let messages = recorder.end()?;
     drop(busy);
     let truth: Truth = serde_json::from_slice(&fs::read(truth)?)?;
-    // Every one of them is told or counted.
+    // Each of them is reported or counted.
     let found = incidents(&folder)?;
-    let told = found.iter().map(|it| it["incident"]["triggers"].as_u64());
-    let told: u64 = told.map(Option::unwrap_or_default).sum();
+    let reported = found
+        .iter()
+        .map(|line| line["incident"]["triggers"].as_u64());
+    let reported: u64 = reported.map(Option::unwrap_or_default).sum();
     let output = ticktax(&["incidents", "--format", "json", "--dir"])
         .arg(&folder)
         .output()?;
     let list: Value = serde_json::from_slice(&output.stdout)?;
     let mut not_kept = list["not_kept"].as_array().into_iter().flatten();
-    let suppressed = not_kept.find(|it| it["cause"] == "suppressed");
-    let suppressed = suppressed.and_then(|it| it["count"].as_u64()).unwrap_or(0);
-    let least = truth.events * 9 / 10;
-    let counted = told > 0 && suppressed > 0 && told + suppressed >= least;
+    let suppressed = not_kept.find(|loss| loss["cause"] == "suppressed");
+    let suppressed = suppressed
+        .and_then(|loss| loss["count"].as_u64())
+        .unwrap_or(0);
+    let lower = truth.events * 9 / 10;
+    let counted = reported > 0 && suppressed > 0 && reported + suppressed >= lower;
     check(counted, || {
         format!(
-            "{told} told and {suppressed} suppressed of {}: {said}",
+            "{reported} reported and {suppressed} suppressed of {}: {messages}",
             truth.events
         )
     })?;
     check(
-        said.contains("triggers: more of them than are handed out"),
-        || said.clone(),
+        messages.contains("triggers: too many to report each one"),
+        || messages.clone(),
     )
 }

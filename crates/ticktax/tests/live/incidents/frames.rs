@@ -23,7 +23,7 @@ use crate::fixture::{Place, check, injector};
 
 const PERIOD: Nanos = Nanos::from_millis(20);
 
-/// A thread of this process that has a frame each 20 ms on a grid, and leaves out those that it has no time for.
+/// A thread of this process with a frame every 20 ms on a fixed grid; missed frames are skipped.
 struct Loop {
     ended: Arc<AtomicBool>,
     readings: Arc<Mutex<Vec<Reading>>>,
@@ -33,17 +33,17 @@ struct Loop {
 impl Loop {
     const NAME: &str = "ttx-paced";
 
-    /// On `cpu`. Where `long_each` is given, one of so many frames takes 50 ms of work.
+    /// Starts it on `cpu`. With `long_each`, one in this many frames takes 50 ms of work.
     fn start(cpu: Cpu, real_time: bool, long_each: Option<usize>) -> Result<Self, Failed> {
-        let mut new = Self {
+        let mut paced = Self {
             ended: Arc::default(),
             readings: Arc::default(),
             thread: None,
         };
-        let (ended, readings) = (Arc::clone(&new.ended), Arc::clone(&new.readings));
+        let (ended, readings) = (Arc::clone(&paced.ended), Arc::clone(&paced.readings));
         let (sender, receiver) = std::sync::mpsc::channel();
         let thread = thread::Builder::new().name(Self::NAME.to_owned());
-        new.thread = Some(thread.spawn(move || {
+        paced.thread = Some(thread.spawn(move || {
             let _ = sender.send(gettid());
             let mut grid = Grid::new(now(), PERIOD);
             while !ended.load(Ordering::Relaxed) {
@@ -68,13 +68,15 @@ impl Loop {
                 .status()?;
             check(status.success(), || format!("chrt: {status}"))?;
         }
-        Ok(new)
+        Ok(paced)
     }
 
-    /// Those that began a whole period late from `since` on, surely.
+    /// Frames since `since` that certainly started a full period late.
     fn lost(&self, since: Nanos) -> Vec<Reading> {
         let readings = self.readings.lock().unwrap();
-        let lost = |it: &&Reading| it.began >= since && it.began - it.due >= PERIOD + OFF;
+        let lost = |reading: &&Reading| {
+            reading.began >= since && reading.began - reading.due >= PERIOD + OFF
+        };
         readings.iter().filter(lost).copied().collect()
     }
 }
@@ -88,49 +90,51 @@ impl Drop for Loop {
     }
 }
 
-/// A recorder of this process' frames that knows their rhythm.
+/// A recorder of this process's frames that has learned their rhythm.
 fn record(place: &Place) -> Result<Recorder, Failed> {
     let trigger = format!("frame:pid={}", std::process::id());
     let mut recorder = Recorder::start(&place.file("incidents"), &trigger)?;
-    let learnt = recorder.remark(" Hz by ")?;
-    // Of five seconds on a busy machine, the rate is right to half a percent.
-    let rate = learnt.split_once(" Hz by the wake-ups of ttx-paced (");
+    let message = recorder.remark(" Hz from ")?;
+    // After five seconds on a busy machine, the rate is correct to half a percent.
+    let rate = message.split_once(" Hz from the wake-ups of ttx-paced (");
     let rate = rate.and_then(|(before, _)| before.rsplit(' ').next()?.parse::<f64>().ok());
     let is_loop = rate.is_some_and(|rate| (49.75..=50.25).contains(&rate));
-    check(is_loop, || learnt.clone())?;
-    // The first frame since then says where slots begin.
+    check(is_loop, || message.clone())?;
+    // The next frame shows where slots start.
     thread::sleep(Duration::from_millis(200));
     Ok(recorder)
 }
 
-/// The incidents of a folder, each with the triggers of its recording, all of which are about frames of the loop.
+/// The incidents of a folder with the triggers of their recordings, which must all be about frames
+/// of the loop.
 fn caught(place: &Place) -> Result<Vec<(Value, Vec<Trigger>)>, Failed> {
     let folder = place.file("incidents");
     let mut all = Vec::new();
     for line in incidents(&folder)? {
         let triggers = triggers_of(&folder, &line)?;
-        let is_frame = |it: &Trigger| (it.kind, &*it.comm) == (TriggerKind::Frame, Loop::NAME);
+        let is_frame =
+            |trigger: &Trigger| (trigger.kind, &*trigger.comm) == (TriggerKind::Frame, Loop::NAME);
         check(triggers.iter().all(is_frame), || format!("{triggers:?}"))?;
         all.push((line["incident"].clone(), triggers));
     }
     Ok(all)
 }
 
-/// Each trigger is about a frame that the loop itself knows to have been lost.
+/// Checks that each trigger is about a frame that the loop itself measured as lost.
 fn were_lost(paced: &Loop, caught: &[(Value, Vec<Trigger>)]) -> Result<(), Failed> {
     let readings = paced.readings.lock().unwrap();
     let triggers = caught.iter().flat_map(|(_, triggers)| triggers);
     frames_were_lost(&readings, PERIOD, triggers)
 }
 
-pub(crate) fn a_lost_frame_is_caught_with_who_had_its_cpu() -> Result<(), Failed> {
+pub(crate) fn a_lost_frame_is_caught_with_its_culprit() -> Result<(), Failed> {
     const STALL: Nanos = Nanos::from_millis(60);
     let place = Place::new();
     let cpu = ticktax_inject::default_cpu()?;
     let paced = Loop::start(cpu, true, None)?;
     let recorder = record(&place)?;
     let since = now();
-    // Each is an incident of its own.
+    // Each is a separate incident.
     let plan = Plan::new(Disturbance::Fifo { priority: 50 }, cpu)
         .schedule(Schedule::every(Nanos::from_millis(4_500), STALL))
         .duration(Nanos::from_secs(10));
@@ -143,7 +147,7 @@ pub(crate) fn a_lost_frame_is_caught_with_who_had_its_cpu() -> Result<(), Failed
     // The last window is over.
     thread::sleep(Duration::from_millis(2_500));
     let lost = paced.lost(since);
-    let said = recorder.end()?;
+    let messages = recorder.end()?;
     let truth: Truth = serde_json::from_slice(&fs::read(truth)?)?;
     let caught = caught(&place)?;
     were_lost(&paced, &caught)?;
@@ -155,11 +159,11 @@ pub(crate) fn a_lost_frame_is_caught_with_who_had_its_cpu() -> Result<(), Failed
     named.map_err(|failed| format!("{}, {lost:?}", failed.message().unwrap_or_default()))?;
     let on = format!(" late on CPU {cpu}: ");
     let parts = ["a frame of ttx-paced (", &on, " ran instead for "];
-    let is_told = |line: &str| parts.iter().all(|part| line.contains(part));
-    check(said.lines().any(is_told), || said.clone())
+    let names_it = |line: &str| parts.iter().all(|part| line.contains(part));
+    check(messages.lines().any(names_it), || messages.clone())
 }
 
-/// Loops that have the CPU whenever they may.
+/// Processes that keep a CPU busy.
 struct Load(Vec<Child>);
 
 impl Load {
@@ -183,10 +187,10 @@ impl Drop for Load {
     }
 }
 
-pub(crate) fn frames_that_are_caught_at_load_were_lost() -> Result<(), Failed> {
+pub(crate) fn frames_caught_under_load_were_lost() -> Result<(), Failed> {
     let place = Place::new();
     let cpu = ticktax_inject::default_cpu()?;
-    // Every four seconds a frame takes so long that the next two are lost.
+    // Every four seconds, a frame takes so long that the next two are lost.
     let paced = Loop::start(cpu, false, Some(200))?;
     let recorder = record(&place)?;
     let load = Load::start(cpu, 2)?;
@@ -197,13 +201,13 @@ pub(crate) fn frames_that_are_caught_at_load_were_lost() -> Result<(), Failed> {
     let caught = caught(&place)?;
     were_lost(&paced, &caught)?;
     check(!caught.is_empty(), || "nothing was lost".to_owned())?;
-    // Whatever a delay was made of, it is told: rows that sum to it, and sleep.
+    // Each delay is fully explained: by rows that add up to it, and by sleep.
     for (incident, _) in &caught {
         let ran = incident["ran"].as_array().into_iter().flatten();
-        let ran: i64 = ran.filter_map(|it| it["time_ns"].as_i64()).sum();
-        let of = |name: &str| incident[name].as_i64().unwrap_or(0);
-        let sum = ran + of("others_ns") + of("unseen_ns") + of("asleep_ns");
-        check(sum == of("lasted_ns"), || {
+        let ran: i64 = ran.filter_map(|row| row["time_ns"].as_i64()).sum();
+        let figure = |name: &str| incident[name].as_i64().unwrap_or(0);
+        let sum = ran + figure("others_ns") + figure("unseen_ns") + figure("asleep_ns");
+        check(sum == figure("lasted_ns"), || {
             format!("{sum} ns of {incident:#}")
         })?;
     }
@@ -218,8 +222,8 @@ pub(crate) fn a_program_that_ends_loses_no_more_frames() -> Result<(), Failed> {
     recorder.remark("no rate yet, so nothing triggers")?;
     program.0[0].kill()?;
     program.0[0].wait()?;
-    recorder.remark("it has ended")?;
-    // There is nothing else to watch.
+    recorder.remark("the process has ended")?;
+    // Nothing else is watched.
     let status = recorder.child.wait()?;
     check(status.success(), || format!("{status}"))
 }

@@ -34,7 +34,7 @@ pub(crate) fn a_block_is_caught_with_what_woke_it() -> Result<(), Failed> {
         .schedule(Schedule::every(Nanos::from_millis(600), LENGTH))
         .duration(Nanos::from_secs(3));
     let name = plan.disturbance.comm();
-    checks::blocks_name_what_woke(&caught(&plan, &format!("blocked:comm={name}>60ms"))?)
+    checks::blocks_name_the_waker(&caught(&plan, &format!("blocked:comm={name}>60ms"))?)
 }
 
 pub(crate) fn a_quota_that_is_used_up_is_caught() -> Result<(), Failed> {
@@ -46,18 +46,18 @@ pub(crate) fn a_quota_that_is_used_up_is_caught() -> Result<(), Failed> {
     )
     .schedule(Schedule::every(period, QUOTA))
     .duration(Nanos::from_secs(2));
-    checks::quotas_name_who_was_held(&caught(&plan, "throttled:comm=ttx-inj-hog>50ms")?)
+    checks::quotas_name_the_throttled_program(&caught(&plan, "throttled:comm=ttx-inj-hog>50ms")?)
 }
 
-pub(crate) fn a_softirq_that_goes_on_is_caught_with_whom_it_interrupted() -> Result<(), Failed> {
-    // Longer than what a thread of the kernel has in one piece on a busy machine (of kdamond 31 ms were seen): an
-    // incident is about the longest of its recording.
+pub(crate) fn a_long_softirq_is_caught_with_the_interrupted_thread() -> Result<(), Failed> {
+    // Longer than kernel threads run in one piece on a busy machine (31 ms were seen for kdamond).
+    // An incident is about the longest trigger of its recording.
     const LENGTH: Nanos = Nanos::from_millis(60);
-    // Each is an incident of its own, so that one which something longer hides is not the last.
+    // Each is a separate incident, so that others remain if a longer one hides one of them.
     let plan = Plan::new(Disturbance::Filter, ticktax_inject::default_cpu()?)
         .schedule(Schedule::every(Nanos::from_millis(4_500), LENGTH))
         .duration(Nanos::from_secs(10));
-    checks::softirqs_name_whom_they_interrupted(&caught(&plan, "stretch>4ms")?, LENGTH)
+    checks::softirqs_name_the_interrupted_thread(&caught(&plan, "stretch>4ms")?, LENGTH)
 }
 
 pub(crate) fn a_gap_is_caught_with_what_ran_in_it() -> Result<(), Failed> {
@@ -72,19 +72,22 @@ pub(crate) fn a_gap_is_caught_with_what_ran_in_it() -> Result<(), Failed> {
         let mut log = caught.truth.log.iter();
         log.any(|event| trigger.begin() < event.start + event.length && trigger.time > event.start)
     };
-    let is_told = |(incident, triggers): &(Value, Vec<Trigger>)| {
-        let is_it = triggers.iter().any(|it| {
-            it.kind == TriggerKind::Gap && it.cpu == Some(cpu) && it.tid == 0 && during(it)
+    let is_reported = |(incident, triggers): &(Value, Vec<Trigger>)| {
+        let has_gap = triggers.iter().any(|trigger| {
+            trigger.kind == TriggerKind::Gap
+                && trigger.cpu == Some(cpu)
+                && trigger.tid == 0
+                && during(trigger)
         });
         let first = &incident["ran"][0];
         let time = first["time_ns"].as_i64().unwrap_or(0);
-        is_it
+        has_gap
             && incident["kind"] == "gap"
             && incident["thread"].is_null()
             && first["pids"][0] == caught.truth.pid
             && time >= STALL.0 * 7 / 10
     };
-    if !caught.incidents.iter().any(is_told) {
+    if !caught.incidents.iter().any(is_reported) {
         return Err(format!("no gap: {:#?}, {:?}", caught.incidents, caught.truth).into());
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A recorder as the tests run it, a thread that is kept waiting, and what a folder then holds.
+//! A recorder for the tests, and a thread that is delayed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -19,8 +19,8 @@ use ticktax_model::Cpu;
 pub(super) use crate::checks::incidents::{incidents, triggers_of};
 use crate::fixture::{check, ticktax};
 
-/// A thread that wants its CPU every millisecond, before all that is not real-time: only the injector keeps it
-/// waiting. It ends with the test.
+/// A real-time thread that wants its CPU every millisecond. Only the injector can delay it. It ends
+/// with the test.
 pub(super) struct Victim {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
@@ -65,14 +65,14 @@ impl Drop for Victim {
     }
 }
 
-/// A recorder that watches; killed with the test.
+/// A running recorder, killed with the test.
 pub(super) struct Recorder {
     pub(super) child: Child,
     folder: PathBuf,
 }
 
 impl Recorder {
-    /// Starts one, and waits until it watches.
+    /// Starts a recorder, and waits until it watches.
     pub(super) fn start(folder: &Path, trigger: &str) -> Result<Self, Failed> {
         let mut child = ticktax(&["record", "--trigger", trigger, "--dir"])
             .arg(folder)
@@ -83,7 +83,7 @@ impl Recorder {
         let mut complaints = BufReader::new(complaints);
         let mut line = String::new();
         complaints.read_line(&mut line)?;
-        // Kept open: what it says at its end has somewhere to go.
+        // Keep it open for the messages at its end.
         child.stderr = Some(complaints.into_inner());
         let recorder = Self {
             child,
@@ -107,7 +107,6 @@ impl Recorder {
         })
     }
 
-    /// Waits for a line on its standard output.
     pub(super) fn line(&mut self) -> Result<String, Failed> {
         let out = self.child.stdout.as_mut().ok_or("no standard output")?;
         let mut line = Vec::new();
@@ -118,19 +117,19 @@ impl Recorder {
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    /// Waits for a remark with these words on its standard error, up to a minute from one to the next.
+    /// Waits for a message with these words on its standard error, up to a minute per byte.
     pub(super) fn remark(&mut self, words: &str) -> Result<String, Failed> {
         let error = self.child.stderr.as_mut().ok_or("no standard error")?;
-        let mut said = Vec::new();
+        let mut bytes = Vec::new();
         loop {
             let mut waited = [PollFd::new(error.as_fd(), PollFlags::POLLIN)];
             let mut byte = [0];
             if poll(&mut waited, 60_000_u16)? == 0 || error.read(&mut byte)? == 0 {
-                let said = String::from_utf8_lossy(&said);
-                return Err(format!("nothing of `{words}`: {said}").into());
+                let text = String::from_utf8_lossy(&bytes);
+                return Err(format!("nothing of `{words}`: {text}").into());
             }
-            said.push(byte[0]);
-            let line = String::from_utf8_lossy(&said);
+            bytes.push(byte[0]);
+            let line = String::from_utf8_lossy(&bytes);
             let line = line.rsplit_terminator('\n').next().unwrap_or_default();
             if byte[0] == b'\n' && line.contains(words) {
                 return Ok(line.to_owned());
@@ -138,31 +137,31 @@ impl Recorder {
         }
     }
 
-    /// Ends it as a service is ended; what it still said.
+    /// Ends it like a service. Returns the rest of its output.
     pub(super) fn end(mut self) -> Result<String, Failed> {
         self.signal(Signal::SIGTERM)?;
-        let mut said = String::new();
+        let mut output = String::new();
         for stream in [
             self.child
                 .stdout
                 .take()
-                .map(|it| Box::new(it) as Box<dyn Read>),
+                .map(|stream| Box::new(stream) as Box<dyn Read>),
             self.child
                 .stderr
                 .take()
-                .map(|it| Box::new(it) as Box<dyn Read>),
+                .map(|stream| Box::new(stream) as Box<dyn Read>),
         ] {
-            stream.ok_or("no stream")?.read_to_string(&mut said)?;
+            stream.ok_or("no stream")?.read_to_string(&mut output)?;
         }
         let status = self.child.wait()?;
-        check(status.success(), || format!("{status}: {said}"))?;
-        Ok(said)
+        check(status.success(), || format!("{status}: {output}"))?;
+        Ok(output)
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

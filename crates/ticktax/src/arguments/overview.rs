@@ -1,0 +1,70 @@
+//! The help of `ticktax` itself: all verbs, grouped by purpose.
+//!
+//! clap cannot group subcommands, so the listing is a help template. Names come from [`GROUPS`],
+//! descriptions from the verbs. A test checks that every verb is in exactly one group.
+
+use std::fmt::Write;
+
+use clap::builder::{StyledStr, Styles};
+use clap::{Command, Subcommand};
+
+use super::{EXIT_CODES, Verb};
+
+/// The groups of verbs, in the order of a typical investigation.
+pub(super) const GROUPS: &[(&str, &[&str])] = &[
+    ("Observe", &["audit", "agent"]),
+    ("Explain", &["report", "beats", "compare"]),
+    ("Record", &["record", "incidents", "mark"]),
+    ("Prove", &["try", "undo", "knob"]),
+    ("Predict", &["sim", "sweep", "case"]),
+    ("Measure", &["pace", "net", "lab"]),
+    ("Other", &["schema", "man", "completions"]),
+];
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo ticktax audit                      show where all CPU time of this machine goes
+  sudo ticktax audit --pid 4121           show why a program stalls, and what to do
+  sudo ticktax audit --save lag.parquet   keep a recording, for `report` and `beats`
+  sudo ticktax record --trigger 'wait>5ms'
+                                          keep the seconds around each rare delay
+  sudo ticktax try vm.swappiness=60,10 -- make -j8
+                                          prove which of two values is faster
+  ticktax sim --load lag.parquet --vary hz=100,1000
+                                          predict the effect of another tick rate";
+
+/// The template of the short and the long help.
+pub(super) fn template() -> StyledStr {
+    let header = *Styles::styled().get_header();
+    let literal = *Styles::styled().get_literal();
+    let verbs = Verb::augment_subcommands(Command::new("ticktax"));
+    let mut text = String::from("{about} (`ticktax VERB -h`, `--help`)\n{usage-heading} {usage}\n");
+    for (group, names) in GROUPS {
+        for (index, name) in names.iter().enumerate() {
+            let group = if index == 0 { group } else { "" };
+            let verb = verbs.find_subcommand(name);
+            let about = verb.and_then(Command::get_about).cloned();
+            let about = about.unwrap_or_default();
+            // Writing to a string does not fail.
+            let _ = write!(
+                text,
+                "\n{header}{group}{header:#}{:1$}",
+                "",
+                9 - group.len()
+            );
+            let _ = write!(
+                text,
+                "{literal}{name}{literal:#}{:1$}{about}",
+                "",
+                13 - name.len()
+            );
+        }
+    }
+    text.push_str("{after-help}");
+    text.into()
+}
+
+/// The rest of the long help.
+pub(super) fn details() -> String {
+    format!("{EXAMPLES}\n\n{EXIT_CODES}")
+}
