@@ -53,7 +53,8 @@ pub(crate) enum Presence {
     /// The target exists. The identity distinguishes it from a later target with the same name, and
     /// is empty if that is impossible.
     There(String),
-    /// The target is an offline CPU, whose settings are inaccessible until it is online again.
+    /// The target is an offline CPU. It keeps its settings, which cannot be restored until it is
+    /// online again.
     Offline,
     /// The target does not exist.
     Gone,

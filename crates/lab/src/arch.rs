@@ -71,9 +71,8 @@ impl Arch {
         }
     }
 
-    /// Returns the QEMU machine type. On x86 it is q35, because the kernel rejects the TSC on
-    /// microvm. On arm64, random seeds in the device tree are off, because they differ from boot to
-    /// boot.
+    /// Returns the QEMU machine type. On x86 it is q35, because guests on microvm lose the TSC. On
+    /// arm64, random seeds in the device tree are off, because they differ from boot to boot.
     pub(crate) const fn qemu_machine(self) -> &'static str {
         match self {
             Self::X86 => "q35",

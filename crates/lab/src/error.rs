@@ -10,6 +10,7 @@ use ticktax_store::recording::RecordingError;
 use crate::image::TooLarge;
 use crate::wire::Garbled;
 
+/// Why the lab could not build, fetch or run something.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A required program is not installed.

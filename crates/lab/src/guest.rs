@@ -75,6 +75,7 @@ fn trouble(what: impl Into<String>) -> impl FnOnce(io::Error) -> Trouble {
     move |why| Trouble { what, why }
 }
 
+/// Whether this process is PID 1.
 pub fn is_init() -> bool {
     nix::unistd::getpid().as_raw() == 1
 }

@@ -1,7 +1,7 @@
 //! Runs ticktax on real kernels, reproducibly. QEMU boots a kernel with ticktax's own binary as PID
 //! 1, which runs one verb and sends its output back to the host.
 //!
-//! The modules do not depend on each other, except [`qemu`] on [`wire`] and [`guest`]:
+//! The main modules are largely independent of each other:
 //! - [`image`] builds the initramfs.
 //! - [`kernel`] builds or fetches kernels.
 //! - [`qemu`] boots a kernel with an initramfs, and always terminates the guest.

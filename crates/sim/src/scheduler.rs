@@ -169,6 +169,7 @@ pub trait RunQueue {
     /// Returns the number of queued tasks, not counting the running one.
     fn len(&self) -> usize;
 
+    /// Whether no task is queued.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -202,12 +202,14 @@ impl TaskSpec {
         self
     }
 
+    /// Sets the scheduling class.
     #[must_use]
     pub fn class(mut self, class: Class) -> Self {
         self.attributes.class = class;
         self
     }
 
+    /// Sets the cache footprint.
     #[must_use]
     pub fn footprint(mut self, footprint: Footprint) -> Self {
         self.footprint = Some(footprint);

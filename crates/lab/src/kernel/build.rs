@@ -256,8 +256,8 @@ impl BuildTree<'_> {
         let wanted = objects.join("fragment.config");
         fs::write(&wanted, fragment).map_err(LabError::file("write", &wanted))?;
         run(self.make().args(["-s", "tinyconfig"]), TOOLS)?;
-        // tinyconfig sets `KCONFIG_ALLCONFIG` itself, so the lab's configuration must be merged
-        // afterwards.
+        // tinyconfig's own fragment would override KCONFIG_ALLCONFIG, so merge the lab's
+        // configuration afterwards.
         let config = objects.join(".config");
         let mut merge = helper(self.source.folder.join("scripts/kconfig/merge_config.sh"));
         merge
