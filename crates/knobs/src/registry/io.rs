@@ -1,4 +1,4 @@
-//! Disks.
+//! Block devices.
 
 use ticktax_model::knob::KnobScope::Disk;
 

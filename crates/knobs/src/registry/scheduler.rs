@@ -1,4 +1,4 @@
-//! The scheduler, clocks, and watchdogs of CPUs.
+//! The scheduler, clocks and lockup watchdogs.
 
 use ticktax_model::knob::KnobScope::Machine;
 

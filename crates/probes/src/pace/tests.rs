@@ -1,4 +1,4 @@
-//! The paced loop on this machine. No test depends on how busy it is.
+//! Runs the paced loop on this machine. The tests pass however busy it is.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The sleep probe on this machine's CPUs. No test depends on how busy they are.
+//! Runs the sleep probe on this machine. The tests pass however busy it is.
 
 use std::time::Duration;
 
