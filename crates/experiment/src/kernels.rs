@@ -58,13 +58,16 @@ pub trait KernelCase: Sync {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KernelsError {
     /// A case has a row for each tick rate.
-    #[error("two of these kernels tick at {0} Hz: a case has a row for each rate")]
+    #[error(
+        "two of the kernels tick at {0} Hz, but the case has one row per rate: give kernels \
+        with different rates"
+    )]
     SameRate(u32),
     /// Neither its configuration nor the guest tells the tick rate.
-    #[error("{0} does not say its tick rate")]
+    #[error("cannot find the tick rate of {0} in its configuration or in the guest")]
     NoRate(String),
     /// What came from the guest is of something else.
-    #[error("the guest's recording is not of a case's programs")]
+    #[error("the guest's recording does not contain the case's programs")]
     NoReplay,
 }
 

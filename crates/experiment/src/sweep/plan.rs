@@ -21,7 +21,7 @@ pub enum PlanError {
     #[error(transparent)]
     Axis(#[from] AxisError),
     /// There is no such column with numbers.
-    #[error("no numeric column `{column}`; known: {known}")]
+    #[error("no numeric column `{column}`; choose from {known}")]
     Column {
         /// What was named.
         column: String,

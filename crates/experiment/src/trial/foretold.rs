@@ -14,14 +14,15 @@ pub enum ForetoldError {
     #[error("cannot read it: {0}")]
     Read(String),
     /// It is something else.
-    #[error("it is not what `ticktax sim --format json` writes")]
+    #[error("not a prediction from `ticktax sim --format json`")]
     Other,
     /// It does not begin with the settings as they are.
-    #[error("it predicts nothing for the settings as they are; `ticktax sim` begins with them")]
+    #[error("it contains no prediction for the unchanged settings, which `ticktax sim` puts first")]
     NoFirstArm,
     /// It has another number of settings than the trial has arms.
     #[error(
-        "it predicts {predicted} other settings, and {arms} arms stand beside A; predict one setting for each, in their order"
+        "it predicts {predicted} changed settings, but the trial has {arms} arms other than A; \
+         predict one setting per arm, in the same order"
     )]
     Arms {
         /// Those it predicts.
@@ -30,7 +31,7 @@ pub enum ForetoldError {
         arms: usize,
     },
     /// It is about none of the trial's metrics.
-    #[error("it predicts none of {metrics}: of a trial's metrics a model knows fps, lost and cpu")]
+    #[error("it predicts none of {metrics}: a model predicts only fps, lost and cpu")]
     Metrics {
         /// Those of the trial.
         metrics: String,

@@ -117,7 +117,7 @@ pub(crate) fn what_no_guest_can_run_is_refused() {
                 "pace",
             ],
             2,
-            "--tcg can",
+            "use --tcg",
         ),
         (
             &["--case", "frame-rate-vs-hz", "--vary", "cmdline=nohz=off"],
@@ -172,7 +172,7 @@ pub(crate) fn a_guest_that_hangs_is_ended() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    one_line(&complaint(&output), "did not end within 2 s");
+    one_line(&complaint(&output), "stopped the guest after 2 s");
     assert_eq!(running_in(folder.path()), [""; 0]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -240,7 +240,7 @@ pub(crate) fn a_quota_is_named() -> Result<(), Failed> {
         &format!("{} audit --probe none -- {command}", ticktax()),
         // The program that it runs has the name of this one.
         &named,
-        &["THROTTLED", "The CPU quota of"],
+        &["THROTTLED", "Raise the CPU quota"],
     )
 }
 
@@ -271,7 +271,7 @@ pub(crate) fn a_storm_of_timers_is_named() -> Result<(), Failed> {
 pub(crate) fn where_nothing_is_wrong_the_screen_says_so() -> Result<(), Failed> {
     let place = Place::new();
     let server = paced_server("50", "8ms", &place)?;
-    let words = ["NOT HELD UP", "nothing to change"];
+    let words = ["NOT HELD UP", "Nothing to change"];
     // A hypervisor may make a frame late now and then, and the screen says so then, rightly.
     let mut seen = Ok(());
     for _ in 0..5 {
@@ -329,7 +329,7 @@ pub(crate) fn a_hypervisor_that_takes_time_is_named() -> Result<(), Failed> {
     shows(
         &report(&file),
         "vm-7 SIMULATED: ",
-        &["hypervisor 20", "steal", "The hypervisor had the CPUs for"],
+        &["hypervisor 20", "steal", "the hypervisor or firmware took"],
     )
 }
 

@@ -131,7 +131,7 @@ fn what_makes_no_sense_is_said_in_a_line() {
         (
             &["knob", "get", "proc.nice", "--pid", "8388608"],
             1,
-            "it has ended",
+            "no such task",
         ),
         (
             &["knob", "get", "disk.scheduler", "--disk", "../x"],
@@ -224,7 +224,7 @@ fn a_recording_in_the_place_of_the_journal_stays_as_it_is() {
         assert_eq!(output.status.code(), Some(1));
         let complaint = complaint(&output);
         assert!(
-            complaint.contains("not a journal of ticktax and was left unchanged"),
+            complaint.contains("not a ticktax journal and was left unchanged"),
             "{complaint}"
         );
         assert!(fs::read(&recording).unwrap() == bytes);
