@@ -132,8 +132,8 @@ pub enum KnobError {
     /// The journal has unreadable lines between readable ones. The settings in those lines are
     /// unknown, so the file must be kept as evidence.
     #[error(
-        "left the journal {} unchanged: {lines} lines before its end are unreadable; restore the \
-         rest with `ticktax undo`, then move the file away",
+        "the journal {} was left unchanged: it has unreadable lines ({lines}) before its end; \
+         restore the rest with `ticktax undo`, then move the file away",
         path.display()
     )]
     DamagedJournal {

@@ -476,7 +476,7 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
             dissolve(&system, &place),
         ] {
             let why = refused.unwrap_err().to_string();
-            assert!(why.contains("not a folder of a cgroup"), "{why}");
+            assert!(why.contains("not a cgroup folder"), "{why}");
         }
         let kept = fs::read_to_string(root.join("cgroup.procs"));
         assert_eq!(kept.unwrap(), "precious\n");

@@ -229,7 +229,7 @@ fn refused_values_are_reported_and_undone() -> Result<(), Failed> {
         return Err("CPU 1023 was allowed".into());
     };
     let error = error.to_string();
-    if !error.contains("refuses the value") || error.contains('\n') {
+    if !error.contains("rejected the value") || error.contains('\n') {
         return Err(error.into());
     }
     let statement = run.session.undo();

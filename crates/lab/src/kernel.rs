@@ -281,7 +281,7 @@ mod tests {
         let refused = find_for(&wanted, Some(Arch::X86), &cache, &mut |_| {}).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "the kernel sid:linux-image-rt-arm64 is for arm64, and not for amd64"
+            "the kernel sid:linux-image-rt-arm64 is for arm64, not for amd64"
         );
     }
 

@@ -427,7 +427,12 @@ mod tests {
         assert!(error.to_string().contains("before the first frame is due"));
         let mut busy = plan(Nanos::from_secs(1));
         busy.spec.work = busy.spec.period;
-        assert!(busy.check().unwrap_err().to_string().contains("do not fit"));
+        assert!(
+            busy.check()
+                .unwrap_err()
+                .to_string()
+                .contains("does not fit")
+        );
     }
 
     #[test]

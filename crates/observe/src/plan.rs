@@ -360,9 +360,9 @@ mod tests {
             ("1".into(), "1".into())
         );
         let error = settings(root.path(), plan("1-3")).unwrap_err();
-        assert_eq!(error, "CPUs 2-3 are not online here: choose from 0-1");
+        assert_eq!(error, "CPUs 2-3 are not online: choose from 0-1");
         let error = settings(root.path(), plan("2")).unwrap_err();
-        assert_eq!(error, "CPU 2 is not online here: choose from 0-1");
+        assert_eq!(error, "CPU 2 is not online: choose from 0-1");
     }
 
     #[test]
@@ -377,7 +377,7 @@ mod tests {
         let error = settings(root.path(), plan(9)).unwrap_err();
         assert_eq!(
             error,
-            "no process 9; `pgrep NAME` finds the PIDs of a program"
+            "no process 9: find a program's PIDs with `pgrep NAME`"
         );
     }
 

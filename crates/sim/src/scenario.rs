@@ -399,15 +399,19 @@ mod tests {
     fn errors_contain_the_reason_and_the_line() {
         for (rest, line, why) in [
             ("colour = 1\n", 5, "unknown setting `colour`"),
-            ("cpus = 0\n", 5, "cpus: 0 is not from 1 to 8192"),
-            ("cpus = -1\n", 5, "cpus: -1 is not from 1 to 8192"),
-            ("cpus = \"2\"\n", 5, "cpus: write a whole number"),
+            ("cpus = 0\n", 5, "cpus: 0 is out of range: choose 1 to 8192"),
+            (
+                "cpus = -1\n",
+                5,
+                "cpus: -1 is out of range: choose 1 to 8192",
+            ),
+            ("cpus = \"2\"\n", 5, "cpus: write an integer"),
             ("slack = 3\n", 5, "slack: write a duration"),
             ("slice = \"3ms\"\n", 5, "slice: only the policy eevdf"),
             (
                 "timers = \"first-tick\"\nhighres = true\n",
                 6,
-                "sets the same as `timers`",
+                "sets the same value as `timers`",
             ),
             ("phases = [\"1parsec\"]\n", 5, "1parsec"),
             (
@@ -423,12 +427,12 @@ mod tests {
             (
                 "[[task]]\nname = \"a\"\ncount = 70000\nprogram = [{ work = \"1ms\" }]\n",
                 6,
-                "70000 tasks: at most 65536",
+                "too many tasks (70000): give at most 65536",
             ),
             (
                 "[[task]]\nname = \"a\"\nprogram = [{ lock = 5000 }, { work = \"1ms\" }]\n",
                 6,
-                "numbered from 0 to 4095",
+                "lock numbers must be 0 to 4095",
             ),
             (
                 "[[task]]\nname = \"a\"\ncpu = 3\nprogram = [{ work = \"1ms\" }]\n",

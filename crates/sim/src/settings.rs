@@ -11,7 +11,7 @@
 //! let hz = settings::find("hz").unwrap();
 //! hz.set(&mut setup, hz.parse("250")?)?;
 //! assert_eq!(setup.machine.hz, 250);
-//! assert_eq!(hz.parse("0").unwrap_err(), "0 is not from 1 to 1000000");
+//! assert_eq!(hz.parse("0").unwrap_err(), "0 is out of range: choose 1 to 1000000");
 //! # Ok::<(), String>(())
 //! ```
 

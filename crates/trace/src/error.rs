@@ -238,7 +238,7 @@ mod tests {
     fn a_process_without_free_descriptors_gets_its_own_error() {
         let full = io::Error::from_raw_os_error(Errno::EMFILE as i32);
         let text = TraceError::judge(&full, 64, true, None).to_string();
-        assert!(text.contains("files open"), "{text}");
+        assert!(text.contains("open files"), "{text}");
         assert!(text.contains("ulimit -n"), "{text}");
     }
 

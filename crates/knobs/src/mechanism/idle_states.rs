@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(machine.text(&file(3)), "1\n");
         assert_eq!(read(&machine.system(), &cpu).unwrap(), "2-3");
         let error = write(&machine.system(), &cpu, "4").unwrap_err();
-        assert!(error.to_string().contains("no state 4"), "{error}");
+        assert!(error.to_string().contains("no idle state 4"), "{error}");
         write(&machine.system(), &cpu, "none").unwrap();
         assert_eq!(read(&machine.system(), &cpu).unwrap(), "none");
         assert_eq!(parse("3,2").unwrap(), "2-3");

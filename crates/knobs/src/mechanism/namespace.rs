@@ -99,7 +99,7 @@ mod tests {
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         for path in [&*pipe, folder.path(), Path::new("/proc/version")] {
             let why = open(path).unwrap_err().to_string();
-            assert!(why.contains("not a namespace"), "{why}");
+            assert!(why.contains("not a network namespace"), "{why}");
         }
     }
 }

@@ -193,7 +193,7 @@ fn settings_changed_by_another_program_are_left_alone() {
     // The session notices before the next change, and when it ends.
     let error = set(&mut session, "vm.swappiness", &Target::Machine, "20").unwrap_err();
     assert!(
-        error.to_string().contains("is 33, and was left at 10"),
+        error.to_string().contains("changed from 10 to 33"),
         "{error}"
     );
     machine.put("proc/sys/vm/stat_interval", "7\n");
@@ -402,9 +402,9 @@ fn changes_to_settings_that_must_stay_are_detected() {
     machine.put(SWAPPINESS, "33\n");
     machine.put("proc/sys/vm/stat_interval", "7\n");
     let why = is(&mut session, interval, "1").unwrap_err().to_string();
-    assert!(why.contains("is 7, and was left at 1"), "{why}");
+    assert!(why.contains("changed from 1 to 7"), "{why}");
     let why = is(&mut session, swappiness, "10").unwrap_err().to_string();
-    assert!(why.contains("is 33, and was left at 10"), "{why}");
+    assert!(why.contains("changed from 10 to 33"), "{why}");
     // The session no longer touches these settings.
     assert_eq!(session.undo().settings, []);
     assert_eq!(machine.text(SWAPPINESS), "33\n");

@@ -127,8 +127,8 @@ pub fn build(
         config: &fs::read(&config).map_err(LabError::file("read", &config))?,
     })?;
     let kernel = cache.kernel(&name)?;
-    let kernel = kernel
-        .ok_or_else(|| LabError::NoKernel(format!("{name} has gone from the cache meanwhile")))?;
+    let kernel =
+        kernel.ok_or_else(|| LabError::NoKernel(format!("{name} disappeared from the cache")))?;
     Ok(built(kernel, true))
 }
 

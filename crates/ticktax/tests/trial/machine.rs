@@ -217,7 +217,7 @@ fn what_another_program_changes_is_left_alone() -> Result<(), Failed> {
     fs::write(QUIET_FILE, "77")?;
     let output = running.output();
     let why = text(&output.stderr);
-    let is_reported = why.contains("another program changes it too");
+    let is_reported = why.contains("another program sets it too");
     check(output.status.code() == Some(1) && is_reported, || {
         why.clone()
     })?;

@@ -146,11 +146,11 @@ fn invalid_cases_are_refused_in_one_line() {
         ("hz", "herz"),
         ("task.game.fps", "no column `nothing`"),
         ("value = 31.3", "a value"),
-        ("sets = \"task.game.work\"", "`sets` nothing"),
-        ("100 / 8", "is no formula"),
+        ("sets = \"task.game.work\"", "must have `sets`"),
+        ("100 / 8", "is not a formula"),
         ("server.toml", "no such file"),
         ("5ms ± 500us", "is longer than 24h"),
-        ("rows = [", "rows: at most 1000"),
+        ("rows = [", "give at most 1000"),
     ];
     for (place, (from, what)) in broken.into_iter().enumerate() {
         let text_of = match from {

@@ -131,7 +131,7 @@ fn invalid_requests_are_refused_in_one_line() {
         (
             &["knob", "get", "proc.nice", "--pid", "8388608"],
             1,
-            "it has ended",
+            "no such task",
         ),
         (
             &["knob", "get", "disk.scheduler", "--disk", "../x"],
@@ -224,7 +224,7 @@ fn a_recording_named_as_the_journal_stays_unchanged() {
         assert_eq!(output.status.code(), Some(1));
         let complaint = complaint(&output);
         assert!(
-            complaint.contains("not a journal of ticktax and was left unchanged"),
+            complaint.contains("not a ticktax journal and was left unchanged"),
             "{complaint}"
         );
         assert!(fs::read(&recording).unwrap() == bytes);

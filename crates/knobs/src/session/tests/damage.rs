@@ -66,7 +66,7 @@ fn files_that_are_not_journals_stay_unchanged() {
     ] {
         let machine = left_with(bytes);
         for why in refused(&machine) {
-            assert!(why.contains("not a journal of ticktax"), "{why}");
+            assert!(why.contains("not a ticktax journal"), "{why}");
             assert!(!why.contains('\n'), "{why}");
         }
         assert!(fs::read(journal(&machine)).unwrap() == bytes);
@@ -88,7 +88,7 @@ fn a_journal_damaged_between_lines_is_restored_and_stays_unchanged() {
         assert_eq!(statement.damaged_copy, None);
         let problem = statement.journal_problem.clone().unwrap();
         assert!(
-            problem.contains("left unchanged: 1 of its lines"),
+            problem.contains("left unchanged: it has unreadable lines (1)"),
             "{problem}"
         );
         assert!(!statement.is_complete() && !statement.is_certain());

@@ -144,7 +144,7 @@ pub(crate) fn a_loop() -> PaceStatement {
 }
 
 fn thread(name: &str, tid: i32, rhythms: Vec<RhythmReport>) -> ThreadReport {
-    let none = "its 812 wakeups come at no regular times";
+    let none = "its 812 wake-ups are not periodic";
     ThreadReport {
         tid,
         name: name.to_owned(),
