@@ -266,7 +266,7 @@ impl Guest<'_> {
                     .flat_map(|it| ["--beside".to_owned(), format!("{inject} {it}")]),
             )
             .args(["--cmdline", build.map_or("", |build| build.parameters)])
-            .arg("--keep")
+            .arg("--guest-files")
             .arg(folder)
             .arg("--console")
             .arg(folder.join("console"))

@@ -236,7 +236,7 @@ pub(crate) fn facts_hold_all_counted_time() -> Result<(), Failed> {
             format!("{table}: {longer:?}, {minutes:?}")
         })?;
     }
-    // The same holds for ticks, of which there are a few in three seconds.
+    // The same holds for ticks, with a few in three seconds.
     let ticks = rows(&facts.join("tick"))?;
     check(ticks.iter().map(|row| row.2).sum::<i64>() > 0, || {
         format!("{ticks:?}")

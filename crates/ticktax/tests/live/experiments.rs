@@ -57,7 +57,7 @@ pub(crate) fn small_calls_cost() -> Result<(), Failed> {
 
 /// Settings whose effects are identical are reported as one.
 pub(crate) fn a_degenerate_design_is_explained() -> Result<(), Failed> {
-    // Without checksums there is no segmentation, so only three of four combinations differ.
+    // Segmentation needs checksums, so only three of four combinations differ.
     let result = experiment(&[
         "60ms",
         "--blocks",

@@ -74,7 +74,7 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
     };
     let place = Place::new();
     let file = place.file("packets.parquet");
-    let saved = file.to_str().ok_or("a folder that is no text")?;
+    let saved = file.to_str().ok_or("the path of the folder is not UTF-8")?;
     let options = [
         "--rate", "20k", "--rcvbuf", "40000", "--for", "3s", "--save", saved,
     ];
@@ -119,7 +119,7 @@ pub(crate) fn a_stall_is_named_and_predicts_what_it_loses() -> Result<(), Failed
 }
 
 fn reported_again(file: &Path, statement: &PacketStatement) -> Result<(), Failed> {
-    let file = file.to_str().ok_or("a folder that is no text")?;
+    let file = file.to_str().ok_or("the path of the folder is not UTF-8")?;
     let output = ticktax(&["report", "--format", "json", file]).output()?;
     let complaint = String::from_utf8_lossy(&output.stderr);
     check(output.status.success(), || complaint.clone().into_owned())?;

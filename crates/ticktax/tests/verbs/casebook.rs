@@ -44,7 +44,9 @@ fn every_page_is_as_it_is_documented() {
 fn worked_example(folder: &Path) -> PathBuf {
     let page = fs::read_to_string(docs().join("casebook.md")).unwrap();
     let blocks = page.split("```toml\n").skip(1);
-    let files: Vec<&str> = blocks.map(|it| it.split_once("```").unwrap().0).collect();
+    let files: Vec<&str> = blocks
+        .map(|block| block.split_once("```").unwrap().0)
+        .collect();
     assert_eq!(files.len(), 2);
     fs::write(folder.join("server.toml"), files[0]).unwrap();
     let case = folder.join("my-server.toml");
