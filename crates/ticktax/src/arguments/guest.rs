@@ -17,7 +17,7 @@ pub(crate) enum GuestVerb {
 
 impl GuestVerb {
     /// Parses and checks the verb before a guest boots.
-    pub(crate) fn of(typed: &[OsString]) -> Result<Self, Failure> {
+    pub(crate) fn parse(typed: &[OsString]) -> Result<Self, Failure> {
         let invalid = |why: &str| Err(Failure::Arguments(why.to_owned()));
         let program = [OsString::from("ticktax")];
         let parsed = Arguments::try_parse_from(program.iter().chain(typed));

@@ -50,12 +50,12 @@ impl Caught {
         assert_eq!(stalls.len(), incidents.len(), "{incidents:#?}");
         let pairs = stalls.into_iter().zip(incidents);
         pairs
-            .map(|(stall, line)| Self::of(outcome, stall, line))
+            .map(|(stall, line)| Self::new(outcome, stall, line))
             .collect()
     }
 
     /// Reads its recording, which must balance.
-    fn of(outcome: &Outcome, stall: Value, line: Value) -> Self {
+    fn new(outcome: &Outcome, stall: Value, line: Value) -> Self {
         let name = line["recording"].as_str().unwrap_or_default();
         let bytes = outcome.file(name).unwrap_or_else(|| panic!("{line}"));
         let folder = tempfile::tempdir().unwrap();

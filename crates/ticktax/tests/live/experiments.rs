@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use ticktax_model::net_experiment::{CostUnit, NetExperiment, Term};
 use ticktax_model::trial::Verdict;
 
-use super::faults::{as_nobody, within_reach_of_nobody};
+use super::faults::{as_nobody, folder_for_nobody};
 use super::fixture::{check, ticktax};
 use super::nets::leaves_nothing_when_killed;
 
@@ -230,7 +230,7 @@ pub(crate) fn a_killed_experiment_leaves_nothing() -> Result<(), Failed> {
 
 /// Without rights, sizes can be varied over loopback, but nothing that belongs to a namespace.
 pub(crate) fn without_rights_only_socket_options_are_varied() -> Result<(), Failed> {
-    let place = within_reach_of_nobody()?;
+    let place = folder_for_nobody()?;
     let run = |vary: &str| {
         let mut command = as_nobody(place.path());
         command

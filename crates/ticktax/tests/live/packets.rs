@@ -12,7 +12,7 @@ use ticktax_model::Nanos;
 use ticktax_model::net::Link;
 use ticktax_model::packets::{Burst, PacketStatement};
 
-use super::faults::{as_nobody, within_reach_of_nobody};
+use super::faults::{as_nobody, folder_for_nobody};
 use super::fixture::{Place, check, ticktax};
 use super::nets;
 
@@ -177,7 +177,7 @@ pub(crate) fn a_killed_pair_leaves_nothing() -> Result<(), Failed> {
 }
 
 pub(crate) fn without_rights_it_goes_over_loopback() -> Result<(), Failed> {
-    let place = within_reach_of_nobody()?;
+    let place = folder_for_nobody()?;
     let output = as_nobody(place.path())
         .args(["pace", "--udp", "--for", "200ms", "--format", "json"])
         .args(["--rcvbuf", "500000000"])

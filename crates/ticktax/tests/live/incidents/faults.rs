@@ -20,7 +20,7 @@ use ticktax_probes::clock::now;
 use super::recorder::{Recorder, incidents};
 use crate::fixture::{Place, check, injector, ticktax};
 
-pub(crate) fn a_killed_recorder_leaves_a_folder_that_goes_on() -> Result<(), Failed> {
+pub(crate) fn a_killed_recorder_leaves_a_usable_folder() -> Result<(), Failed> {
     let place = Place::new();
     let folder = place.file("incidents");
     let mut recorder = Recorder::start(&folder, "signal")?;
