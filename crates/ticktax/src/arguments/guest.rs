@@ -30,7 +30,11 @@ impl GuestVerb {
             let text = error.to_string();
             let line = text.lines().next().unwrap_or_default();
             let line = line.trim_start_matches("error: ");
-            Failure::Arguments(format!("invalid verb for the guest: {line}"))
+            let hint = match error.kind() {
+                ErrorKind::InvalidSubcommand => "; choose audit or pace",
+                _ => "",
+            };
+            Failure::Arguments(format!("cannot run this in the guest: {line}{hint}"))
         })?;
         let output_option = "the guest cannot write files: put --save, --output, --html, --format, \
              --section and --full before the --";
